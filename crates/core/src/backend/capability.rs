@@ -1,0 +1,46 @@
+//! What a backend can do, as data.
+
+use serde::{Deserialize, Serialize};
+
+/// What a backend can do. Flat, one literal for each backend; the conformance suite is chosen by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Capability {
+    /// The backend's name, as registered.
+    pub backend: String,
+    /// The job goes on when weftrun ends.
+    pub detach: bool,
+    /// The cluster can check a job without taking it.
+    pub dry_run: bool,
+    /// [`Action::Suspend`](crate::job::Action::Suspend) and `Resume`.
+    pub suspend: bool,
+    /// [`Action::Hold`](crate::job::Action::Hold) and `Release`.
+    pub hold: bool,
+    /// [`Action::Requeue`](crate::job::Action::Requeue).
+    pub requeue: bool,
+    /// [`Action::Signal`](crate::job::Action::Signal).
+    pub signal: bool,
+    /// [`Action::Delete`](crate::job::Action::Delete): the record goes too.
+    pub delete: bool,
+    /// Jobs run in containers.
+    pub containers: bool,
+    /// `launch = "mpi"`.
+    pub mpi: bool,
+    /// Logs of an earlier attempt can be read.
+    pub previous_logs: bool,
+    /// Each rank has a log source of its own; otherwise a source carries all ranks of its node or pod.
+    pub rank_logs: bool,
+    /// Log lines carry times.
+    pub log_times: bool,
+    /// A log stream can be resumed from a cursor without loss or repetition.
+    pub exact_resume: bool,
+    /// Restarts by policy.
+    pub restarts: bool,
+    /// A time limit is enforced.
+    pub time_limit: bool,
+    /// Longest job name.
+    pub max_name: usize,
+    /// Longest text of all arguments together, 0 for no limit.
+    pub max_args_bytes: usize,
+}

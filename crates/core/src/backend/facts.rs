@@ -1,0 +1,85 @@
+//! What a cluster says of itself.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Finding;
+
+/// What to ask a cluster for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Scope {
+    /// Instance types the job names; others need not be looked up.
+    pub instance_types: Vec<String>,
+    /// Queue, partition or node pool the job names.
+    pub queue: Option<String>,
+}
+
+/// What a cluster says of itself. Absent values are unknown, not zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ClusterFacts {
+    /// Whether a cluster was asked at all; false offline.
+    pub online: bool,
+    /// Version of the control plane or of Slurm.
+    pub version: Option<String>,
+    /// Nodes, grouped by what they have.
+    pub nodes: Vec<NodeGroup>,
+    /// Queues, partitions, node pools.
+    pub queues: Vec<Queue>,
+    /// Kinds it serves (`PyTorchJob.kubeflow.org/v1`), plugins it has (`pyxis`).
+    pub serves: Vec<String>,
+    /// Whether a webhook adds EFA on the server; none if it could not be found out.
+    pub efa_webhook: Option<bool>,
+    /// Pod Security level enforced in the namespace (`baseline`, `restricted`, `privileged`).
+    pub pod_security: Option<String>,
+    /// Names the job needs that only the server knows (`project-id`, `cluster-id`).
+    pub ids: BTreeMap<String, String>,
+    /// Priority classes or qos.
+    pub priorities: Vec<String>,
+    /// What could not be asked, and what follows from it.
+    pub notes: Vec<Finding>,
+    /// Whatever else one backend found out, for its own render.
+    pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct NodeGroup {
+    /// Instance type, if it is known.
+    pub instance_type: Option<String>,
+    /// GPU product (`NVIDIA-H100-80GB-HBM3`), if it is known.
+    pub gpu_product: Option<String>,
+    /// How many such nodes.
+    pub count: u32,
+    /// What one of them can give: resource name to quantity (`nvidia.com/gpu` → `8`).
+    pub allocatable: BTreeMap<String, String>,
+    /// Labels or features all of them have.
+    pub labels: BTreeMap<String, String>,
+    /// Queues or partitions they belong to.
+    pub queues: Vec<String>,
+}
+
+/// A queue, partition or node pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Queue {
+    /// Name.
+    pub name: String,
+    /// Whether it is used when none is asked.
+    pub default: bool,
+    /// Most nodes of a job.
+    pub max_nodes: Option<u32>,
+    /// Longest time of a job, in seconds.
+    pub max_seconds: Option<u64>,
+    /// Whether it takes jobs now.
+    pub up: bool,
+}

@@ -1,0 +1,71 @@
+//! The seam every cluster stands behind.
+
+mod capability;
+mod entry;
+mod facts;
+mod planned;
+mod registry;
+mod rendered;
+mod target;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+
+pub use capability::Capability;
+pub use entry::{BackendEntry, ConnectFuture};
+pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
+pub use planned::PlannedJob;
+pub use registry::Registry;
+pub use rendered::{Document, Hole, Inexpressible, Language, Rendered};
+pub use target::TargetConfig;
+
+use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use crate::log::{LogBatch, LogOptions};
+use crate::{Finding, Result};
+
+/// A place jobs run: one implementation for each kind of cluster, one value for each configured target.
+///
+/// Every operation is implemented; one that the cluster cannot do returns
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) naming the [`Capability`], never nothing.
+/// All streams are cancel-safe: dropping one at any point loses nothing that a new one would not give.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// What this backend can do.
+    fn capability(&self) -> Capability;
+
+    /// Asks the cluster what it has: nodes, queues, limits, versions, rights. What may not be read is said in
+    /// [`ClusterFacts::notes`], and is not an error.
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts>;
+
+    /// Translates a planned job into exactly what will be sent. Pure.
+    fn render(&self, job: &PlannedJob) -> Result<Rendered>;
+
+    /// Asks the cluster whether it would accept this, without submitting it.
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>>;
+
+    /// Sends what was rendered, exactly once: after a lost answer it looks for
+    /// [`Rendered::submission`] before it ever sends again.
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle>;
+
+    /// Finds the job of a submission, after a lost answer or a crash.
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>>;
+
+    /// Lists jobs.
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>>;
+
+    /// Everything known of one job.
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail>;
+
+    /// Acts on a job.
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()>;
+
+    /// Watches all jobs of a filter over one connection. The stream ends when every job it was asked for by
+    /// handle has ended; a filter without handles never ends.
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>>;
+
+    /// The logs of a job, all its containers or ranks. With [`LogOptions::follow`] the stream ends after the job
+    /// has ended and every byte was given.
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>>;
+}

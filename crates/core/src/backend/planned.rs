@@ -1,0 +1,31 @@
+//! A job with everything decided.
+
+use serde::{Deserialize, Serialize};
+
+use super::ClusterFacts;
+use crate::fabric::{FabricPlan, Profile};
+use crate::job::SubmissionId;
+use crate::spec::JobSpec;
+
+/// A job with everything decided; a backend's `render` needs nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PlannedJob {
+    /// What to run.
+    pub spec: JobSpec,
+    /// The fabric's decisions and ops.
+    pub plan: FabricPlan,
+    /// The profile they were made with.
+    pub profile: Profile,
+    /// What the cluster said, or what was assumed offline.
+    pub facts: ClusterFacts,
+    /// The id this submission carries into the cluster.
+    pub submission: SubmissionId,
+}
+
+impl PlannedJob {
+    /// Puts a planned job together.
+    pub fn new(spec: JobSpec, plan: FabricPlan, profile: Profile, facts: ClusterFacts, submission: SubmissionId) -> Self {
+        Self { spec, plan, profile, facts, submission }
+    }
+}

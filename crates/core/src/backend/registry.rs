@@ -1,0 +1,70 @@
+//! The backends a program knows, as a value.
+
+use super::BackendEntry;
+use crate::{Error, ErrorKind, Result};
+
+/// A sorted list of backends without two of one name.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    entries: Vec<BackendEntry>,
+}
+
+impl Registry {
+    /// Makes a registry without backends.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Makes a registry of the backends that are linked into this program.
+    pub fn linked() -> Self {
+        inventory::iter::<BackendEntry>.into_iter().fold(Self::empty(), |registry, entry| registry.with(*entry))
+    }
+
+    /// Adds a backend.
+    #[must_use]
+    pub fn with(mut self, entry: BackendEntry) -> Self {
+        self.entries.push(entry);
+        self.entries.sort_by_key(|entry| (entry.name, entry.krate));
+        self
+    }
+
+    /// Checks that no two backends have one name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming both crates.
+    pub fn check(&self) -> Result<()> {
+        match self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            None => Ok(()),
+            Some(pair) => Err(Error::new(
+                ErrorKind::InvalidConfig,
+                format!("two backends are named `{}`: one in {}, one in {}", pair[0].name, pair[0].krate, pair[1].krate),
+            )),
+        }
+    }
+
+    /// The backends, sorted by name.
+    pub fn entries(&self) -> &[BackendEntry] {
+        &self.entries
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|entry| entry.name).collect()
+    }
+
+    /// Finds a backend by name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] naming those there are.
+    pub fn get(&self, name: &str) -> Result<&BackendEntry> {
+        self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let known = self.names();
+            let error = Error::new(ErrorKind::NotFound, format!("there is no backend `{name}`"))
+                .with("linked in", known.join(", "));
+            match crate::spec::did_you_mean(name, known) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error,
+            }
+        })
+    }
+}

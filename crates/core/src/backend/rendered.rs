@@ -1,0 +1,81 @@
+//! Exactly what will be sent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::SubmissionId;
+use crate::mutation::Op;
+
+/// Exactly what will be sent: what `weftrun render` prints, and what `submit` sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Rendered {
+    /// Name of the job.
+    pub name: String,
+    /// The id it carries.
+    pub submission: SubmissionId,
+    /// The documents, in the order they are sent. The first is the job itself.
+    pub documents: Vec<Document>,
+    /// Ops that are in the documents.
+    pub applied: Vec<Op>,
+    /// Ops this backend cannot express, each with the reason.
+    pub inexpressible: Vec<Inexpressible>,
+    /// What only the server knows, standing in the documents as `<name>`.
+    pub holes: Vec<Hole>,
+}
+
+/// One document that is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// What it is (`PyTorchJob`, `ConfigMap`, `sbatch script`, `POST /api/v1/workloads/distributed`).
+    pub title: String,
+    /// Its language.
+    pub language: Language,
+    /// Its text.
+    pub text: String,
+}
+
+/// The language of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// A Kubernetes manifest.
+    Yaml,
+    /// A request body.
+    Json,
+    /// A script.
+    Shell,
+    /// A TOML table (the local backend's process list).
+    Toml,
+}
+
+/// An op a backend cannot express.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inexpressible {
+    /// The op.
+    pub op: Op,
+    /// Why not, and what follows.
+    pub reason: String,
+}
+
+/// Something only the server knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hole {
+    /// As it stands in the document, without the angle brackets (`project-id:nlp`).
+    pub name: String,
+    /// What it is and how it is found out.
+    pub what: String,
+}
+
+impl Rendered {
+    /// Makes a rendered job of one document, to which more can be pushed.
+    pub fn new(name: impl Into<String>, submission: SubmissionId, document: Document) -> Self {
+        Self {
+            name: name.into(),
+            submission,
+            documents: vec![document],
+            applied: Vec::new(),
+            inexpressible: Vec::new(),
+            holes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A configured place: a backend with its settings.
+
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+
+use crate::{Error, ErrorKind, Result};
+
+/// A configured place to run jobs, handed to [`BackendEntry::connect`](super::BackendEntry::connect).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TargetConfig {
+    /// The target's name; the backend's own name for its default target.
+    pub name: String,
+    /// The backend's name.
+    pub backend: String,
+    /// Kubernetes namespace, from `-n` or the target.
+    pub namespace: Option<String>,
+    /// Project, from `-p` or the target.
+    pub project: Option<String>,
+    /// Profile of the target.
+    pub profile: Option<String>,
+    /// The backend's own settings: the target's table in the config file less the keys above.
+    pub settings: serde_json::Map<String, serde_json::Value>,
+    /// Folder where this target may keep state (journal, job records); made on first use.
+    pub state_dir: PathBuf,
+    /// The `weftrun` binary, for backends that start a process of their own (`local`'s supervisor).
+    pub binary: Option<PathBuf>,
+    /// Environment variables of the calling program, so that backends need not read the process's.
+    pub env: std::collections::BTreeMap<String, String>,
+}
+
+impl TargetConfig {
+    /// Makes a target without settings.
+    pub fn new(name: impl Into<String>, backend: impl Into<String>, state_dir: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), backend: backend.into(), state_dir: state_dir.into(), ..Self::default() }
+    }
+
+    /// Sets one of the backend's own settings.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
+        self.settings.insert(key.into(), value.into());
+        self
+    }
+
+    /// Reads the backend's settings as its own type.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the target and the key.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_value(serde_json::Value::Object(self.settings.clone())).map_err(|error| {
+            Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {error}", self.name))
+                .with("backend", &self.backend)
+                .hint("`weftrun config show --origin` says where each value comes from")
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! From plan and map to findings.

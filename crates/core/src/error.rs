@@ -1,0 +1,228 @@
+//! The one error type: what failed, on which value from where, whether trying again can help, and what to try.
+
+use std::fmt;
+
+/// The result of every fallible function of weftrun.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What sort of thing went wrong. Callers match on this; the prose is for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The command line, or a call of the SDK, is wrong.
+    Usage,
+    /// A job file, manifest or script is wrong or cannot be mutated.
+    InvalidSpec,
+    /// A configuration file or target is wrong.
+    InvalidConfig,
+    /// The cluster refused: policy, quota, an invalid body.
+    Refused,
+    /// Credentials are missing, expired or not enough.
+    Credentials,
+    /// The backend cannot do this; the message names the capability.
+    Unsupported,
+    /// No answer: network, DNS, TLS, a daemon that is down.
+    Unreachable,
+    /// There is no such job, file, target or backend.
+    NotFound,
+    /// The name is taken.
+    AlreadyExists,
+    /// The time allowed ran out.
+    Timeout,
+    /// The user interrupted.
+    Interrupted,
+    /// A local file or process could not be used.
+    Io,
+    /// The cluster answered something that cannot be understood.
+    Protocol,
+    /// A bug in weftrun.
+    Unexpected,
+}
+
+impl ErrorKind {
+    /// The stable code that stands in JSON.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::InvalidSpec => "invalid-spec",
+            Self::InvalidConfig => "invalid-config",
+            Self::Refused => "refused",
+            Self::Credentials => "credentials",
+            Self::Unsupported => "unsupported",
+            Self::Unreachable => "unreachable",
+            Self::NotFound => "not-found",
+            Self::AlreadyExists => "already-exists",
+            Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
+            Self::Io => "io",
+            Self::Protocol => "protocol",
+            Self::Unexpected => "unexpected",
+        }
+    }
+}
+
+/// What failed. The message is a lowercase fragment without a full stop, fit for "error: …".
+///
+/// ```
+/// use weftrun_core::{Error, ErrorKind};
+/// let error = Error::new(ErrorKind::NotFound, "no target named `prdo`")
+///     .with("config", "~/.config/weftrun/config.toml")
+///     .hint("did you mean `prod`?");
+/// assert_eq!(error.to_string(), "no target named `prdo` (config: ~/.config/weftrun/config.toml)");
+/// assert!(!error.is_retryable());
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    retryable: bool,
+    context: Vec<(&'static str, String)>,
+    hints: Vec<String>,
+    findings: Vec<crate::Finding>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// Makes an error of a kind with its message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            retryable: false,
+            context: Vec::new(),
+            hints: Vec::new(),
+            findings: Vec::new(),
+            source: None,
+        }))
+    }
+
+    /// Makes the error of an operation the backend cannot do, naming the capability that is missing.
+    pub fn unsupported(backend: &str, capability: &str) -> Self {
+        Self::new(ErrorKind::Unsupported, format!("backend `{backend}` has no capability `{capability}`"))
+    }
+
+    /// Makes an error out of findings, at least one of which is of severity error.
+    pub fn from_findings(kind: ErrorKind, message: impl Into<String>, findings: Vec<crate::Finding>) -> Self {
+        let mut error = Self::new(kind, message);
+        error.0.findings = findings;
+        error
+    }
+
+    /// Adds a value the failure was on, and where it came from.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.0.context.push((key, value.to_string()));
+        self
+    }
+
+    /// Adds something the user can try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hints.push(hint.into());
+        self
+    }
+
+    /// Says that the same call may succeed later.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.0.retryable = true;
+        self
+    }
+
+    /// Keeps the error underneath.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The kind to match on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// The message alone, without the context.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The values the failure was on.
+    pub fn context(&self) -> &[(&'static str, String)] {
+        &self.0.context
+    }
+
+    /// What to try.
+    pub fn hints(&self) -> &[String] {
+        &self.0.hints
+    }
+
+    /// The findings behind an error of a spec, a manifest or a policy.
+    pub fn findings(&self) -> &[crate::Finding] {
+        &self.0.findings
+    }
+
+    /// The shape of `-o json`: `{schema, error: {code, message, retryable, context, hints, findings, causes}}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let context: serde_json::Map<_, _> =
+            self.0.context.iter().map(|(k, v)| ((*k).to_owned(), v.clone().into())).collect();
+        serde_json::json!({
+            "schema": crate::report::SCHEMA,
+            "error": {
+                "code": self.0.kind.code(),
+                "message": self.0.message,
+                "retryable": self.0.retryable,
+                "context": context,
+                "hints": self.0.hints,
+                "findings": self.0.findings,
+                "causes": self.causes(),
+            }
+        })
+    }
+
+    /// The messages of the errors underneath, outermost first.
+    pub fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut next = std::error::Error::source(self);
+        while let Some(error) = next {
+            causes.push(error.to_string());
+            next = error.source();
+        }
+        causes
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for (index, (key, value)) in self.0.context.iter().enumerate() {
+            write!(f, "{}{key}: {value}", if index == 0 { " (" } else { ", " })?;
+        }
+        if self.0.context.is_empty() { Ok(()) } else { f.write_str(")") }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("retryable", &self.0.retryable)
+            .field("context", &self.0.context)
+            .field("hints", &self.0.hints)
+            .field("findings", &self.0.findings)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|s| s as _)
+    }
+}

@@ -1,0 +1,185 @@
+//! One shape for everything weftrun has to say about a job: a mistake in a file, a lint, a refusal, a diagnosis.
+
+use serde::{Deserialize, Serialize};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Works, but not as intended.
+    Warning,
+    /// Does not work, or was not done.
+    Error,
+}
+
+/// How sure a diagnosis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// One explanation among others.
+    Low,
+    /// The likeliest explanation.
+    Medium,
+    /// The evidence admits no other.
+    High,
+}
+
+/// Something to tell the user, with where, why and what to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Finding {
+    /// Stable code, such as `W-LDPATH-SHADOW` or `NCCL-NET-SOCKET-FALLBACK`; `weftrun explain CODE` has its page.
+    pub code: String,
+    /// Id of the diagnosis rule, where the finding comes from one (`R01`).
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// How bad.
+    pub severity: Severity,
+    /// How sure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
+    /// Which role, container, key or object it is about.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Ranks it is about, global numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<u32>,
+    /// One sentence for a person.
+    pub message: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+    /// The log lines that prove it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// Where in a file it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Span>,
+    /// Where the fact behind it is written down (URL).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// What to do about a finding: for people, and as edits of the job file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Fix {
+    /// One sentence.
+    pub text: String,
+    /// Edits of the job file that do it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patch: Vec<PatchEdit>,
+}
+
+/// One edit of a job file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PatchEdit {
+    /// Dotted path in the job file, such as `env.NCCL_DEBUG`.
+    pub path: String,
+    /// `set` or `unset`.
+    pub op: String,
+    /// The new value of a `set`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<serde_json::Value>,
+}
+
+/// A log line that proves a finding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Evidence {
+    /// File or log source.
+    pub source: String,
+    /// Line number, from 1.
+    pub line: u64,
+    /// The line, sanitised.
+    pub text: String,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Span {
+    /// The file's name as the user gave it.
+    pub file: String,
+    /// Byte offset of the first byte.
+    pub start: usize,
+    /// Byte offset behind the last byte.
+    pub end: usize,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl Finding {
+    /// Makes a finding; the rest is added by the methods below.
+    pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            rule: None,
+            severity,
+            confidence: None,
+            subject: None,
+            ranks: Vec::new(),
+            message: message.into(),
+            fix: None,
+            evidence: Vec::new(),
+            span: None,
+            source: None,
+        }
+    }
+
+    /// Makes a finding of severity error.
+    pub fn error(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, message)
+    }
+
+    /// Makes a finding of severity warning.
+    pub fn warning(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, message)
+    }
+
+    /// Makes a finding of severity info.
+    pub fn info(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Info, code, message)
+    }
+
+    /// Says what it is about.
+    #[must_use]
+    pub fn at(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn fix(mut self, text: impl Into<String>) -> Self {
+        self.fix = Some(Fix { text: text.into(), patch: Vec::new() });
+        self
+    }
+
+    /// Says where the fact is written down.
+    #[must_use]
+    pub fn source(mut self, url: impl Into<String>) -> Self {
+        self.source = Some(url.into());
+        self
+    }
+
+    /// Says where in a file it stands.
+    #[must_use]
+    pub fn span(mut self, span: Span) -> Self {
+        self.span = Some(span);
+        self
+    }
+
+    /// Whether it is an error.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}

@@ -1,0 +1,9 @@
+//! A job after it was submitted: its handle, its phase, what happens to it.
+
+mod event;
+mod handle;
+mod status;
+
+pub use event::{Action, JobEvent};
+pub use handle::{JobHandle, SubmissionId};
+pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus};

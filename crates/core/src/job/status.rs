@@ -1,0 +1,214 @@
+//! Phases and summaries.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{JobHandle, SubmissionId};
+use crate::Finding;
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum JobPhase {
+    /// Known to the cluster, not queued yet.
+    Submitted,
+    /// Waits for nodes, quota or a queue.
+    Pending,
+    /// Nodes are there; containers start.
+    Starting,
+    /// Ranks run.
+    Running,
+    /// Some ranks failed and start again.
+    Restarting,
+    /// Held or suspended by somebody.
+    Suspended,
+    /// Being stopped.
+    Stopping,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Stopped by somebody.
+    Cancelled,
+    /// The cluster does not say.
+    #[default]
+    Unknown,
+}
+
+impl JobPhase {
+    /// Whether nothing comes after it.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word in JSON and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Pending => "pending",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Restarting => "restarting",
+            Self::Suspended => "suspended",
+            Self::Stopping => "stopping",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl std::fmt::Display for JobPhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobFilter {
+    /// These jobs; all of the target if empty.
+    pub handles: Vec<JobHandle>,
+    /// Jobs not submitted by weftrun too.
+    pub foreign: bool,
+    /// Ended jobs too.
+    pub ended: bool,
+    /// At most this many, newest first.
+    pub limit: Option<usize>,
+}
+
+impl JobFilter {
+    /// Makes the filter of one job, ended or not.
+    pub fn one(handle: &JobHandle) -> Self {
+        Self { handles: vec![handle.clone()], foreign: true, ended: true, limit: None }
+    }
+
+    /// Makes the filter of all jobs, ended ones included.
+    pub fn all() -> Self {
+        Self { handles: Vec::new(), foreign: true, ended: true, limit: None }
+    }
+}
+
+/// One line of a list of jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct JobSummary {
+    /// Its handle.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub handle: JobHandle,
+    /// Its name.
+    pub name: String,
+    /// Its phase.
+    pub phase: JobPhase,
+    /// Why it is in that phase, in a sentence; empty if there is nothing to say.
+    pub reason: String,
+    /// Kind in the cluster's words (`PyTorchJob`, `sbatch`).
+    pub kind: String,
+    /// Nodes that are ready, and nodes asked.
+    pub ready: (u32, u32),
+    /// When it was submitted.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub created: Option<Timestamp>,
+    /// When it ended.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub ended: Option<Timestamp>,
+    /// The job's own exit code, where the cluster knows one.
+    pub exit_code: Option<i32>,
+    /// The submission that made it, if it was one of ours.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub submission: Option<SubmissionId>,
+    /// Queue, partition or node pool.
+    pub queue: Option<String>,
+    /// The fabric it was planned for, where the cluster carries our marker.
+    pub fabric: Option<crate::fabric::Fabric>,
+}
+
+impl JobSummary {
+    /// Makes a summary; the other fields start unknown.
+    pub fn new(handle: JobHandle, phase: JobPhase) -> Self {
+        Self {
+            name: handle.name().to_owned(),
+            handle,
+            phase,
+            reason: String::new(),
+            kind: String::new(),
+            ready: (0, 0),
+            created: None,
+            ended: None,
+            exit_code: None,
+            submission: None,
+            queue: None,
+            fabric: None,
+        }
+    }
+}
+
+/// Everything known of one job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct JobDetail {
+    /// Its line in the list.
+    pub summary: JobSummary,
+    /// Its pods, hosts or processes.
+    pub replicas: Vec<ReplicaStatus>,
+    /// Why it is stuck or failed, and what to do.
+    pub findings: Vec<Finding>,
+    /// What happened, oldest first.
+    pub history: Vec<JobEvent>,
+    /// Further facts for people, in order (`node list` → `gpu-[1-4]`).
+    pub facts: Vec<(String, String)>,
+}
+
+use super::JobEvent;
+
+impl JobDetail {
+    /// Makes a detail of a summary; the lists start empty.
+    pub fn new(summary: JobSummary) -> Self {
+        Self { summary, replicas: Vec::new(), findings: Vec::new(), history: Vec::new(), facts: Vec::new() }
+    }
+}
+
+/// One pod, host or process of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ReplicaStatus {
+    /// Name (pod, host, `node0`).
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// Its number in the role, from 0.
+    pub index: u32,
+    /// Its phase.
+    pub phase: JobPhase,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// The node it is on.
+    pub node: Option<String>,
+    /// Restarts so far.
+    pub restarts: u32,
+    /// Exit code, if it ended.
+    pub exit_code: Option<i32>,
+}
+
+impl ReplicaStatus {
+    /// Makes a status; the other fields start unknown.
+    pub fn new(name: impl Into<String>, role: impl Into<String>, index: u32, phase: JobPhase) -> Self {
+        Self {
+            name: name.into(),
+            role: role.into(),
+            index,
+            phase,
+            reason: String::new(),
+            node: None,
+            restarts: 0,
+            exit_code: None,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Types and decisions of weftrun, without any I/O.
+//!
+//! Everything here is a pure function over plain data: no clock, no file system, no environment, no network, no
+//! runtime. The rooms, in the order a job walks through them:
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`spec`] | a job file, flags or a builder become one [`JobSpec`](spec::JobSpec), with every mistake reported at once |
+//! | [`catalogue`] | what an instance type has: accelerators, EFA interfaces, RDMA |
+//! | [`fabric`] | [`FabricPlan`](fabric::FabricPlan): which fabric, and each decision with its why |
+//! | [`mutation`] | the changes ("ops") those decisions mean, the rule table, the codes |
+//! | [`manifest`] | raw Kubeflow objects and sbatch scripts, edited by span |
+//! | [`backend`] | the seam every cluster stands behind, and the registry of those linked in |
+//! | [`job`] | handles, phases, events: a job after it was submitted |
+//! | [`log`] | log bytes, resumed and sanitised |
+//! | [`nccl`] | NCCL's log lines become a map of which transport each pair of ranks uses |
+//! | [`diagnose`] | plan and map become findings, with evidence and a fix |
+//! | [`report`] | the JSON shapes other programs read |
+
+pub mod backend;
+pub mod catalogue;
+pub mod config;
+pub mod diagnose;
+pub mod error;
+pub mod exit_codes;
+pub mod fabric;
+pub mod finding;
+pub mod job;
+pub mod log;
+pub mod manifest;
+pub mod mutation;
+pub mod nccl;
+pub mod report;
+pub mod secret;
+pub mod spec;
+
+pub use error::{Error, ErrorKind, Result};
+pub use finding::{Confidence, Finding, Severity};
+
+#[doc(hidden)]
+pub use inventory as __inventory;

@@ -1,0 +1,1 @@
+//! NCCL's log lines, and the map of which transport each pair of ranks uses.

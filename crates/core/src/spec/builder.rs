@@ -1,0 +1,167 @@
+//! A job spec from Rust.
+
+use std::time::Duration;
+
+use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, SecretRef, Volume};
+use crate::fabric::{Fabric, FabricRequest, RuleSetting};
+use crate::{Error, ErrorKind, Result};
+
+/// Builds a [`JobSpec`]; [`JobSpecBuilder::build`] reports every mistake at once.
+#[derive(Clone, Debug)]
+pub struct JobSpecBuilder {
+    spec: JobSpec,
+}
+
+impl JobSpecBuilder {
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self {
+            spec: JobSpec {
+                name: name.into(),
+                image: None,
+                launch: Launch::default(),
+                roles: Vec::new(),
+                code: None,
+                env: Vec::new(),
+                secrets: Vec::new(),
+                volumes: Vec::new(),
+                workdir: None,
+                fabric: FabricRequest::default(),
+                profile: None,
+                queue: None,
+                priority: None,
+                restart: RestartPolicy::default(),
+                time_limit: None,
+                labels: std::collections::BTreeMap::new(),
+                annotations: std::collections::BTreeMap::new(),
+                backend: std::collections::BTreeMap::new(),
+            },
+        }
+    }
+
+    /// Sets the container image.
+    #[must_use]
+    pub fn image(mut self, image: impl Into<String>) -> Self {
+        self.spec.image = Some(image.into());
+        self
+    }
+
+    /// Sets who starts the processes.
+    #[must_use]
+    pub fn launch(mut self, launch: Launch) -> Self {
+        self.spec.launch = launch;
+        self
+    }
+
+    /// Adds a role.
+    #[must_use]
+    pub fn role(mut self, role: Role) -> Self {
+        self.spec.roles.push(role);
+        self
+    }
+
+    /// Brings code along.
+    #[must_use]
+    pub fn code(mut self, code: Code) -> Self {
+        self.spec.code = Some(code);
+        self
+    }
+
+    /// Adds an environment variable for every role.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.spec.env.push(EnvVar { name: name.into(), value: value.into() });
+        self
+    }
+
+    /// Adds an environment variable whose value is in the cluster's secret store.
+    #[must_use]
+    pub fn secret(
+        mut self,
+        env: impl Into<String>,
+        secret: impl Into<String>,
+        key: impl Into<String>,
+    ) -> Self {
+        self.spec.secrets.push(SecretRef { env: env.into(), secret: secret.into(), key: key.into() });
+        self
+    }
+
+    /// Adds a volume.
+    #[must_use]
+    pub fn volume(mut self, volume: Volume) -> Self {
+        self.spec.volumes.push(volume);
+        self
+    }
+
+    /// Sets the fabric.
+    #[must_use]
+    pub fn fabric(mut self, fabric: Fabric) -> Self {
+        self.spec.fabric.kind = fabric;
+        self
+    }
+
+    /// Switches one fabric rule (`efa.hugepages`) on or off.
+    #[must_use]
+    pub fn rule(mut self, id: impl Into<String>, setting: RuleSetting) -> Self {
+        self.spec.fabric.rules.insert(id.into(), setting);
+        self
+    }
+
+    /// Sets the site profile.
+    #[must_use]
+    pub fn profile(mut self, name: impl Into<String>) -> Self {
+        self.spec.profile = Some(name.into());
+        self
+    }
+
+    /// Sets the queue, partition or node pool.
+    #[must_use]
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.spec.queue = Some(name.into());
+        self
+    }
+
+    /// Sets what happens when a rank fails.
+    #[must_use]
+    pub fn restart(mut self, policy: RestartPolicy) -> Self {
+        self.spec.restart = policy;
+        self
+    }
+
+    /// Sets how long the job may run.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.spec.time_limit = Some(limit);
+        self
+    }
+
+    /// Adds a label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.spec.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Ends the builder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
+    pub fn build(self) -> Result<JobSpec> {
+        let findings = self.spec.validate();
+        if findings.iter().any(crate::Finding::is_error) {
+            let message = format!("job `{}` is invalid", self.spec.name);
+            return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
+        }
+        Ok(self.spec)
+    }
+}
+
+impl JobSpec {
+    /// Checks everything that needs no cluster.
+    pub fn validate(&self) -> Vec<crate::Finding> {
+        let mut findings = Vec::new();
+        if self.roles.is_empty() {
+            findings.push(crate::Finding::error("SPEC-NO-ROLE", "a job needs at least one role"));
+        }
+        findings
+    }
+}

@@ -1,0 +1,135 @@
+//! A group of equal nodes.
+
+use serde::{Deserialize, Serialize};
+
+use super::EnvVar;
+
+/// What a role's processes are to NCCL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum RoleKind {
+    /// Ranks of the job.
+    #[default]
+    Worker,
+    /// Starts the ranks with `mpirun` and has none itself.
+    Launcher,
+}
+
+/// A group of equal nodes: how many, what each has, what runs on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Role {
+    /// Name, such as `worker`.
+    pub name: String,
+    /// Whether it has ranks.
+    pub kind: RoleKind,
+    /// Number of nodes (pods, hosts).
+    pub nodes: u32,
+    /// GPUs asked on each node.
+    pub gpus_per_node: u32,
+    /// Ranks on each node, where it is not one per GPU.
+    pub ranks_per_node: Option<u32>,
+    /// Instance type of the nodes (`p5.48xlarge`), if it matters or is known.
+    pub instance_type: Option<String>,
+    /// The program and its arguments; for `launch = "torchrun"` the Python script and its arguments.
+    pub command: Vec<String>,
+    /// Image, where it is not the job's.
+    pub image: Option<String>,
+    /// CPUs of each node, a Kubernetes quantity.
+    pub cpus: Option<String>,
+    /// Memory of each node, a Kubernetes quantity.
+    pub memory: Option<String>,
+    /// Size of `/dev/shm`, a Kubernetes quantity.
+    pub shm: Option<String>,
+    /// Environment of this role, behind the job's.
+    pub env: Vec<EnvVar>,
+    /// Further resources by name, each a quantity (`vpc.amazonaws.com/efa = "32"`).
+    pub resources: std::collections::BTreeMap<String, String>,
+}
+
+impl Role {
+    /// Makes a worker role of one node without GPUs.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            kind: RoleKind::Worker,
+            nodes: 1,
+            gpus_per_node: 0,
+            ranks_per_node: None,
+            instance_type: None,
+            command: Vec::new(),
+            image: None,
+            cpus: None,
+            memory: None,
+            shm: None,
+            env: Vec::new(),
+            resources: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// Makes the role named `worker`.
+    pub fn worker() -> Self {
+        Self::new("worker")
+    }
+
+    /// Makes the role named `launcher`, which has no ranks.
+    pub fn launcher() -> Self {
+        Self { kind: RoleKind::Launcher, ..Self::new("launcher") }
+    }
+
+    /// Sets the number of nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: u32) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Sets the number of GPUs of each node.
+    #[must_use]
+    pub fn gpus_per_node(mut self, gpus: u32) -> Self {
+        self.gpus_per_node = gpus;
+        self
+    }
+
+    /// Sets the number of ranks of each node.
+    #[must_use]
+    pub fn ranks_per_node(mut self, ranks: u32) -> Self {
+        self.ranks_per_node = Some(ranks);
+        self
+    }
+
+    /// Sets the instance type.
+    #[must_use]
+    pub fn instance_type(mut self, name: impl Into<String>) -> Self {
+        self.instance_type = Some(name.into());
+        self
+    }
+
+    /// Sets the program and its arguments.
+    #[must_use]
+    pub fn command<S: Into<String>>(mut self, argv: impl IntoIterator<Item = S>) -> Self {
+        self.command = argv.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the memory of each node, a Kubernetes quantity such as `1800Gi`.
+    #[must_use]
+    pub fn memory(mut self, quantity: impl Into<String>) -> Self {
+        self.memory = Some(quantity.into());
+        self
+    }
+
+    /// Adds an environment variable for this role only.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push(EnvVar { name: name.into(), value: value.into() });
+        self
+    }
+
+    /// Number of ranks on a node: as asked, else one per GPU, else one.
+    pub fn procs_per_node(&self) -> u32 {
+        self.ranks_per_node.unwrap_or(self.gpus_per_node.max(1))
+    }
+}
