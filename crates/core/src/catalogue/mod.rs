@@ -1,57 +1,18 @@
-//! What an instance type has. The rows are data in the tree (`data/instances.tsv`).
+//! What an instance type has. The rows are data in the tree: `data/instances.tsv`, explained in `data/instances.md`.
 
-use serde::{Deserialize, Serialize};
+mod cell;
+mod instance;
+mod overrides;
+mod tsv;
 
-/// The fabric an instance type has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum NodeFabric {
-    /// None but TCP.
-    #[default]
-    None,
-    /// AWS EFA.
-    Efa,
-    /// InfiniBand.
-    Ib,
-    /// RoCE.
-    Roce,
-    /// GPUDirect-TCPX.
-    Tcpx,
-    /// GPUDirect-TCPXO.
-    Tcpxo,
-}
+use std::collections::BTreeMap;
 
-/// One row: an instance type of a cloud, or a class of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default)]
-#[non_exhaustive]
-pub struct InstanceType {
-    /// Name, as in the node label `node.kubernetes.io/instance-type`.
-    pub name: String,
-    /// Cloud or vendor.
-    pub provider: String,
-    /// Accelerator (`h100`).
-    pub accelerator: String,
-    /// Accelerators of an instance.
-    pub accelerators: u32,
-    /// The fabric.
-    pub fabric: NodeFabric,
-    /// Most EFA interfaces a node can give to pods; 0 for none at all.
-    pub efa_max: u32,
-    /// Resource a container asks for the fabric's devices.
-    pub fabric_resource: Option<String>,
-    /// RDMA read over the fabric; none if unknown. Where it is `Some(false)`, `FI_EFA_USE_DEVICE_RDMA=1` aborts.
-    pub rdma_read: Option<bool>,
-    /// Huge pages of 2 MiB a whole-node worker asks for, a Kubernetes quantity.
-    pub hugepages_2mi: Option<String>,
-    /// Memory in MiB.
-    pub memory_mib: u64,
-    /// Virtual CPUs.
-    pub vcpus: u32,
-}
+pub use instance::{InstanceType, NodeFabric};
+pub use overrides::InstanceOverride;
+
+use crate::Result;
+
+const BUILTIN: &str = include_str!("../../data/instances.tsv");
 
 /// The instance types that are known: those in the tree, and the user's own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,8 +22,33 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// The rows that are in the tree.
+    ///
+    /// ```
+    /// use weftrun_core::catalogue::Catalogue;
+    /// let catalogue = Catalogue::builtin();
+    /// assert_eq!(catalogue.get("p5en.48xlarge").and_then(|row| row.efa_max), Some(16));
+    /// assert_eq!(catalogue.get("ml.p5.48xlarge").map(|row| row.name.as_str()), Some("p5.48xlarge"));
+    /// ```
     pub fn builtin() -> Self {
-        Self::default()
+        // A row that cannot be read is a broken build; the test below proves that all of them can.
+        Self::from_rows(tsv::rows(BUILTIN).filter_map(std::result::Result::ok))
+    }
+
+    /// Makes a catalogue of rows; of two with one name, the later wins.
+    pub fn from_rows(rows: impl IntoIterator<Item = InstanceType>) -> Self {
+        let by_name: BTreeMap<String, InstanceType> =
+            rows.into_iter().map(|row| (row.name.clone(), row)).collect();
+        Self { rows: by_name.into_values().collect() }
+    }
+
+    /// Adds the user's own rows, by name. A row of a known name changes that one; a new one may start from another
+    /// with `extends`, also from one that stands beside it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind::InvalidConfig) with a finding for each row that extends one
+    /// that is not there, or itself, or has no accelerators.
+    pub fn with(self, overrides: &BTreeMap<String, InstanceOverride>) -> Result<Self> {
+        overrides::apply(&self, overrides).map(|new| Self::from_rows(self.rows.into_iter().chain(new)))
     }
 
     /// All rows, sorted by name.
@@ -70,8 +56,19 @@ impl Catalogue {
         &self.rows
     }
 
-    /// The row of a name.
+    /// The row of a name. SageMaker HyperPod puts `ml.` before EC2's names, in its node labels too.
     pub fn get(&self, name: &str) -> Option<&InstanceType> {
-        self.rows.iter().find(|row| row.name == name)
+        let find = |name: &str| {
+            self.rows.binary_search_by(|row| row.name.as_str().cmp(name)).ok().and_then(|i| self.rows.get(i))
+        };
+        find(name).or_else(|| find(name.strip_prefix("ml.")?))
+    }
+
+    /// The known name nearest to one that is not known.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        crate::spec::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))
     }
 }
+
+#[cfg(test)]
+mod tests;

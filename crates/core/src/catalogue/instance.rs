@@ -1,0 +1,142 @@
+//! One row of the catalogue.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Confidence;
+
+/// The fabric an instance type has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NodeFabric {
+    /// None but TCP.
+    #[default]
+    None,
+    /// AWS EFA.
+    Efa,
+    /// InfiniBand.
+    Ib,
+    /// RoCE.
+    Roce,
+    /// GPUDirect-TCPX.
+    Tcpx,
+    /// GPUDirect-TCPXO.
+    Tcpxo,
+    /// EFA or RoCE: the sources disagree, so nothing is decided on it.
+    EfaOrRoce,
+    /// InfiniBand or RoCE, as the site cabled it.
+    IbOrRoce,
+}
+
+impl NodeFabric {
+    /// The word in files and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Efa => "efa",
+            Self::Ib => "ib",
+            Self::Roce => "roce",
+            Self::Tcpx => "tcpx",
+            Self::Tcpxo => "tcpxo",
+            Self::EfaOrRoce => "efa-or-roce",
+            Self::IbOrRoce => "ib-or-roce",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Efa,
+        Self::Ib,
+        Self::Roce,
+        Self::Tcpx,
+        Self::Tcpxo,
+        Self::EfaOrRoce,
+        Self::IbOrRoce,
+    ];
+}
+
+impl std::fmt::Display for NodeFabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One row: an instance type of a cloud, or a class of nodes. `None` is "not known", never "none".
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct InstanceType {
+    /// Name, as in the node label `node.kubernetes.io/instance-type`.
+    pub name: String,
+    /// Cloud or vendor.
+    pub provider: String,
+    /// Accelerator (`h100`).
+    pub accelerator: String,
+    /// Accelerators of an instance.
+    pub accelerators: u32,
+    /// Memory of one accelerator, MiB.
+    pub accelerator_memory_mib: Option<u64>,
+    /// The fabric.
+    pub fabric: NodeFabric,
+    /// Most `vpc.amazonaws.com/efa` a node can give to pods; `Some(0)` is no EFA at all.
+    pub efa_max: Option<u32>,
+    /// Network cards (AWS) or fabric NICs (others).
+    pub nics: Option<u32>,
+    /// Resource a container asks for the fabric's devices, where it has one name everywhere.
+    pub fabric_resource: Option<String>,
+    /// How many of it a whole-node worker asks, where that is not `efa_max`.
+    pub fabric_resource_count: Option<u32>,
+    /// Network bandwidth of a node, Gb/s; on GCP the front-end NIC included.
+    pub network_gbps: Option<f64>,
+    /// Bandwidth of one NIC, Gb/s.
+    pub nic_gbps: Option<f64>,
+    /// Generation of the fabric (`EFAv2`, `NDR CX7`).
+    pub fabric_generation: Option<String>,
+    /// Nitro version, by which AWS tells EFA generations apart.
+    pub nitro: Option<String>,
+    /// RDMA read over the fabric. Where it is `Some(false)`, `FI_EFA_USE_DEVICE_RDMA=1` aborts.
+    pub rdma_read: Option<bool>,
+    /// RDMA write over the fabric.
+    pub rdma_write: Option<bool>,
+    /// Whether the NIC reaches GPU memory.
+    pub gpudirect_rdma: Option<bool>,
+    /// Huge pages of 2 MiB a whole-node worker asks for, a Kubernetes quantity.
+    pub hugepages_2mi: Option<String>,
+    /// Huge pages of 2 MiB seen allocatable on a real node, MiB.
+    pub hugepages_2mi_allocatable_mib: Option<u64>,
+    /// What joins the accelerators of a node.
+    pub intra_node: Option<String>,
+    /// Virtual CPUs of the instance; Kubernetes can give less.
+    pub vcpus: Option<u32>,
+    /// Memory of the instance, MiB; Kubernetes can give less.
+    pub memory_mib: Option<u64>,
+    /// CPU architecture (`amd64`, `arm64`).
+    pub arch: Option<String>,
+    /// How sure the row is: high is two sources that agree, medium is one, low is sources that disagree.
+    pub confidence: Option<Confidence>,
+    /// Keys of the sources (`data/instances.md`).
+    pub sources: Vec<String>,
+    /// Columns whose value is from general knowledge or marked unsure: a decision that rests on one says so.
+    pub unsure: Vec<String>,
+    /// What else a column says in the data, by column.
+    pub notes: BTreeMap<String, String>,
+    /// Whether the user's configuration made or changed it.
+    pub from_config: bool,
+}
+
+impl InstanceType {
+    /// Makes a row of a name; everything else starts unknown.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Whether a column's value is not checked against a source.
+    pub fn is_unsure(&self, column: &str) -> bool {
+        self.unsure.iter().any(|name| name == column)
+    }
+}
