@@ -1,5 +1,22 @@
 //! The changes a fabric plan means, before any backend translates them.
+//!
+//! [`decide`] is the one engine: [`JobView`] in, [`Outcome`] out. A job file becomes a view in
+//! [`FabricPlan::new`](crate::fabric::FabricPlan::new), a Kubernetes object or a script in [`manifest`](crate::manifest).
 
+mod decide;
+mod mpirun;
 mod op;
+mod outcome;
+mod quantity;
+pub mod shell;
+pub mod view;
 
+pub use decide::decide;
+pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use op::{Change, Op};
+pub use outcome::Outcome;
+pub use quantity::Quantity;
+pub use view::JobView;
+
+/// What the user asked of the fabric: the same words in a job file, on the command line and here.
+pub type Options = crate::fabric::FabricRequest;

@@ -30,14 +30,15 @@ pub struct Op {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Change {
-    /// An environment variable is added, or replaced in place.
+    /// An environment variable is added at the end of the list, or replaced in place (the last of its name).
     Env {
         /// Name.
         name: String,
         /// Final value.
         value: String,
     },
-    /// A folder of the node appears in the container.
+    /// A folder of the node appears in the container. On Kubernetes: a `hostPath` volume of `type: Directory` and a
+    /// mount; a volume of this name that is there already is the right one, and only its mount is missing.
     Mount {
         /// Volume name.
         name: String,
@@ -48,14 +49,15 @@ pub enum Change {
         /// Whether writing is refused.
         read_only: bool,
     },
-    /// A resource is asked, in limits and requests.
+    /// A resource is asked, in limits and requests. Where the user wrote one of the two, that one stays and the
+    /// missing one gets the same scalar.
     Resource {
         /// Name (`vpc.amazonaws.com/efa`).
         name: String,
         /// Kubernetes quantity.
         quantity: String,
     },
-    /// An annotation of the pods.
+    /// An annotation of the pods: added, or replaced in place.
     Annotation {
         /// Key.
         key: String,
@@ -90,10 +92,26 @@ pub enum Change {
     },
     /// The command is rewritten (`mpirun` made absolute, variables forwarded, a wrapper put before it).
     Command {
-        /// As it was.
+        /// As it was: `command` and `args` as one list.
         before: Vec<String>,
-        /// As it becomes.
+        /// As it becomes, likewise.
         after: Vec<String>,
+        /// How many words of `after` are `command`; the rest is `args`.
+        #[serde(default)]
+        command_words: usize,
+    },
+    /// These words go before whatever starts the ranks of a node (`torchrun …`, the program), as `["sh", "-c", …]`.
+    /// Only in job files, where the backend makes the command; raw manifests get [`Change::Command`].
+    Wrap {
+        /// The words.
+        argv: Vec<String>,
+    },
+    /// The `mpirun` that the backend writes itself, for `launch = "mpi"`, is this one and forwards these variables.
+    Mpirun {
+        /// Absolute path, or `mpirun`.
+        path: String,
+        /// Names for `-x`, in order.
+        forward: Vec<String>,
     },
 }
 

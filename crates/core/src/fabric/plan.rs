@@ -1,0 +1,101 @@
+//! What was decided for a job, whichever backend it goes to.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fabric, Profile};
+use crate::Finding;
+use crate::backend::ClusterFacts;
+use crate::catalogue::Catalogue;
+use crate::mutation::Op;
+use crate::spec::JobSpec;
+
+/// Where a value came from; later ones win.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// weftrun's own default.
+    Default,
+    /// The system's config file.
+    System,
+    /// The user's config file.
+    UserConfig,
+    /// The project's `.weftrun.toml`.
+    ProjectConfig,
+    /// A profile, by name.
+    Profile(String),
+    /// An environment variable, by name.
+    Env(String),
+    /// The instance catalogue, by row.
+    Catalogue(String),
+    /// What the cluster said.
+    Cluster,
+    /// Assumed, since nothing said otherwise.
+    Assumed,
+    /// The job file or manifest.
+    Job,
+    /// A command-line flag.
+    Flag(String),
+}
+
+/// One decision, for a person: what is set on what, by which rule, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Decision {
+    /// Rule id (`efa.devices`).
+    pub rule: String,
+    /// What it is set on (`worker: resources vpc.amazonaws.com/efa`).
+    pub target: String,
+    /// The value.
+    pub value: String,
+    /// Why, in a sentence.
+    pub why: String,
+    /// Where the value came from.
+    pub origin: Origin,
+    /// Where the fact behind it is written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// A rule that did not apply, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Skipped {
+    /// Rule id, or the fabric's name when all of it was skipped.
+    pub rule: String,
+    /// Stable reason (`partial-node`, `opt-out`, `not-distributed`, …).
+    pub reason: String,
+    /// A sentence.
+    pub why: String,
+}
+
+/// What was decided for one job: the same value whichever backend it goes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct FabricPlan {
+    /// The fabric the ranks are expected to use between nodes.
+    pub fabric: Fabric,
+    /// The decisions, in the order of the rules.
+    pub decisions: Vec<Decision>,
+    /// What did not apply.
+    pub skipped: Vec<Skipped>,
+    /// Errors and warnings.
+    pub findings: Vec<Finding>,
+    /// The changes the decisions mean.
+    pub ops: Vec<Op>,
+}
+
+impl FabricPlan {
+    /// Decides. Pure: the result depends on nothing but its arguments.
+    pub fn new(spec: &JobSpec, _catalogue: &Catalogue, _facts: &ClusterFacts, _profile: &Profile) -> Self {
+        Self::unchanged(spec.fabric.kind)
+    }
+
+    /// Makes the plan that changes nothing.
+    pub fn unchanged(fabric: Fabric) -> Self {
+        Self { fabric, decisions: Vec::new(), skipped: Vec::new(), findings: Vec::new(), ops: Vec::new() }
+    }
+}

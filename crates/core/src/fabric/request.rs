@@ -1,0 +1,126 @@
+//! What is asked of the fabric: the words of job files, flags and the SDK.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of interconnect, as asked for or as decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Fabric {
+    /// Whatever the cluster has; a job that cannot have it is still submitted.
+    #[default]
+    Auto,
+    /// AWS Elastic Fabric Adapter, through libfabric and aws-ofi-nccl.
+    Efa,
+    /// RDMA over Converged Ethernet, through NCCL's IB transport.
+    Roce,
+    /// InfiniBand, through NCCL's IB transport.
+    InfiniBand,
+    /// Plain TCP sockets.
+    Tcp,
+    /// Leave the job alone.
+    Off,
+}
+
+/// What the user asked of the fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FabricRequest {
+    /// The fabric.
+    pub kind: Fabric,
+    /// Rules by id.
+    pub rules: BTreeMap<String, RuleSetting>,
+    /// How the RoCE GID index is found.
+    pub gid: Option<Gid>,
+    /// Network attachments (`namespace/name`) instead of the profile's.
+    pub networks: Vec<String>,
+    /// Whether the fabric's libraries are mounted or in the image.
+    pub stack: Stack,
+    /// Pin the network plugin, so that a silent fallback is a failure.
+    pub strict: bool,
+    /// Who adds the stack to the pods.
+    #[serde(default)]
+    pub inject: Inject,
+    /// Whether a webhook of the cluster adds EFA on its own.
+    #[serde(default)]
+    pub webhook: Webhook,
+    /// Instance type of all worker nodes, where the roles do not say it.
+    #[serde(default)]
+    pub instance_type: Option<String>,
+    /// Memory to ask where a role asks neither CPU nor memory: huge pages are refused without.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// Set `NCCL_DEBUG=INFO` where it is unset; by default for job files, and not for raw manifests.
+    #[serde(default)]
+    pub detect: Option<bool>,
+}
+
+/// Whether a rule applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum RuleSetting {
+    /// Applies when it fits, else is skipped with a reason.
+    #[default]
+    Auto,
+    /// Must apply; an error where it cannot.
+    On,
+    /// Does not apply, nor does what depends on it.
+    Off,
+}
+
+/// How the RoCE GID index is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Gid {
+    /// NCCL ≥ 2.21 finds it; nothing is written.
+    #[default]
+    Auto,
+    /// The command is wrapped to find it inside the pod.
+    Compute,
+    /// This index.
+    Index(u32),
+}
+
+/// Where the fabric's libraries come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Stack {
+    /// Mounted, unless the job names paths of a bundled one.
+    #[default]
+    Auto,
+    /// Mounted from the node.
+    Mounted,
+    /// In the image already.
+    Bundled,
+}
+
+/// Who adds the stack to the pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Inject {
+    /// weftrun does; a webhook of the cluster is told to keep out.
+    #[default]
+    Client,
+    /// The cluster's webhook does; weftrun only rewrites `mpirun`.
+    Server,
+}
+
+/// Whether a webhook of the cluster adds EFA on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Webhook {
+    /// The cluster is asked; offline, nothing is added.
+    #[default]
+    Auto,
+    /// There is one.
+    Yes,
+    /// There is none.
+    No,
+}
