@@ -32,6 +32,7 @@ pub mod mutation;
 pub mod nccl;
 pub mod report;
 pub mod secret;
+pub mod span;
 pub mod spec;
 
 pub use error::{Error, ErrorKind, Result};

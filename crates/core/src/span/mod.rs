@@ -1,0 +1,16 @@
+//! Files as trees in which every value knows where it stands: one [`SpanTree`], read from YAML, JSON or TOML.
+//!
+//! Job files, configuration and manifests all go through it, so that every mistake can be reported at once with its
+//! line and column, and so that a manifest can be edited without touching a byte that needs no change.
+
+mod json;
+mod scalar;
+mod toml;
+mod tree;
+mod yaml;
+
+pub use json::{json, json_prefix};
+pub use scalar::resolve_plain;
+pub use toml::toml;
+pub use tree::{Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, position};
+pub use yaml::{yaml, yaml_documents};

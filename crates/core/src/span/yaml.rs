@@ -1,0 +1,456 @@
+//! YAML as kubectl reads it, with aliases and merge keys shown for what they are.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
+
+use super::scalar::{key_text, resolve_plain};
+use super::tree::{
+    Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, note_duplicates,
+};
+
+/// Most values that aliases and merge keys may add to one document: far above any manifest, far below a bomb.
+const MAX_ALIASED: usize = 100_000;
+
+/// Reads a text that holds one document.
+pub fn yaml(text: &str) -> Result<Document<'_>, SyntaxError> {
+    let mut documents = yaml_documents(text)?;
+    if documents.len() > 1 {
+        let second = documents.swap_remove(1).root.span;
+        return Err(SyntaxError::new("a second document starts here, where only one is expected", second));
+    }
+    Ok(documents.pop().unwrap_or_else(|| empty(text.len())))
+}
+
+/// Reads all documents of a text.
+pub fn yaml_documents(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+    let mut options = granit_parser::Options::default();
+    options.set_emit_comments(false);
+    let mut parser = Parser::new_from_str_with_options(text, options);
+    let mut documents = Vec::new();
+    let mut builder = Builder::new(text);
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| {
+            let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
+            SyntaxError::new(error.info().to_lowercase_first(), at..at)
+        })?;
+        if let Some(document) = builder.event(event, &span)? {
+            documents.push(document);
+        }
+    }
+    Ok(documents)
+}
+
+fn empty(at: usize) -> Document<'static> {
+    Document { root: SpanTree::new(Value::Null, at..at, Style::Plain), duplicates: Vec::new() }
+}
+
+trait LowercaseFirst {
+    fn to_lowercase_first(self) -> String;
+}
+
+impl LowercaseFirst for String {
+    fn to_lowercase_first(mut self) -> String {
+        if let Some(first) = self.get_mut(..1) {
+            first.make_ascii_lowercase();
+        }
+        self
+    }
+}
+
+/// A list or map that is still open.
+struct Open<'a> {
+    node: SpanTree<'a>,
+    anchor: usize,
+    /// The key of a map whose value comes next.
+    key: Option<Key<'a>>,
+    /// Whether a merge key stood in the map.
+    merged: bool,
+}
+
+struct Key<'a> {
+    text: Cow<'a, str>,
+    span: Range<usize>,
+    merge: bool,
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    open: Vec<Open<'a>>,
+    root: Option<SpanTree<'a>>,
+    duplicates: Vec<Duplicate>,
+    anchored: HashMap<usize, SpanTree<'a>>,
+    aliased: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            open: Vec::new(),
+            root: None,
+            duplicates: Vec::new(),
+            anchored: HashMap::new(),
+            aliased: 0,
+        }
+    }
+
+    /// Takes one event; gives the document that it ends.
+    fn event(&mut self, event: Event<'a>, span: &Span) -> Result<Option<Document<'a>>, SyntaxError> {
+        let range = span.byte_range().unwrap_or(0..0);
+        match event {
+            Event::DocumentEnd => {
+                self.anchored.clear();
+                self.aliased = 0;
+                let duplicates = std::mem::take(&mut self.duplicates);
+                let root = self.root.take().unwrap_or_else(|| empty(range.start).root);
+                return Ok(Some(Document { root, duplicates }));
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let merge = style == ScalarStyle::Plain && text == "<<";
+                let node = self.scalar(text, style, tag.as_deref(), range)?;
+                self.complete(node, anchor, merge)?;
+            }
+            Event::SequenceStart(style, anchor, _) => {
+                self.start(Value::Seq(Vec::new()), style, anchor, range)
+            }
+            Event::MappingStart(style, anchor, _) => self.start(Value::Map(Vec::new()), style, anchor, range),
+            Event::SequenceEnd | Event::MappingEnd => self.end(&range)?,
+            Event::Alias(id) => {
+                let node = self.alias(id, range)?;
+                self.complete(node, 0, false)?;
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn scalar(
+        &self,
+        text: Cow<'a, str>,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        mut range: Range<usize>,
+    ) -> Result<SpanTree<'a>, SyntaxError> {
+        let tag = tag.and_then(Tag::core_suffix);
+        let value = match (style, tag) {
+            (ScalarStyle::Plain, None) | (_, Some("int" | "float" | "bool" | "null")) => match text {
+                Cow::Borrowed(text) => resolve_plain(text),
+                Cow::Owned(text) => owned(resolve_plain(&text)),
+            },
+            _ => Value::Str(text),
+        };
+        if let Value::Float(number) = value
+            && !number.is_finite()
+        {
+            return Err(SyntaxError::new("infinity and NaN cannot be sent to Kubernetes", range));
+        }
+        let style = match style {
+            ScalarStyle::SingleQuoted => Style::SingleQuoted,
+            ScalarStyle::DoubleQuoted => Style::DoubleQuoted,
+            ScalarStyle::Literal => Style::Literal,
+            ScalarStyle::Folded => Style::Folded,
+            ScalarStyle::Plain => Style::Plain,
+        };
+        if matches!(style, Style::Literal | Style::Folded) {
+            range.start = block_start(self.text, range.start).unwrap_or(range.start);
+            range.end = block_end(self.text, &range);
+        }
+        Ok(SpanTree::new(value, range, style))
+    }
+
+    fn start(&mut self, value: Value<'a>, style: StructureStyle, anchor: usize, range: Range<usize>) {
+        let style = if style == StructureStyle::Flow { Style::Flow } else { Style::Block };
+        self.open.push(Open { node: SpanTree::new(value, range, style), anchor, key: None, merged: false });
+    }
+
+    fn end(&mut self, range: &Range<usize>) -> Result<(), SyntaxError> {
+        let Some(Open { mut node, anchor, .. }) = self.open.pop() else { return Ok(()) };
+        if let Value::Map(entries) = &mut node.value {
+            note_duplicates(entries, &mut self.duplicates);
+        }
+        if node.style == Style::Block
+            && let Some(first) = node.items().first()
+        {
+            node.span.start = dash_before(self.text, first.span.start).unwrap_or(node.span.start);
+        }
+        node.span.end = match (node.style, &node.value) {
+            (Style::Flow, _) => range.end,
+            (_, Value::Seq(items)) => items.last().map_or(node.span.end, |item| item.span.end),
+            (_, Value::Map(entries)) => written_end(entries).unwrap_or(node.span.end),
+            _ => range.end,
+        };
+        node.span.end = node.span.end.max(node.span.start);
+        self.complete(node, anchor, false)
+    }
+
+    fn alias(&mut self, id: usize, range: Range<usize>) -> Result<SpanTree<'a>, SyntaxError> {
+        let Some(target) = self.anchored.get(&id) else {
+            return Err(SyntaxError::new("an alias to a value that contains it", range));
+        };
+        self.aliased += target.count();
+        if self.aliased > MAX_ALIASED {
+            return Err(SyntaxError::new(format!("aliases add more than {MAX_ALIASED} values"), range));
+        }
+        let mut node = target.clone();
+        node.mark(NodeOrigin::Alias);
+        node.span = range;
+        Ok(node)
+    }
+
+    /// Puts a finished value where it belongs.
+    fn complete(&mut self, mut node: SpanTree<'a>, anchor: usize, merge: bool) -> Result<(), SyntaxError> {
+        if anchor > 0 {
+            node.mark(NodeOrigin::Anchored);
+            self.anchored.insert(anchor, node.clone());
+        }
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut parent.node.value {
+            Value::Seq(items) => items.push(node),
+            Value::Map(entries) => match parent.key.take() {
+                None => {
+                    let span = node.span.clone();
+                    let text = key_text(node.value)
+                        .ok_or_else(|| SyntaxError::new("a list or map cannot be a key", span.clone()))?;
+                    parent.key = Some(Key { text, span, merge });
+                }
+                Some(key) if key.merge => {
+                    if std::mem::replace(&mut parent.merged, true) {
+                        return Err(SyntaxError::new("a second merge key in one map", key.span));
+                    }
+                    merge_into(entries, node, &key.span)?;
+                }
+                Some(key) => {
+                    if parent.merged {
+                        drop_merged(entries, &key.text);
+                    }
+                    entries.push(Entry { key: key.text, key_span: key.span, value: node });
+                }
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A written key takes the place of one that only a merge key brought.
+fn drop_merged(entries: &mut Vec<Entry<'_>>, key: &str) {
+    if let Some(at) = entries.iter().position(|e| e.value.origin == NodeOrigin::Merged && e.key == key) {
+        entries.remove(at);
+    }
+}
+
+/// Shows the entries of a merge key's map or maps where no written key stands already; earlier maps win.
+fn merge_into<'a>(
+    entries: &mut Vec<Entry<'a>>,
+    node: SpanTree<'a>,
+    at: &Range<usize>,
+) -> Result<(), SyntaxError> {
+    let maps = match node.value {
+        Value::Map(_) => vec![node],
+        Value::Seq(items) => items,
+        _ => return Err(SyntaxError::new("a merge key needs a map", at.clone())),
+    };
+    let mut have: HashSet<Cow<'a, str>> = entries.iter().map(|entry| entry.key.clone()).collect();
+    for map in maps {
+        let Value::Map(shown) = map.value else {
+            return Err(SyntaxError::new("a merge key needs a map", at.clone()));
+        };
+        for mut entry in shown {
+            if have.insert(entry.key.clone()) {
+                entry.value.mark(NodeOrigin::Merged);
+                entry.key_span = at.clone();
+                entry.value.span = at.clone();
+                entries.push(entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a block map's own text ends; entries shown by a merge key end where the key does.
+fn written_end(entries: &[Entry<'_>]) -> Option<usize> {
+    entries.iter().map(|entry| entry.value.span.end.max(entry.key_span.end)).max()
+}
+
+/// The `-` of the list item that starts at an offset. The parser does not say where it is when a list stands no
+/// deeper than its key.
+fn dash_before(text: &str, item: usize) -> Option<usize> {
+    let mut end = item;
+    loop {
+        let line_start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
+        let line = &text[line_start..end];
+        // On the item's own line only blanks, an anchor or a tag may stand between; on lines above, a comment.
+        let code = if end == item { line } else { line.find(" #").map_or(line, |at| &line[..at]) };
+        let code = if code.trim_start().starts_with('#') { "" } else { code.trim_end() };
+        if let Some(dash) = code.rmatch_indices('-').map(|(at, _)| at).find(|&at| {
+            let before = code[..at].chars().next_back();
+            let behind = code[at + 1..].chars().next();
+            before.is_none_or(char::is_whitespace) && behind.is_none_or(char::is_whitespace)
+        }) {
+            return Some(line_start + dash);
+        }
+        end = line_start.checked_sub(1)?;
+    }
+}
+
+/// The `|` or `>` of the block scalar whose text starts at an offset, which is where the parser says it starts.
+fn block_start(text: &str, content: usize) -> Option<usize> {
+    let mut end = content;
+    loop {
+        let line_start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
+        let line = text[line_start..end].trim_end_matches('\r');
+        if let Some((at, _)) = line.match_indices(['|', '>']).find(|&(at, _)| is_block_header(line, at)) {
+            return Some(line_start + at);
+        }
+        if !line.trim().is_empty() {
+            return None;
+        }
+        end = line_start.checked_sub(1)?;
+    }
+}
+
+/// Whether a line ends in a block scalar's header that starts at an offset: `|2-  # comment`.
+fn is_block_header(line: &str, at: usize) -> bool {
+    let rest = line[at + 1..].trim_start_matches(|c: char| matches!(c, '+' | '-') || c.is_ascii_digit());
+    let behind = rest.trim_start();
+    line[..at].chars().next_back().is_none_or(char::is_whitespace)
+        && (behind.is_empty() || (behind.starts_with('#') && rest.len() > behind.len()))
+}
+
+/// A block scalar's span may reach into the next line's indentation: it ends behind its last line break, or at the
+/// end of the text.
+fn block_end(text: &str, range: &Range<usize>) -> usize {
+    if range.end >= text.len() && !text.ends_with([' ', '\t']) {
+        return range.end.min(text.len());
+    }
+    text.get(range.clone()).and_then(|slice| slice.rfind('\n')).map_or(range.end, |at| range.start + at + 1)
+}
+
+fn owned(value: Value<'_>) -> Value<'static> {
+    SpanTree::new(value, 0..0, Style::Plain).into_owned().value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn data(text: &str) -> serde_json::Value {
+        yaml(text).unwrap().root.to_json()
+    }
+
+    #[test]
+    fn every_span_holds_the_text_of_its_value() {
+        let text = "a: 1\nb:\n- x: 'q'\n  y: \"d\"\n-   z\nc: {k: [v, w]}\nd: |\n  one\n  two\ne: >-\n  folded\n  text\nf:\ng: ü\n";
+        let document = yaml(text).unwrap();
+        let slice = |path: &[&str]| &text[document.root.at(path.iter().copied()).unwrap().span.clone()];
+        assert_eq!(slice(&["a"]), "1");
+        assert_eq!(slice(&["b"]), "- x: 'q'\n  y: \"d\"\n-   z");
+        assert_eq!(slice(&["b", "0"]), "x: 'q'\n  y: \"d\"");
+        assert_eq!(slice(&["b", "0", "x"]), "'q'");
+        assert_eq!(slice(&["b", "1"]), "z");
+        assert_eq!(slice(&["c"]), "{k: [v, w]}");
+        assert_eq!(slice(&["c", "k"]), "[v, w]");
+        assert_eq!(slice(&["d"]), "|\n  one\n  two\n");
+        assert_eq!(slice(&["e"]), ">-\n  folded\n  text\n");
+        assert_eq!(slice(&["g"]), "ü");
+        assert!(document.root.get("f").unwrap().is_null());
+    }
+
+    #[test]
+    fn a_block_scalar_starts_at_its_header() {
+        for (text, expected) in [
+            ("d: |\n  x\n", "|\n  x\n"),
+            ("d: |\n\n  x\n\n", "|\n\n  x\n\n"),
+            ("d: >2- # a | b\n    x\ne: 1\n", ">2- # a | b\n    x\n"),
+            ("d: |\ne: 1\n", "|\n"),
+            ("d: |-\n  x", "|-\n  x"),
+            ("d: |\n  x |\n  y\n", "|\n  x |\n  y\n"),
+            ("d: &a !!str |\n  x | y\n  z\n", "|\n  x | y\n  z\n"),
+            ("d: |\r\n  x\r\ne: 1\r\n", "|\r\n  x\r\n"),
+        ] {
+            let document = yaml(text).unwrap();
+            assert_eq!(&text[document.root.get("d").unwrap().span.clone()], expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_starts_at_its_dash() {
+        for (text, start) in [
+            ("a:\n- b\n", 3),
+            ("a:\n  - b\n", 5),
+            ("a:\n- - b\n", 3),
+            ("a:\n-   &x b\n", 3),
+            ("a:\n-   !!str b\n", 3),
+            ("a:\n- # why - not\n  b: 1\n", 3),
+            ("a:\n-\n\n  # - no\n  b: 1\n", 3),
+            ("a:\n-\n- b\n", 3),
+            ("- a\n- b\n", 0),
+        ] {
+            let document = yaml(text).unwrap();
+            let list = document.root.get("a").unwrap_or(&document.root);
+            assert_eq!(list.span.start, start, "{text:?} {list:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_two_equal_keys_wins_and_the_first_is_noted() {
+        let document = yaml("a: 1\nb: 2\na: 3\n").unwrap();
+        assert_eq!(document.root.get("a").unwrap().value, Value::Int(3));
+        assert_eq!(document.duplicates, [Duplicate { key: "a".into(), span: 0..1 }]);
+        assert_eq!(document.root.to_json(), json!({"a": 3, "b": 2}));
+    }
+
+    #[test]
+    fn aliases_and_merge_keys_are_shown_and_marked() {
+        let text = "base: &b {x: 1, w: 2}\nuse: *b\nover:\n  w: 3\n  <<: *b\n  z: 4\n";
+        let document = yaml(text).unwrap();
+        assert_eq!(
+            document.root.to_json(),
+            json!({"base": {"x": 1, "w": 2}, "use": {"x": 1, "w": 2}, "over": {"w": 3, "x": 1, "z": 4}})
+        );
+        let origin = |path: &[&str]| document.root.at(path.iter().copied()).unwrap().origin;
+        assert_eq!(origin(&["base", "x"]), NodeOrigin::Anchored);
+        assert_eq!(origin(&["use", "x"]), NodeOrigin::Alias);
+        assert_eq!(origin(&["over", "x"]), NodeOrigin::Merged);
+        assert_eq!(origin(&["over", "z"]), NodeOrigin::Written);
+    }
+
+    #[test]
+    fn a_written_key_behind_a_merge_key_wins() {
+        assert_eq!(data("b: &b {x: 1}\nc:\n  <<: *b\n  x: 2\n")["c"], json!({"x": 2}));
+    }
+
+    #[test]
+    fn keys_are_texts_as_kubectl_makes_them() {
+        assert_eq!(data("1: a\non: b\n1.5: c\n"), json!({"1": "a", "true": "b", "1.5": "c"}));
+    }
+
+    #[test]
+    fn bombs_are_refused_quickly() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..12 {
+            let items = vec![format!("*a{}", level - 1); 9].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        assert!(yaml(&bomb).unwrap_err().message.contains("aliases add"));
+        assert!(yaml(&"[".repeat(100_000)).is_err());
+        assert!(yaml(&"- ".repeat(100_000)).is_err());
+        assert!(yaml("a: \0").is_err());
+        assert!(yaml("a: &a [*a]").is_err());
+        assert!(yaml("a: .inf").is_err());
+    }
+
+    #[test]
+    fn documents_are_told_apart() {
+        let documents = yaml_documents("a: 1\n---\n# nothing\n---\nb: 2\n...\n---\nc: 3").unwrap();
+        let all: Vec<_> = documents.iter().map(|d| d.root.to_json()).collect();
+        assert_eq!(all, [json!({"a": 1}), json!(null), json!({"b": 2}), json!({"c": 3})]);
+    }
+}
