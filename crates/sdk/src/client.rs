@@ -1,0 +1,187 @@
+//! The client: a registry of backends, a configuration, a journal.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{FabricPlan, Profile};
+use weftrun_core::job::{JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::spec::JobSpec;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::journal::{Journal, Record, RecordState};
+use crate::{Config, Job, Plan};
+
+/// Plans, submits and finds jobs. Cheap to clone; no global state.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    config: Config,
+    catalogue: Catalogue,
+    journal: Journal,
+    connected: Mutex<HashMap<String, Arc<dyn Backend>>>,
+}
+
+/// Builds a [`Client`].
+#[derive(Debug, Default)]
+pub struct ClientBuilder {
+    registry: Option<Registry>,
+    config: Option<Config>,
+}
+
+impl ClientBuilder {
+    /// Uses these backends instead of those linked in.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Uses this configuration; without it, an empty one in the system's temporary folder.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Ends the builder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] where two backends have one name.
+    pub fn build(self) -> Result<Client> {
+        crate::link();
+        let registry = self.registry.unwrap_or_else(Registry::linked);
+        registry.check()?;
+        let config = self.config.unwrap_or_else(|| Config::empty(std::env::temp_dir().join("weftrun")));
+        let journal = Journal::new(&config.state_dir);
+        let catalogue = Catalogue::builtin();
+        let connected = Mutex::new(HashMap::new());
+        Ok(Client { inner: Arc::new(Inner { registry, config, catalogue, journal, connected }) })
+    }
+}
+
+impl Client {
+    /// Starts a builder.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The backends it knows.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The instance types it knows.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.inner.catalogue
+    }
+
+    /// Its journal of submissions.
+    pub fn journal(&self) -> &Journal {
+        &self.inner.journal
+    }
+
+    /// The target of a name: a configured one, else the default target of the backend of that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where there is neither, naming what there is.
+    pub fn target(&self, name: &str) -> Result<TargetConfig> {
+        let target = self.inner.config.target(name);
+        self.inner.registry.get(&target.backend).map_err(|error| {
+            let targets: Vec<&str> = self.inner.config.targets.keys().map(String::as_str).collect();
+            if targets.is_empty() { error } else { error.with("targets", targets.join(", ")) }
+        })?;
+        Ok(target)
+    }
+
+    /// The backend of a target, made on first use.
+    pub async fn connect(&self, target: &TargetConfig) -> Result<Arc<dyn Backend>> {
+        let key = format!("{}\n{:?}\n{:?}", target.name, target.namespace, target.project);
+        let cache = || self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backend) = cache().get(&key) {
+            return Ok(backend.clone());
+        }
+        let entry = self.inner.registry.get(&target.backend)?;
+        let backend = (entry.connect)(target.clone()).await?;
+        Ok(cache().entry(key).or_insert(backend).clone())
+    }
+
+    /// Decides what a job needs, with what the cluster says of itself.
+    pub async fn plan(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
+        self.plan_for(self.target(target)?, spec).await
+    }
+
+    /// Like [`Client::plan`], for a target that was changed after it was looked up.
+    pub async fn plan_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
+        let mut scope = Scope::default();
+        scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
+        scope.queue.clone_from(&spec.queue);
+        let facts = self.connect(&target).await?.discover(&scope).await?;
+        Ok(self.decide(target, spec, facts))
+    }
+
+    /// Decides without any I/O: assumed facts stand in, and every decision that rests on one says so.
+    pub fn plan_offline(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
+        Ok(self.decide(self.target(target)?, spec, ClusterFacts::default()))
+    }
+
+    /// Like [`Client::plan_offline`], for a target that was changed after it was looked up.
+    pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Plan {
+        self.decide(target, spec, ClusterFacts::default())
+    }
+
+    fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Plan {
+        let profile = Profile::default();
+        let plan = FabricPlan::new(spec, &self.inner.catalogue, &facts, &profile);
+        let submission = SubmissionId::from_random(fastrand::u128(..));
+        Plan::new(self.clone(), target, PlannedJob::new(spec.clone(), plan, profile, facts, submission))
+    }
+
+    /// Binds a handle that another process printed.
+    pub async fn attach(&self, handle: &JobHandle) -> Result<Job> {
+        let target = self.target(handle.target())?;
+        if target.backend != handle.backend() {
+            let message = format!("target `{}` is of backend `{}`", target.name, target.backend);
+            return Err(Error::new(ErrorKind::NotFound, message).with("handle", handle));
+        }
+        let backend = self.connect(&target).await?;
+        let plan = self.inner.journal.find(handle)?.map(|record| record.plan);
+        Ok(Job::new(backend, handle.clone(), plan))
+    }
+
+    /// Lists the jobs of a target.
+    pub async fn list(&self, target: &str, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        self.connect(&self.target(target)?).await?.list(filter).await
+    }
+
+    /// Submissions begun here whose end is not known: the answer was lost, or weftrun was killed. Each is looked up
+    /// on its target; one the cluster has is a job from now on.
+    pub async fn pending(&self) -> Result<Vec<(Record, Option<JobHandle>)>> {
+        let mut found = Vec::new();
+        for mut record in self.inner.journal.records()? {
+            if record.state != RecordState::Intended {
+                continue;
+            }
+            let backend = self.connect(&self.target(&record.target)?).await?;
+            let handle = backend.find(&record.submission).await?;
+            if let Some(handle) = &handle {
+                record.state = RecordState::Submitted;
+                record.handle = Some(handle.clone());
+                self.inner.journal.write(&record)?;
+            }
+            found.push((record, handle));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,86 @@
+//! A submitted job, bound to the backend that runs it.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use weftrun_core::backend::Backend;
+use weftrun_core::fabric::FabricPlan;
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// A submitted job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    backend: Arc<dyn Backend>,
+    handle: JobHandle,
+    plan: Option<FabricPlan>,
+}
+
+impl Job {
+    pub(crate) fn new(backend: Arc<dyn Backend>, handle: JobHandle, plan: Option<FabricPlan>) -> Self {
+        Self { backend, handle, plan }
+    }
+
+    /// Its name for scripts and other processes.
+    pub fn handle(&self) -> &JobHandle {
+        &self.handle
+    }
+
+    /// What was decided when it was submitted; none for a job submitted elsewhere.
+    pub fn plan(&self) -> Option<&FabricPlan> {
+        self.plan.as_ref()
+    }
+
+    /// The backend that runs it.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// What happens to it, until it has ended.
+    pub fn watch(&self) -> BoxStream<'static, Result<JobEvent>> {
+        self.backend.watch(JobFilter::one(&self.handle))
+    }
+
+    /// Its logs. With [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
+    pub fn logs(&self, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        self.backend.logs(&self.handle, options)
+    }
+
+    /// Everything known of it.
+    pub async fn describe(&self) -> Result<JobDetail> {
+        self.backend.describe(&self.handle).await
+    }
+
+    /// Waits until it has ended; whether it ended well is in [`JobSummary::phase`].
+    pub async fn wait(&self) -> Result<JobSummary> {
+        let mut events = self.watch();
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            match event? {
+                JobEvent::Status { job } if job.phase.is_terminal() => return Ok(job),
+                JobEvent::Status { job } => last = Some(job),
+                JobEvent::Gone { .. } => break,
+                _ => {}
+            }
+        }
+        last.filter(|job| job.phase.is_terminal()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                "the job is no longer in the cluster, and how it ended is not known",
+            )
+            .with("job", &self.handle)
+        })
+    }
+
+    /// Acts on it.
+    pub async fn act(&self, action: Action) -> Result<()> {
+        self.backend.act(&self.handle, action).await
+    }
+
+    /// Stops it.
+    pub async fn cancel(&self) -> Result<()> {
+        self.act(Action::Cancel).await
+    }
+}

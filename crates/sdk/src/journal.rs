@@ -1,0 +1,112 @@
+//! What was submitted from here: written before the first byte is sent, so that nothing is submitted twice and a
+//! crash between the two leaves a record that can be explained.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use weftrun_core::fabric::FabricPlan;
+use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::{ErrorKind, Result};
+
+use crate::files;
+
+/// How far a submission got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RecordState {
+    /// About to be sent, or sent without an answer: the cluster may or may not have it.
+    Intended,
+    /// The cluster has it.
+    Submitted,
+    /// The cluster refused it.
+    Refused,
+}
+
+/// One submission.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// Its id, which the cluster carries too.
+    pub submission: SubmissionId,
+    /// The target it went to.
+    pub target: String,
+    /// The job's name.
+    pub name: String,
+    /// How far it got.
+    pub state: RecordState,
+    /// Its handle, once the cluster answered.
+    pub handle: Option<JobHandle>,
+    /// When it was begun.
+    pub created: Timestamp,
+    /// What was decided for it.
+    pub plan: FabricPlan,
+}
+
+/// The records of one user, a file each.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    dir: PathBuf,
+}
+
+/// Largest record that is read; a plan of thousands of ops is far below.
+const MAX_RECORD: u64 = 16 << 20;
+
+impl Journal {
+    /// Makes the journal of a state folder.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { dir: state_dir.join("journal") }
+    }
+
+    /// Writes a record, in place of an older one of the same submission.
+    pub fn write(&self, record: &Record) -> Result<()> {
+        let text = serde_json::to_vec_pretty(record).map_err(|error| {
+            weftrun_core::Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON")
+                .source(error)
+        })?;
+        files::write_private(&self.path(&record.submission), &text)
+    }
+
+    /// Reads a record.
+    pub fn read(&self, submission: &SubmissionId) -> Result<Option<Record>> {
+        let text = files::read_text(&self.path(submission), MAX_RECORD)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Forgets a record.
+    pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
+        match std::fs::remove_file(self.path(submission)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(files::io_error("cannot remove", &self.path(submission), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All records, newest first. A file that cannot be read is left out: it was not written by this version.
+    pub fn records(&self) -> Result<Vec<Record>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(files::io_error("cannot read", &self.dir, error)),
+        };
+        let mut records: Vec<Record> = entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .filter_map(|path| files::read_text(&path, MAX_RECORD).ok().flatten())
+            .filter_map(|text| serde_json::from_str(&text).ok())
+            .collect();
+        records.sort_by_key(|record: &Record| std::cmp::Reverse(record.created));
+        Ok(records)
+    }
+
+    /// The record of a handle, newest first where a name was used again.
+    pub fn find(&self, handle: &JobHandle) -> Result<Option<Record>> {
+        Ok(self.records()?.into_iter().find(|record| record.handle.as_ref() == Some(handle)))
+    }
+
+    fn path(&self, submission: &SubmissionId) -> PathBuf {
+        self.dir.join(format!("{submission}.json"))
+    }
+}

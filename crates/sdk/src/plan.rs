@@ -1,0 +1,132 @@
+//! A job with everything decided, bound to the client that can submit it.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
+use weftrun_core::fabric::FabricPlan;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use crate::journal::{Record, RecordState};
+use crate::{Client, Job};
+
+/// A job with everything decided. Nothing was sent yet.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    client: Client,
+    target: TargetConfig,
+    planned: PlannedJob,
+}
+
+impl Plan {
+    pub(crate) fn new(client: Client, target: TargetConfig, planned: PlannedJob) -> Self {
+        Self { client, target, planned }
+    }
+
+    /// What was decided.
+    pub fn fabric(&self) -> &FabricPlan {
+        &self.planned.plan
+    }
+
+    /// The spec, the plan, the profile and the facts behind it.
+    pub fn planned(&self) -> &PlannedJob {
+        &self.planned
+    }
+
+    /// The target it is for.
+    pub fn target(&self) -> &TargetConfig {
+        &self.target
+    }
+
+    /// Every decision with its why, as text for a person.
+    pub fn explain(&self) -> String {
+        let mut text = String::new();
+        for decision in &self.planned.plan.decisions {
+            let _ = writeln!(text, "{} {} = {}", decision.rule, decision.target, decision.value);
+            let _ = writeln!(text, "    {}", decision.why);
+        }
+        for skipped in &self.planned.plan.skipped {
+            let _ = writeln!(text, "{} skipped ({}): {}", skipped.rule, skipped.reason, skipped.why);
+        }
+        text
+    }
+
+    /// Exactly what would be sent. No I/O beyond reading the target's credentials file.
+    pub async fn render(&self) -> Result<Rendered> {
+        self.client.connect(&self.target).await?.render(&self.planned)
+    }
+
+    /// Asks the cluster whether it would take the job, without submitting it.
+    pub async fn check(&self) -> Result<Vec<Finding>> {
+        let backend = self.client.connect(&self.target).await?;
+        let rendered = backend.render(&self.planned)?;
+        backend.check(&rendered).await
+    }
+
+    /// Submits the job, exactly once.
+    ///
+    /// # Errors
+    /// Errors of the plan are [`ErrorKind::InvalidSpec`]; what the cluster refuses is [`ErrorKind::Refused`]. After
+    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::pending`] finds it by its submission id.
+    pub async fn submit(&self) -> Result<Job> {
+        self.refuse_errors(
+            &self.planned.plan.findings,
+            ErrorKind::InvalidSpec,
+            "the fabric plan has errors",
+        )?;
+        let backend = self.client.connect(&self.target).await?;
+        let rendered = backend.render(&self.planned)?;
+        self.refuse_errors(
+            &backend.check(&rendered).await?,
+            ErrorKind::Refused,
+            "the cluster would refuse the job",
+        )?;
+
+        let mut record = Record {
+            submission: self.planned.submission.clone(),
+            target: self.target.name.clone(),
+            name: self.planned.spec.name.clone(),
+            state: RecordState::Intended,
+            handle: None,
+            created: Timestamp::now(),
+            plan: self.planned.plan.clone(),
+        };
+        let journal = self.client.journal();
+        journal.write(&record)?;
+        match backend.submit(&rendered).await {
+            Ok(handle) => {
+                record.state = RecordState::Submitted;
+                record.handle = Some(handle.clone());
+                journal.write(&record)?;
+                Ok(Job::new(backend, handle, Some(record.plan)))
+            }
+            Err(error) => {
+                if !may_have_arrived(error.kind()) {
+                    record.state = RecordState::Refused;
+                    journal.write(&record)?;
+                }
+                Err(error.with("submission", &record.submission))
+            }
+        }
+    }
+
+    fn refuse_errors(&self, findings: &[Finding], kind: ErrorKind, what: &str) -> Result<()> {
+        let errors: Vec<Finding> = findings.iter().filter(|finding| finding.is_error()).cloned().collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Error::from_findings(kind, what, errors).with("job", &self.planned.spec.name))
+    }
+}
+
+/// Whether a failed submit may still have reached the cluster.
+fn may_have_arrived(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unreachable
+            | ErrorKind::Timeout
+            | ErrorKind::Interrupted
+            | ErrorKind::Protocol
+            | ErrorKind::Unexpected
+    )
+}
