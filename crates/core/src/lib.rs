@@ -5,6 +5,7 @@
 //!
 //! | module | what happens there |
 //! |---|---|
+//! | [`span`] | YAML, JSON and TOML as trees in which every value knows where it stands |
 //! | [`spec`] | a job file, flags or a builder become one [`JobSpec`](spec::JobSpec), with every mistake reported at once |
 //! | [`catalogue`] | what an instance type has: accelerators, EFA interfaces, RDMA |
 //! | [`fabric`] | [`FabricPlan`](fabric::FabricPlan): which fabric, and each decision with its why |
