@@ -4,6 +4,7 @@
 //! [`FabricPlan::new`](crate::fabric::FabricPlan::new), a Kubernetes object or a script in [`manifest`](crate::manifest).
 
 mod decide;
+pub mod gid;
 mod mpirun;
 mod op;
 mod outcome;
