@@ -1,5 +1,27 @@
 //! Log bytes on their way from a rank to a screen: batches, cursors, and (sans-IO) everything that makes them whole.
+//!
+//! A backend gives [`LogBatch`]es; a [`LogStore`] makes lines of them, each with its rank, time and level; a
+//! [`Projection`] says which of them a reader wants to see; and nothing is drawn but a [`CleanLine`].
 
 mod batch;
+mod escape;
+mod feed;
+mod filter;
+mod lane;
+mod prefix;
+mod projection;
+mod sanitise;
+mod segment;
+mod severity;
+mod store;
+mod style;
 
 pub use batch::{Cursor, LineEnd, LogBatch, LogOptions, Mark, SourceId};
+pub use filter::{Filter, Pattern, parse_ranks};
+pub use lane::{Lane, LaneId};
+pub use prefix::{Prefix, Process, prefix};
+pub use projection::Projection;
+pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_text, is_plain};
+pub use severity::{Level, level};
+pub use store::{DEFAULT_BUDGET, Entry, LogStore, Note, mark_text};
+pub use style::{Colour, Style};

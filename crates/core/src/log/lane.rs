@@ -1,0 +1,138 @@
+//! Lanes: the ranks (or whatever else writes) inside one log source.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::prefix::{Prefix, prefix};
+use super::{Level, SourceId};
+
+/// Number of a lane in its store.
+pub type LaneId = u32;
+
+/// Most lanes of one source that are told apart; the rest share the last. A hostile log names endless ranks.
+const LANES_PER_SOURCE: usize = 1024;
+
+/// One writer of lines: a rank of a source, or the source itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Lane {
+    /// The source it is part of.
+    pub source: Arc<SourceId>,
+    /// Its own name inside the source (`default3`, `task 7`, `pid 5272`); empty for the source itself.
+    pub name: String,
+    /// Its global rank, once that is known.
+    pub rank: Option<u32>,
+    /// Host and process id, once NCCL has said.
+    pub process: Option<(String, u32)>,
+    /// Lines it wrote.
+    pub lines: u64,
+    /// Warnings among them.
+    pub warnings: u64,
+    /// Errors among them.
+    pub errors: u64,
+    /// Time of its last line, where lines carry times.
+    pub last: Option<Timestamp>,
+    /// Bytes of it that are in memory.
+    pub(super) bytes: usize,
+}
+
+impl Lane {
+    /// What stands before its lines: `r12`, or the source's name.
+    pub fn label(&self) -> String {
+        match (self.rank, self.name.is_empty()) {
+            (Some(rank), _) => format!("r{rank}"),
+            (None, true) => self.source.name.clone(),
+            (None, false) => format!("{}/{}", self.source.name, self.name),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Whole,
+    Rank(u32),
+    Local(Vec<u8>, u32),
+    Task(u32),
+    Process(Vec<u8>, u32),
+}
+
+/// The lanes of a store.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    pub(super) all: Vec<Lane>,
+    sources: Vec<HashMap<Key, LaneId>>,
+}
+
+impl Lanes {
+    /// Takes a new source in; gives its number.
+    pub(super) fn source(&mut self) -> usize {
+        self.sources.push(HashMap::new());
+        self.sources.len() - 1
+    }
+
+    /// Finds the lane of a line; gives it, and how many bytes of launcher's prefix stand before the text.
+    pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (LaneId, u8) {
+        let found = prefix(line);
+        let taken = u8::try_from(found.len).unwrap_or(0);
+        let key = match source.rank {
+            Some(_) => Key::Whole,
+            None => key(&found),
+        };
+        let known = &mut self.sources[number];
+        let key = if known.len() < LANES_PER_SOURCE || known.contains_key(&key) { key } else { Key::Whole };
+        if let Some(id) = known.get(&key) {
+            let lane = &mut self.all[*id as usize];
+            if let (None, Some(process)) = (&lane.process, found.process) {
+                lane.process = Some((String::from_utf8_lossy(process.host).into_owned(), process.pid));
+            }
+            return (*id, taken);
+        }
+        let id = LaneId::try_from(self.all.len()).unwrap_or(LaneId::MAX);
+        self.all.push(Lane {
+            source: source.clone(),
+            name: name(&key),
+            rank: source.rank.or(found.rank),
+            process: found.process.map(|p| (String::from_utf8_lossy(p.host).into_owned(), p.pid)),
+            lines: 0,
+            warnings: 0,
+            errors: 0,
+            last: None,
+            bytes: 0,
+        });
+        known.insert(key, id);
+        (id, taken)
+    }
+
+    /// Counts a line.
+    pub(super) fn count(&mut self, id: LaneId, level: Level, bytes: usize, time: Option<Timestamp>) {
+        let lane = &mut self.all[id as usize];
+        lane.lines += 1;
+        lane.bytes += bytes;
+        lane.warnings += u64::from(level == Level::Warn);
+        lane.errors += u64::from(level == Level::Error);
+        lane.last = time.or(lane.last);
+    }
+}
+
+fn key(found: &Prefix<'_>) -> Key {
+    match found {
+        Prefix { rank: Some(rank), .. } => Key::Rank(*rank),
+        Prefix { local: Some((role, local)), .. } => Key::Local(role.to_vec(), *local),
+        Prefix { task: Some(task), .. } => Key::Task(*task),
+        Prefix { process: Some(process), .. } => Key::Process(process.host.to_vec(), process.pid),
+        _ => Key::Whole,
+    }
+}
+
+fn name(key: &Key) -> String {
+    let name = match key {
+        Key::Whole => String::new(),
+        Key::Rank(rank) => format!("rank{rank}"),
+        Key::Local(role, local) => format!("{}{local}", String::from_utf8_lossy(role)),
+        Key::Task(task) => format!("task {task}"),
+        Key::Process(host, pid) => format!("{}:{pid}", String::from_utf8_lossy(host)),
+    };
+    super::clean_text(&name).into_owned()
+}

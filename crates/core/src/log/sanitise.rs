@@ -1,0 +1,277 @@
+//! Makes what came from outside safe to draw: log lines, job names, cluster events, error texts.
+//!
+//! What comes out holds no C0, C1 or bidirectional control, whatever went in: every character passes [`Writer::push`],
+//! and nothing else writes. Colours become [`Style`]s; every other escape is removed and counted; a carriage return
+//! keeps what stands behind it, as a terminal would; bad UTF-8 shows as `<ff>`, invisible characters as `<U+202E>`.
+
+use std::borrow::Cow;
+
+use super::escape::{Escape, measure};
+use super::style::Style;
+
+/// Most bytes of one line that are kept; the rest is counted.
+pub const LINE_CAP: usize = 64 * 1024;
+
+/// Most marks on one letter. More is a way to draw over other lines, not a language.
+const MARKS_CAP: u8 = 4;
+
+/// A line that is safe to draw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanLine {
+    /// Its text, without any control character.
+    pub text: String,
+    /// Where in the text each style begins, in bytes; plain before the first.
+    pub styles: Vec<(usize, Style)>,
+    /// Escapes and controls that were removed.
+    pub removed: u32,
+    /// How often a carriage return began the line again (progress bars).
+    pub updates: u32,
+    /// Bytes behind [`LINE_CAP`] that were left out.
+    pub cut: u64,
+}
+
+impl CleanLine {
+    /// The pieces of the text, each with its style.
+    pub fn pieces(&self) -> impl Iterator<Item = (&str, Style)> {
+        let starts = std::iter::once((0, Style::default())).chain(self.styles.iter().copied());
+        let ends = self.styles.iter().map(|(at, _)| *at).chain(std::iter::once(self.text.len()));
+        starts
+            .zip(ends)
+            .map(|((start, style), end)| (&self.text[start..end], style))
+            .filter(|(text, _)| !text.is_empty())
+    }
+}
+
+/// Whether a line can be drawn as it is: printable ASCII and nothing else.
+pub fn is_plain(line: &[u8]) -> bool {
+    // Without a branch in the loop, so that it compiles to vector instructions.
+    line.iter().fold(true, |plain, byte| plain & (byte.wrapping_sub(0x20) < 0x5f))
+}
+
+/// Makes one line (without its newline) safe to draw.
+///
+/// ```
+/// use weftrun_core::log::clean_line;
+/// let line = clean_line(b"\x1b[31mred\x1b[0m \x1b]52;c;AAAA\x07text 10%\r 20%");
+/// assert_eq!((line.text.as_str(), line.removed, line.updates), (" 20%", 0, 1));
+/// assert_eq!(clean_line("a\u{202e}b".as_bytes()).text, "a<U+202E>b");
+/// ```
+pub fn clean_line(line: &[u8]) -> CleanLine {
+    let mut writer = Writer::default();
+    if line.len() > LINE_CAP {
+        writer.line.cut = (line.len() - LINE_CAP) as u64;
+    }
+    let line = &line[..line.len().min(LINE_CAP)];
+    if is_plain(line) {
+        writer.line.text = String::from_utf8_lossy(line).into_owned();
+        return writer.line;
+    }
+    let (shown, updates) = last_segment(line);
+    writer.line.updates = updates;
+    writer.write(&decode(shown));
+    writer.line
+}
+
+/// Makes a text of several words safe to draw on one line: names, events, error messages. Newlines become blanks.
+pub fn clean_text(text: &str) -> Cow<'_, str> {
+    if is_plain(text.as_bytes()) {
+        return Cow::Borrowed(text);
+    }
+    let mut writer = Writer::default();
+    writer.write(&text.replace(['\n', '\r'], " "));
+    Cow::Owned(writer.line.text)
+}
+
+/// What a terminal would show of a line with carriage returns, and how often it was begun again.
+pub(super) fn last_segment(line: &[u8]) -> (&[u8], u32) {
+    let mut end = line.len();
+    while end > 0 && line[end - 1] == b'\r' {
+        end -= 1;
+    }
+    let body = &line[..end];
+    match memchr::memrchr(b'\r', body) {
+        None => (body, 0),
+        Some(at) => {
+            (&body[at + 1..], u32::try_from(memchr::memchr_iter(b'\r', body).count()).unwrap_or(u32::MAX))
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            out.push_str(&format!("<{byte:02x}>"));
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[derive(Default)]
+struct Writer {
+    line: CleanLine,
+    style: Style,
+    column: usize,
+    marks: u8,
+}
+
+impl Writer {
+    fn write(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            if self.line.text.len() >= LINE_CAP {
+                self.line.cut += rest.len() as u64;
+                return;
+            }
+            if matches!(c, '\x1b' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}') {
+                let escape = measure(rest);
+                self.escape(escape);
+                rest = &rest[escape.len()..];
+            } else {
+                self.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+    }
+
+    fn escape(&mut self, escape: Escape<'_>) {
+        let Escape::Sgr(parameters, _) = escape else {
+            self.removed();
+            return;
+        };
+        let mut style = self.style;
+        style.apply_sgr(parameters);
+        if style != self.style {
+            self.style = style;
+            let at = self.line.text.len();
+            match self.line.styles.last_mut() {
+                Some(last) if last.0 == at => last.1 = style,
+                _ => self.line.styles.push((at, style)),
+            }
+        }
+    }
+
+    fn removed(&mut self) {
+        self.line.removed = self.line.removed.saturating_add(1);
+    }
+
+    fn push(&mut self, c: char) {
+        match c {
+            '\t' => {
+                let blanks = 8 - self.column % 8;
+                self.line.text.extend(std::iter::repeat_n(' ', blanks));
+                self.column += blanks;
+                self.marks = 0;
+            }
+            c if c.is_control() => self.removed(),
+            // Variation selectors and tags change nothing a reader of a log needs, and terminals disagree on their width.
+            '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => self.removed(),
+            c if is_invisible(c) => {
+                let shown = format!("<U+{:04X}>", u32::from(c));
+                self.column += shown.len();
+                self.line.text.push_str(&shown);
+                self.marks = 0;
+            }
+            c => {
+                let width = unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+                self.marks = if width == 0 { self.marks.saturating_add(1) } else { 0 };
+                if self.marks > MARKS_CAP {
+                    self.removed();
+                    return;
+                }
+                self.column += width;
+                self.line.text.push(c);
+            }
+        }
+    }
+}
+
+/// Characters that steer the direction or joining of others, or take no room: a reader must see that they are there.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::style::Colour;
+    use super::*;
+
+    fn text(line: &[u8]) -> String {
+        clean_line(line).text
+    }
+
+    #[test]
+    fn colours_become_styles() {
+        let line = clean_line(b"a\x1b[1;31mb\x1b[38;2;1;2;3mc\x1b[0md");
+        let pieces: Vec<_> = line.pieces().collect();
+        assert_eq!(line.text, "abcd");
+        assert_eq!(
+            pieces[1].1,
+            Style { foreground: Some(Colour::Indexed(1)), bold: true, ..Style::default() }
+        );
+        assert_eq!(pieces[2].1.foreground, Some(Colour::Rgb(1, 2, 3)));
+        assert_eq!(pieces[3], ("d", Style::default()));
+        assert_eq!(line.removed, 0);
+    }
+
+    #[test]
+    fn other_escapes_go_and_the_text_behind_them_stays() {
+        for (hostile, shown) in [
+            (&b"a\x1b]0;title\x07b"[..], "ab"),
+            (b"a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
+            (b"a\x1bPq#0\x1b\\b", "ab"),
+            (b"a\x1b[2J\x1b[1;1Hb", "ab"),
+            (b"a\x1b(0b\x1bcd", "abd"),
+            (b"\x07\x07\x08x\x7f", "x"),
+            ("a\u{9b}31mb\u{9d}0;t\u{9c}c".as_bytes(), "abc"),
+            (b"a\x1b]0;never ended", "a0;never ended"),
+            (b"a\x1b[12", "a12"),
+            (b"a\x1b", "a"),
+        ] {
+            assert_eq!(text(hostile), shown, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn a_progress_bar_is_its_last_state() {
+        let bar = clean_line(b"10%\r20%\r30%\r");
+        assert_eq!((bar.text.as_str(), bar.updates), ("30%", 2));
+        assert_eq!(clean_line(b"plain\r").text, "plain");
+    }
+
+    #[test]
+    fn bad_bytes_stay_visible() {
+        assert_eq!(text(b"a\xff\xfeb"), "a<ff><fe>b");
+        assert_eq!(
+            text("torn \u{20ac}".as_bytes().split_last().map(|(_, rest)| rest).unwrap_or_default()),
+            "torn <e2><82>"
+        );
+    }
+
+    #[test]
+    fn tabs_stand_at_columns_and_are_bounded() {
+        assert_eq!(text(b"a\tb"), "a       b");
+        assert!(text(&vec![b'\t'; LINE_CAP]).len() < LINE_CAP + 8);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_counted() {
+        let line = clean_line(&vec![b'x'; LINE_CAP + 5]);
+        assert_eq!((line.text.len(), line.cut), (LINE_CAP, 5));
+    }
+
+    #[test]
+    fn names_lose_their_controls() {
+        assert_eq!(clean_text("job\x1b[31m\n\u{202e}x"), "job <U+202E>x");
+        assert!(matches!(clean_text("plain"), Cow::Borrowed("plain")));
+    }
+}

@@ -1,0 +1,113 @@
+//! How bad a line is, from the words loggers use.
+
+use std::sync::LazyLock;
+
+use regex::bytes::RegexSet;
+
+/// How bad a line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Level {
+    /// Debug and trace output.
+    Debug,
+    /// All that says nothing else.
+    #[default]
+    Info,
+    /// A warning.
+    Warn,
+    /// An error.
+    Error,
+}
+
+impl Level {
+    /// The letter that stands for it: colour is never the only sign.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Debug => 'D',
+            Self::Info => 'I',
+            Self::Warn => 'W',
+            Self::Error => 'E',
+        }
+    }
+
+    /// Reads `debug`, `info`, `warn`, `warning` or `error`.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word.to_ascii_lowercase().as_str() {
+            "debug" | "trace" | "d" => Some(Self::Debug),
+            "info" | "i" => Some(Self::Info),
+            "warn" | "warning" | "w" => Some(Self::Warn),
+            "error" | "err" | "e" => Some(Self::Error),
+            _ => None,
+        }
+    }
+
+    pub(super) fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::Debug,
+            1 => Self::Info,
+            2 => Self::Warn,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// Only the beginning of a line says how bad it is.
+const LOOK: usize = 160;
+
+static WORDS: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
+    RegexSet::new([
+        r"(?-u)^Traceback \(most|\b(ERROR|CRITICAL|FATAL|Fatal|Segmentation fault|Xid|SIGABRT|SIGSEGV)\b|(^|[\s\]:])[\w.]*(Error|Exception): |^\[?E\d{4} |\]\[E|\[rank\d+\]:\[?E|terminate called|Watchdog caught|CUDA error|core dumped",
+        r"(?-u)\b(WARN|WARNING|Warning|warning)\b|^\[?W\d{4} |\[W\d|UserWarning|FutureWarning",
+        r"(?-u)\b(DEBUG|TRACE)\b",
+    ])
+    .ok()
+});
+
+/// Says how bad a line is. NCCL's `NCCL INFO`, the bulk of a start, is decided without a regular expression.
+pub fn level(line: &[u8]) -> Level {
+    let near = &line[..line.len().min(LOOK)];
+    if let Some(at) = memchr::memmem::find(near, b" NCCL ") {
+        let word = &near[at + 6..];
+        if word.starts_with(b"INFO") {
+            return Level::Info;
+        }
+        if word.starts_with(b"WARN") {
+            return Level::Warn;
+        }
+        if word.starts_with(b"TRACE") || word.starts_with(b"CALL") {
+            return Level::Debug;
+        }
+    }
+    let Some(words) = WORDS.as_ref() else { return Level::Info };
+    let found = words.matches(near);
+    if found.matched(0) {
+        Level::Error
+    } else if found.matched(1) {
+        Level::Warn
+    } else if found.matched(2) {
+        Level::Debug
+    } else {
+        Level::Info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_loggers() {
+        for (line, expected) in [
+            ("vm:1:2 [0] NCCL INFO no error here", Level::Info),
+            ("vm:1:2 [0] net.cc:3 NCCL WARN x", Level::Warn),
+            ("Traceback (most recent call last):", Level::Error),
+            ("RuntimeError: CUDA out of memory", Level::Error),
+            ("[rank3]:[E1121 04:00:00 ProcessGroupNCCL.cpp:1] Watchdog caught", Level::Error),
+            ("WARNING:root:slow", Level::Warn),
+            ("2026-11-21 DEBUG x", Level::Debug),
+            ("step 3 loss 2.1 error_rate 0.1", Level::Info),
+        ] {
+            assert_eq!(level(line.as_bytes()), expected, "{line}");
+        }
+    }
+}

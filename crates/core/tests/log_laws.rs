@@ -1,0 +1,205 @@
+//! Laws of the tailer: whatever bytes come in whatever pieces, the same lines come out, and nothing else than text.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weftrun_core::log::{
+    Cursor, Filter, LogBatch, LogStore, Mark, Projection, SourceId, clean_line, clean_text,
+};
+
+const HOSTILE: &[&[u8]] = &[
+    b"\x1b[31m",
+    b"\x1b]0;t\x07",
+    b"\x1b]52;c;QQ==\x1b\\",
+    b"\x1bPx",
+    b"\x1b[",
+    b"\x1b",
+    b"\xc2\x9b2J",
+    b"\xc2\x9dx",
+    b"\xe2\x80\xae",
+    b"\xe2\x80\x8b\xe2\x81\xa6",
+    b"\t",
+    b"\x07\x08\x0e\x7f",
+    b"\x1b(0",
+    b"\xf0\x9f\x98\x80\xcc\x81\xcc\x81",
+    b"[rank3]: ",
+    b"[default1]:",
+    b"[1,2]<stdout>:",
+    b"3: ",
+    b"\xe2\x80",
+    b"\x18",
+    b"\r\r",
+    b"\r",
+];
+
+/// Bytes as hostile logs have them: text, escapes, controls, torn UTF-8, carriage returns, newlines.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => "[ -~]{0,20}".prop_map(String::into_bytes),
+        2 => Just(b"\n".to_vec()),
+        1 => Just(b"\r".to_vec()),
+        2 => prop::sample::select(HOSTILE).prop_map(<[u8]>::to_vec),
+        1 => prop::collection::vec(any::<u8>(), 0..8),
+    ];
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+struct Judge(Vec<String>);
+
+impl vte::Perform for Judge {
+    fn execute(&mut self, byte: u8) {
+        self.0.push(format!("control {byte:#x}"));
+    }
+    fn csi_dispatch(&mut self, _: &vte::Params, _: &[u8], _: bool, action: char) {
+        self.0.push(format!("CSI {action}"));
+    }
+    fn esc_dispatch(&mut self, _: &[u8], _: bool, byte: u8) {
+        self.0.push(format!("ESC {byte:#x}"));
+    }
+    fn osc_dispatch(&mut self, _: &[&[u8]], _: bool) {
+        self.0.push("OSC".into());
+    }
+    fn hook(&mut self, _: &vte::Params, _: &[u8], _: bool, _: char) {
+        self.0.push("DCS".into());
+    }
+}
+
+fn judge(text: &str) -> Vec<String> {
+    let mut judge = Judge(Vec::new());
+    vte::Parser::new().advance(&mut judge, text.as_bytes());
+    judge.0
+}
+
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn batch(source: &Arc<SourceId>, bytes: &[u8]) -> LogBatch {
+    LogBatch::new(source.clone(), bytes.to_vec(), Cursor::default())
+}
+
+fn lines(store: &LogStore) -> Vec<(String, u64, u32)> {
+    store.from(0).map(|e| (e.clean().text, e.note.cut, e.note.updates)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn nothing_but_text_comes_out(bytes in hostile()) {
+        let line = clean_line(&bytes);
+        prop_assert_eq!(judge(&line.text), Vec::<String>::new());
+        prop_assert!(!line.text.chars().any(steers), "{:?}", line.text);
+        prop_assert_eq!(line.pieces().map(|(text, _)| text).collect::<String>(), line.text.clone());
+        let name = String::from_utf8_lossy(&bytes).into_owned();
+        let name = clean_text(&name);
+        prop_assert!(!name.chars().any(steers), "{:?}", name);
+    }
+
+    #[test]
+    fn cleaning_twice_changes_nothing(bytes in hostile()) {
+        let once = clean_line(&bytes).text;
+        prop_assert_eq!(clean_line(once.as_bytes()).text, once);
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_lines(bytes in hostile(), cuts in prop::collection::vec(1usize..30, 1..40)) {
+        let source = Arc::new(SourceId::new("pod"));
+        let mut whole = LogStore::default();
+        whole.ingest(&batch(&source, &bytes));
+        let mut torn = LogStore::default();
+        let (mut rest, mut cuts) = (&bytes[..], cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            torn.ingest(&batch(&source, piece));
+            rest = behind;
+        }
+        for store in [&mut whole, &mut torn] {
+            store.ingest(&LogBatch::marked(source.clone(), Mark::Ended { exit_code: None }, Cursor::default()));
+        }
+        prop_assert_eq!(lines(&whole), lines(&torn));
+    }
+
+    #[test]
+    fn no_line_is_lost_but_those_counted(sizes in prop::collection::vec(1usize..3000, 1..400)) {
+        let mut store = LogStore::new(200_000);
+        let sources: Vec<_> = (0..3).map(|n| Arc::new(SourceId::new(format!("pod-{n}")))).collect();
+        let mut projection = Projection::new(Filter::default());
+        for (n, size) in sizes.iter().enumerate() {
+            let mut line = vec![b'x'; *size];
+            line.push(b'\n');
+            store.ingest(&batch(&sources[if n % 50 == 0 { 1 } else { 0 }], &line));
+            if n % 7 == 0 {
+                projection.update(&store);
+            }
+        }
+        projection.update(&store);
+        let held: Vec<_> = store.from(0).map(|e| e.seq).collect();
+        prop_assert_eq!(held.len() as u64 + store.dropped(), store.end());
+        prop_assert!(held.is_sorted_by(|a, b| a < b));
+        let shown = (0..projection.len()).filter_map(|i| projection.seq(i)).filter(|seq| store.get(*seq).is_some());
+        prop_assert_eq!(shown.collect::<Vec<_>>(), held.clone());
+        prop_assert!(projection.len() <= held.len() + held.len() / 8 + 1);
+        prop_assert!(held.iter().all(|seq| store.get(*seq).is_some_and(|e| e.seq == *seq)));
+        let back: Vec<_> = store.before(store.end()).map(|e| e.seq).collect();
+        prop_assert!(back.iter().rev().eq(held.iter()));
+    }
+}
+
+#[test]
+fn a_hundred_megabytes_without_a_newline_stay_small() {
+    let source = Arc::new(SourceId::new("pod"));
+    let mut store = LogStore::default();
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..100 {
+        store.ingest(&batch(&source, &piece));
+    }
+    store.ingest(&batch(&source, b"\nnext\n"));
+    let lines: Vec<_> = store.from(0).collect();
+    assert_eq!((lines.len(), lines[0].raw.len() as u64 + lines[0].note.cut), (2, 100 << 20));
+    assert!(store.size() < 1 << 20, "{}", store.size());
+}
+
+#[test]
+fn a_chatty_rank_does_not_push_out_a_quiet_one() {
+    let (chatty, quiet) = (Arc::new(SourceId::new("chatty")), Arc::new(SourceId::new("quiet")));
+    let mut store = LogStore::new(2 << 20);
+    store.ingest(&batch(&quiet, b"the one thing it said\n"));
+    for n in 0..200_000 {
+        store.ingest(&batch(
+            &chatty,
+            format!("step {n} of a very talkative rank, again and again\n").as_bytes(),
+        ));
+    }
+    assert!(store.size() <= 2 << 20, "{}", store.size());
+    assert!(store.dropped() > 0);
+    assert_eq!(store.from(0).next().unwrap().clean().text, "the one thing it said");
+}
+
+#[test]
+fn ranks_inside_one_pipe_get_lanes() {
+    let source = Arc::new(SourceId::new("pod-0"));
+    let mut store = LogStore::default();
+    store.ingest(&batch(&source, b"[default0]:vm:11:11 [0] NCCL INFO a\n[default1]:vm:12:12 [1] NCCL INFO b\n[default0]:plain\nbanner\n"));
+    store.learn("vm", 12, 9);
+    let labels: Vec<_> = store.lanes().iter().map(|l| (l.label(), l.lines)).collect();
+    assert_eq!(labels, [("pod-0/default0".into(), 2), ("r9".into(), 1), ("pod-0".into(), 1)]);
+    assert_eq!(store.from(2).next().unwrap().clean().text, "plain");
+    let mut only = Projection::new(Filter::parse("rank:9", jiff::Timestamp::UNIX_EPOCH).unwrap());
+    assert_eq!(only.update(&store), 1);
+}
+
+#[test]
+fn gaps_are_lines_of_their_own() {
+    let source = Arc::new(SourceId::new("pod-0"));
+    let mut store = LogStore::default();
+    store.ingest(&batch(&source, b"a\n"));
+    store.ingest(&LogBatch::marked(
+        source.clone(),
+        Mark::Resumed { lost: Some(0), repeated: 2 },
+        Cursor::default(),
+    ));
+    let marks: Vec<_> = store.from(0).filter(|e| e.mark).map(|e| e.clean().text).collect();
+    assert_eq!(marks, ["pod-0: stream cut, resumed: 0 lost, 2 repeated"]);
+}
