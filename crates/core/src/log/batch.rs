@@ -108,12 +108,26 @@ pub struct Cursor {
     pub uid: String,
     /// Attempt.
     pub attempt: u32,
-    /// Bytes read so far, where the source is a file.
+    /// Bytes read so far, where the source is a file; of the unfinished line, where it is read by time.
     pub offset: u64,
     /// Time of the last line read, where the source is read by time.
     pub time: Option<Timestamp>,
     /// Lines read that carry exactly this time.
     pub count_at_time: u64,
+    /// How a source that is read by time is resumed exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Anchor>,
+}
+
+/// A second from which a log can be asked again, and what was read since it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    /// A whole second.
+    pub since: Timestamp,
+    /// Lines read that are not older.
+    pub lines: u64,
+    /// Hash of the first of them.
+    pub first: u64,
 }
 
 /// What to read of a job's logs.
