@@ -1,1 +1,60 @@
-//! stub
+//! The command line of weftrun, as a library: a third party builds its own binary with its own backend.
+//!
+//! ```no_run
+//! // use acme_flyte as _;   // naming the crate keeps its backend in the program
+//! fn main() -> std::process::ExitCode {
+//!     weftrun::link();
+//!     weftrun_cli::main_with(weftrun::Registry::linked())
+//! }
+//! ```
+//!
+//! stdout is data, stderr is talk; exit codes are the constants of [`weftrun::core::exit_codes`].
+
+mod args;
+mod commands;
+mod context;
+mod fabric_flags;
+mod follow;
+mod job_flags;
+mod log_print;
+mod output;
+mod report_error;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use weftrun::Registry;
+use weftrun::core::exit_codes;
+
+pub use args::Cli;
+
+/// Runs the command line of this process with the backends of a registry.
+pub fn main_with(registry: Registry) -> ExitCode {
+    ExitCode::from(run(registry, std::env::args_os()))
+}
+
+/// Runs a command line; what [`main_with`] does, without the process around it.
+///
+/// The result is one of [`weftrun::core::exit_codes`].
+pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterator<Item = A>) -> u8 {
+    let parsed = command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
+            let _ = error.print();
+            return code;
+        }
+    };
+    let context = context::Context::new(registry, &cli.global);
+    match commands::dispatch(&context, cli.command) {
+        Ok(code) => code,
+        Err(error) => report_error::report(&context.out, &error),
+    }
+}
+
+/// The whole command line, for help, completions and man pages.
+pub fn command() -> clap::Command {
+    Cli::command()
+}

@@ -137,8 +137,8 @@ impl Client {
     }
 
     /// Like [`Client::plan_offline`], for a target that was changed after it was looked up.
-    pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Plan {
-        self.decide(target, spec, ClusterFacts::default())
+    pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
+        Ok(self.decide(target, spec, ClusterFacts::default()))
     }
 
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Plan {
@@ -165,16 +165,15 @@ impl Client {
         self.connect(&self.target(target)?).await?.list(filter).await
     }
 
-    /// Submissions begun here whose end is not known: the answer was lost, or weftrun was killed. Each is looked up
-    /// on its target; one the cluster has is a job from now on.
-    pub async fn pending(&self) -> Result<Vec<(Record, Option<JobHandle>)>> {
+    /// Submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun was
+    /// killed. Each is looked up; one the cluster has is a job from now on.
+    pub async fn pending_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Option<JobHandle>)>> {
         let mut found = Vec::new();
         for mut record in self.inner.journal.records()? {
-            if record.state != RecordState::Intended {
+            if record.state != RecordState::Intended || record.target != target.name {
                 continue;
             }
-            let backend = self.connect(&self.target(&record.target)?).await?;
-            let handle = backend.find(&record.submission).await?;
+            let handle = self.connect(target).await?.find(&record.submission).await?;
             if let Some(handle) = &handle {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());

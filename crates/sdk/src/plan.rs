@@ -67,7 +67,7 @@ impl Plan {
     ///
     /// # Errors
     /// Errors of the plan are [`ErrorKind::InvalidSpec`]; what the cluster refuses is [`ErrorKind::Refused`]. After
-    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::pending`] finds it by its submission id.
+    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::pending_on`] finds it by its submission id.
     pub async fn submit(&self) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,

@@ -1,0 +1,136 @@
+//! The words of the command line. What they mean is decided in `commands/`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun                                        open the terminal UI
+  weftrun demo                                   see it work on this machine, without a cluster
+  weftrun init > job.toml                        write a commented job file
+  weftrun plan job.toml                          every change the fabric needs, and why
+  weftrun submit --follow job.toml -b prod       submit, follow all ranks, end with the job's result
+  weftrun mutate -f job.yaml | kubectl apply -f -
+  weftrun transport logs/                        which transport did each pair of ranks use?
+
+Exit codes: 0 ok, 1 job failed, 2 usage, 3 invalid spec, 4 refused, 5 unreachable, 6 not found,
+7 another fabric than planned, 124 timeout, 130 interrupted, 70 bug.";
+
+/// Submit distributed GPU training with its fabric applied, and see which transport each pair of ranks uses.
+#[derive(Debug, Parser)]
+#[command(name = "weftrun", version, after_help = EXAMPLES, propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What every verb understands.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do; the terminal UI if nothing is said.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What every verb understands.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Target or backend to talk to
+    #[arg(short, long, global = true, env = "WEFTRUN_BACKEND", value_name = "NAME", help_heading = "Global options")]
+    pub backend: Option<String>,
+    /// Kubernetes namespace
+    #[arg(short, long, global = true, env = "WEFTRUN_NAMESPACE", value_name = "NS", help_heading = "Global options")]
+    pub namespace: Option<String>,
+    /// Run:ai project
+    #[arg(short, long, global = true, env = "WEFTRUN_PROJECT", value_name = "NAME", help_heading = "Global options")]
+    pub project: Option<String>,
+    /// Site profile (dgxc, eks-image, roce, infiniband, parallelcluster, neuron, or one of yours)
+    #[arg(long, global = true, env = "WEFTRUN_PROFILE", value_name = "NAME", help_heading = "Global options")]
+    pub profile: Option<String>,
+    /// Config file to read instead of the user's
+    #[arg(long, global = true, env = "WEFTRUN_CONFIG", value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// Shape of the output
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Global options")]
+    pub output: Format,
+    /// When to colour
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
+    pub color: ColorWhen,
+    /// Say less
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub quiet: bool,
+    /// Say more; twice for the requests that are sent
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
+    pub verbose: u8,
+}
+
+/// Shape of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// One JSON value, or one a line while following
+    Json,
+    /// YAML
+    Yaml,
+    /// SARIF 2.1.0 (lint)
+    Sarif,
+    /// One self-contained page (transport)
+    Html,
+    /// A Mermaid graph of the nodes (transport)
+    Mermaid,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plan a job, print what changes, submit it
+    Submit(commands::submit::SubmitArgs),
+    /// Print every decision with its why; nothing is sent
+    Plan(commands::plan::PlanArgs),
+    /// Print exactly what would be sent; offline, without credentials
+    Render(commands::render::RenderArgs),
+    /// Print the logs of a job, all ranks merged
+    Logs(commands::logs::LogsArgs),
+    /// Print what happens to a job until it ends
+    Watch(commands::watch::WatchArgs),
+    /// Wait for a job and end with its result
+    Wait(commands::wait::WaitArgs),
+    /// List jobs
+    #[command(visible_alias = "ps")]
+    List(commands::list::ListArgs),
+    /// Print everything known of a job
+    Describe(commands::describe::DescribeArgs),
+    /// Stop a job; its record and logs stay
+    Cancel(commands::act::CancelArgs),
+    /// Stop a job and remove its record
+    Delete(commands::act::DeleteArgs),
+    /// Give a job's nodes back, to go on later
+    Suspend(commands::act::HandleArgs),
+    /// Go on with a suspended job
+    Resume(commands::act::HandleArgs),
+    /// List the backends that are linked in, and what each can do
+    Backends(commands::backends::BackendsArgs),
+    /// List the configured targets
+    Targets(commands::targets::TargetsArgs),
+    /// Say what is reachable, with which rights, and what would stop a job
+    Doctor(commands::doctor::DoctorArgs),
+    /// Print a completion script for a shell
+    Completions(commands::completions::CompletionsArgs),
+    /// Print the manual page, or write all of them into a folder
+    Man(commands::man::ManArgs),
+    /// Open the terminal UI
+    Tui(commands::tui::TuiArgs),
+}

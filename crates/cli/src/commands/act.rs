@@ -1,0 +1,94 @@
+//! `cancel`, `delete`, `suspend`, `resume`.
+
+use std::io::{BufRead, IsTerminal};
+
+use clap::Args;
+use weftrun::core::exit_codes;
+use weftrun::core::job::Action;
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::context::Context;
+
+/// Arguments of verbs that take handles only.
+#[derive(Args, Debug)]
+pub struct HandleArgs {
+    /// Handles, or names on the target of -b
+    #[arg(required = true, value_name = "HANDLE")]
+    pub handles: Vec<String>,
+}
+
+/// Arguments of `cancel`.
+#[derive(Args, Debug)]
+pub struct CancelArgs {
+    /// Handles, or names on the target of -b
+    #[arg(required = true, value_name = "HANDLE")]
+    pub handles: Vec<String>,
+    /// Send this signal (number) instead of stopping the job
+    #[arg(long, value_name = "N")]
+    pub signal: Option<i32>,
+}
+
+/// Arguments of `delete`.
+#[derive(Args, Debug)]
+pub struct DeleteArgs {
+    /// Handles, or names on the target of -b
+    #[arg(required = true, value_name = "HANDLE")]
+    pub handles: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Stops jobs.
+pub fn cancel(context: &Context, args: &CancelArgs) -> Result<u8> {
+    run(context, &args.handles, args.signal.map_or(Action::Cancel, Action::Signal))
+}
+
+/// Stops jobs and removes their records, after asking on a terminal.
+pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
+    if !args.yes && std::io::stdin().is_terminal() {
+        context.out.stderr(&format!("delete {} and the logs kept with it? [y/N]", args.handles.join(", ")));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(Error::new(ErrorKind::Interrupted, "nothing was deleted"));
+        }
+    }
+    run(context, &args.handles, Action::Delete)
+}
+
+/// Does one action to each job; the first failure is the result, and the others are still done.
+pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> {
+    let client = context.client()?;
+    context.block_on(async {
+        let mut first = None;
+        for text in handles {
+            let done = async {
+                let job = context.job(&client, text).await?;
+                job.act(action).await?;
+                context.out.say(format!("{}: {}", job.handle(), word(action)));
+                Ok::<(), Error>(())
+            };
+            if let Err(error) = done.await {
+                match &first {
+                    None => first = Some(error),
+                    Some(_) => {
+                        crate::report_error::report(&context.out, &error);
+                    }
+                }
+            }
+        }
+        first.map_or(Ok(exit_codes::OK), Err)
+    })
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Cancel => "cancelled",
+        Action::Delete => "deleted",
+        Action::Suspend => "suspended",
+        Action::Resume => "resumed",
+        Action::Signal(_) => "signalled",
+        _ => "done",
+    }
+}

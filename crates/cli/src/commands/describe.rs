@@ -1,0 +1,73 @@
+//! `describe`: everything known of a job.
+
+use clap::Args;
+use serde_json::json;
+use weftrun::Result;
+use weftrun::core::job::JobDetail;
+use weftrun::core::log::clean_text as printable;
+use weftrun::core::{exit_codes, report};
+
+use crate::args::Format;
+use crate::context::Context;
+use crate::output::style;
+
+/// Arguments of `describe`.
+#[derive(Args, Debug)]
+pub struct DescribeArgs {
+    /// Handle, or name on the target of -b
+    #[arg(value_name = "HANDLE")]
+    pub handle: String,
+}
+
+/// Prints everything known of a job.
+pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
+    let client = context.client()?;
+    let (job, detail) = context.block_on(async {
+        let job = context.job(&client, &args.handle).await?;
+        let detail = job.describe().await?;
+        Ok((job, detail))
+    })?;
+    let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();
+    if context.out.format == Format::Table {
+        context.out.data(&text(&detail))?;
+        for decision in decisions {
+            context.out.line(format!("  {} {} = {}", decision.rule, decision.target, decision.value))?;
+        }
+        context.out.findings(&detail.findings);
+    } else {
+        context.out.value(&json!({
+            "schema": report::SCHEMA, "handle": job.handle(), "backend": job.handle().backend(),
+            "name": detail.summary.name, "phase": detail.summary.phase, "job": detail.summary,
+            "roles": detail.replicas, "findings": detail.findings, "history": detail.history,
+            "facts": detail.facts, "plan": {"decisions": decisions},
+        }))?;
+    }
+    Ok(exit_codes::OK)
+}
+
+fn text(detail: &JobDetail) -> String {
+    let bold = style::BOLD;
+    let job = &detail.summary;
+    let mut text = format!("{bold}{}{bold:#}\n  phase   {}", job.handle, job.phase);
+    if !job.reason.is_empty() {
+        text.push_str(&format!(" ({})", printable(&job.reason)));
+    }
+    text.push_str(&format!("\n  ready   {} of {}\n", job.ready.0, job.ready.1));
+    if let Some(code) = job.exit_code {
+        text.push_str(&format!("  exit    {code}\n"));
+    }
+    for (key, value) in &detail.facts {
+        text.push_str(&format!("  {key:<7} {}\n", printable(value)));
+    }
+    for replica in &detail.replicas {
+        let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
+        let node = replica.node.as_deref().unwrap_or("-");
+        text.push_str(&format!(
+            "  {:<24} {:<10} node {node}{exit} {}\n",
+            printable(&replica.name),
+            replica.phase,
+            printable(&replica.reason)
+        ));
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! `list`: the jobs of a target.
+
+use clap::Args;
+use jiff::{SpanRound, Timestamp, Unit};
+use serde_json::json;
+use weftrun::core::job::{JobFilter, JobSummary};
+use weftrun::core::{exit_codes, report};
+use weftrun::{RecordState, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+
+/// Arguments of `list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Ended jobs too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Jobs that were not submitted by weftrun too
+    #[arg(long)]
+    pub foreign: bool,
+    /// At most this many, newest first
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// Lists the jobs of a target, and submissions whose end is not known.
+pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
+    let client = context.client()?;
+    let target = context.target(&client)?;
+    let mut filter = JobFilter::all();
+    (filter.ended, filter.foreign, filter.limit) = (args.all, args.foreign, args.limit);
+    let jobs = context.block_on(async {
+        for (record, handle) in client.pending_on(&target).await? {
+            context.out.say(match handle {
+                Some(handle) => format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name),
+                None if record.state == RecordState::Intended => format!(
+                    "note: the submission of `{}` at {} never reached {}; submit it again",
+                    record.name, record.created, record.target
+                ),
+                None => continue,
+            });
+        }
+        client.connect(&target).await?.list(&filter).await
+    })?;
+    if context.out.format == Format::Table {
+        context.out.data(&table(&jobs))?;
+    } else {
+        context.out.value(&json!({"schema": report::SCHEMA, "jobs": jobs}))?;
+    }
+    Ok(exit_codes::OK)
+}
+
+fn table(jobs: &[JobSummary]) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header(["HANDLE", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
+    for job in jobs {
+        table.add_row([
+            job.handle.to_string(),
+            job.phase.to_string(),
+            format!("{}/{}", job.ready.0, job.ready.1),
+            job.fabric.map_or_else(|| "-".to_owned(), |fabric| format!("{fabric:?}").to_lowercase()),
+            job.created.map_or_else(|| "-".to_owned(), age),
+            weftrun::core::log::printable(&job.reason),
+        ]);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// How long ago something was, in its two largest units.
+pub fn age(since: Timestamp) -> String {
+    let seconds = Timestamp::now().duration_since(since).as_secs().max(0);
+    let span = jiff::Span::new().seconds(seconds);
+    let rounded = span.round(SpanRound::new().largest(Unit::Hour).smallest(Unit::Second));
+    rounded.map_or_else(|_| format!("{seconds}s"), |span| format!("{span:#}"))
+}

@@ -1,0 +1,85 @@
+//! `logs`: what the ranks wrote.
+
+use clap::Args;
+use futures_util::StreamExt;
+use jiff::{Timestamp, ToSpan};
+use weftrun::core::exit_codes;
+use weftrun::core::log::{LogOptions, parse_ranks};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::context::Context;
+use crate::follow::with_limits;
+use crate::log_print::{LogPrinter, PrintOptions};
+
+/// Arguments of `logs`.
+#[derive(Args, Debug)]
+pub struct LogsArgs {
+    /// Handle, or name on the target of -b
+    #[arg(value_name = "HANDLE")]
+    pub handle: String,
+    /// Go on until the job has ended
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only these global ranks (0,8-15)
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<String>,
+    /// Only this role
+    #[arg(long, value_name = "ROLE")]
+    pub role: Vec<String>,
+    /// Only lines of this last time (30s, 5m, 2h)
+    #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
+    pub since: Option<std::time::Duration>,
+    /// Only the last lines of each source
+    #[arg(long, value_name = "N")]
+    pub tail: Option<u64>,
+    /// The time before each line, where the cluster knows it
+    #[arg(long)]
+    pub timestamps: bool,
+    /// The attempt before the present one
+    #[arg(long)]
+    pub previous: bool,
+    /// Init containers too
+    #[arg(long)]
+    pub init: bool,
+    /// Only lines that match this regular expression
+    #[arg(long, value_name = "RE")]
+    pub grep: Option<String>,
+    /// No rank before each line
+    #[arg(long)]
+    pub no_prefix: bool,
+    /// Most sources read at once
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_streams: usize,
+}
+
+/// Prints the logs of a job, all ranks merged.
+pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
+    let bad = |what: String| Error::new(ErrorKind::Usage, what);
+    let ranges = match &args.rank {
+        Some(text) => parse_ranks(text).ok_or_else(|| bad(format!("`{text}` is not a list of ranks such as 0,8-15")))?,
+        None => Vec::new(),
+    };
+    let mut options = LogOptions::default();
+    options.follow = args.follow;
+    options.tail = args.tail;
+    options.since = args.since.map(|ago| Timestamp::now() - (ago.as_secs().try_into().unwrap_or(i64::MAX)).seconds());
+    options.previous = args.previous;
+    options.init = args.init;
+    options.roles = args.role;
+    options.max_streams = args.max_streams;
+    let print = PrintOptions { to_stdout: true, timestamps: args.timestamps, bare: args.no_prefix };
+    let mut printer = LogPrinter::new(print).only(&ranges, args.grep.as_deref())?;
+    let client = context.client()?;
+    context.block_on(async {
+        let job = context.job(&client, &args.handle).await?;
+        let read = async {
+            let mut batches = job.logs(options);
+            while let Some(batch) = batches.next().await {
+                printer.print(&context.out, &batch?)?;
+            }
+            printer.finish(&context.out)
+        };
+        with_limits(read, None, job.handle()).await?;
+        Ok(exit_codes::OK)
+    })
+}

@@ -1,0 +1,48 @@
+//! One file a verb: its arguments, and what it does.
+
+pub mod act;
+pub mod backends;
+pub mod completions;
+pub mod describe;
+pub mod doctor;
+pub mod list;
+pub mod logs;
+pub mod man;
+pub mod plan;
+pub mod render;
+pub mod submit;
+pub mod targets;
+pub mod tui;
+pub mod wait;
+pub mod watch;
+
+use weftrun::Result;
+use weftrun::core::job::Action;
+
+use crate::args::Command;
+use crate::context::Context;
+
+/// Runs a verb; the result is the exit code.
+pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
+    match command {
+        None => tui::run(context, tui::TuiArgs::default()),
+        Some(Command::Submit(args)) => submit::run(context, args),
+        Some(Command::Plan(args)) => plan::run(context, args),
+        Some(Command::Render(args)) => render::run(context, args),
+        Some(Command::Logs(args)) => logs::run(context, args),
+        Some(Command::Watch(args)) => watch::run(context, &args),
+        Some(Command::Wait(args)) => wait::run(context, &args),
+        Some(Command::List(args)) => list::run(context, &args),
+        Some(Command::Describe(args)) => describe::run(context, &args),
+        Some(Command::Cancel(args)) => act::cancel(context, &args),
+        Some(Command::Delete(args)) => act::delete(context, &args),
+        Some(Command::Suspend(args)) => act::run(context, &args.handles, Action::Suspend),
+        Some(Command::Resume(args)) => act::run(context, &args.handles, Action::Resume),
+        Some(Command::Backends(args)) => backends::run(context, &args),
+        Some(Command::Targets(args)) => targets::run(context, &args),
+        Some(Command::Doctor(args)) => doctor::run(context, &args),
+        Some(Command::Completions(args)) => completions::run(context, &args),
+        Some(Command::Man(args)) => man::run(context, &args),
+        Some(Command::Tui(args)) => tui::run(context, args),
+    }
+}

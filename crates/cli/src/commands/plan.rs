@@ -1,0 +1,71 @@
+//! `plan`: every decision with its why.
+
+use clap::Args;
+use serde_json::json;
+use weftrun::core::{exit_codes, report};
+use weftrun::{Plan, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+use crate::job_flags::JobFlags;
+use crate::output::style;
+
+/// Arguments of `plan`.
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    /// The job
+    #[command(flatten)]
+    pub job: JobFlags,
+    /// Ask the cluster what it has; without it, assumed facts stand in and say so
+    #[arg(long)]
+    pub online: bool,
+}
+
+/// Prints every decision with its why.
+pub fn run(context: &Context, args: PlanArgs) -> Result<u8> {
+    let spec = args.job.spec(context)?;
+    let client = context.client()?;
+    let target = context.target(&client)?;
+    let plan = if args.online {
+        context.block_on(client.plan_for(target, &spec))?
+    } else {
+        client.plan_offline_for(target, &spec)?
+    };
+    let fabric = plan.fabric();
+    if context.out.format == Format::Table {
+        context.out.data(&text(&plan))?;
+        context.out.findings(&fabric.findings);
+    } else {
+        context.out.value(&json!({
+            "schema": report::SCHEMA, "name": spec.name, "fabric": fabric.fabric, "decisions": fabric.decisions,
+            "skipped": fabric.skipped, "findings": fabric.findings, "ops": fabric.ops,
+        }))?;
+    }
+    let failed = fabric.findings.iter().any(weftrun::Finding::is_error);
+    Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
+}
+
+/// The plan for a person: what is set, and below it why.
+pub fn text(plan: &Plan) -> String {
+    let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
+    let spec = &plan.planned().spec;
+    let fabric = format!("{:?}", plan.fabric().fabric).to_lowercase();
+    let mut text = format!(
+        "{bold}{}{bold:#}: {} nodes, {} ranks on {} ({}), fabric {fabric}\n",
+        spec.name,
+        spec.nodes(),
+        spec.world_size(),
+        plan.target().name,
+        plan.target().backend
+    );
+    for decision in &plan.fabric().decisions {
+        text.push_str(&format!(
+            "{note}{:<18}{note:#} {} = {bold}{}{bold:#}\n{:<18} {dim}{}{dim:#}\n",
+            decision.rule, decision.target, decision.value, "", decision.why
+        ));
+    }
+    for skipped in &plan.fabric().skipped {
+        text.push_str(&format!("{dim}{:<18} skipped ({}): {}{dim:#}\n", skipped.rule, skipped.reason, skipped.why));
+    }
+    text
+}

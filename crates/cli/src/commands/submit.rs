@@ -1,0 +1,116 @@
+//! `submit`: plan, print the mutation, submit, follow.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use weftrun::core::{exit_codes, report};
+use weftrun::{Client, Job, Plan, Result};
+
+use super::{plan, render};
+use crate::context::Context;
+use crate::follow::{self, with_limits};
+use crate::job_flags::JobFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun submit --follow job.toml -b prod
+  weftrun submit --nodes 2 --gpus-per-node 8 --image IMAGE --launch torchrun -- train.py --epochs 3
+  weftrun submit --no-fabric-rule efa.hugepages job.toml
+  H=$(weftrun submit job.toml) && weftrun logs -f \"$H\"
+
+stdout holds the handle and nothing else; with -o json, one event a line, the first with the handle.";
+
+/// Arguments of `submit`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SubmitArgs {
+    /// The job
+    #[command(flatten)]
+    pub job: JobFlags,
+    /// Follow events and logs until the job has ended (implies --wait)
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Wait until the job has ended; the exit code is its result
+    #[arg(long)]
+    pub wait: bool,
+    /// Return once the cluster has the job (the default)
+    #[arg(long, conflicts_with_all = ["follow", "wait"])]
+    pub detach: bool,
+    /// Stop waiting after this time; the job goes on
+    #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// Print what would be sent, and stop there; `server` asks the cluster too
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "client", require_equals = true, value_name = "WHERE")]
+    pub dry_run: Option<DryRun>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// How far a dry run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// Nothing is sent
+    Client,
+    /// The cluster checks it
+    Server,
+}
+
+/// Plans a job, prints what changes, submits it.
+pub fn run(context: &Context, args: SubmitArgs) -> Result<u8> {
+    let spec = args.job.spec(context)?;
+    let client = context.client()?;
+    let target = context.target(&client)?;
+    context.block_on(async {
+        let planned = match args.dry_run {
+            Some(DryRun::Client) => client.plan_offline_for(target, &spec)?,
+            _ => client.plan_for(target, &spec).await?,
+        };
+        context.out.say(plan::text(&planned).trim_end());
+        context.out.findings(&planned.fabric().findings);
+        if let Some(dry_run) = args.dry_run {
+            return dry(context, &planned, dry_run).await;
+        }
+        submit(context, &client, &args, &planned).await
+    })
+}
+
+async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
+    let mut findings = planned.fabric().findings.clone();
+    if dry_run == DryRun::Server {
+        let refused = planned.check().await?;
+        context.out.findings(&refused);
+        findings.extend(refused);
+    }
+    render::print(context, &planned.render().await?)?;
+    let failed = findings.iter().any(weftrun::Finding::is_error);
+    Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
+}
+
+async fn submit(context: &Context, _client: &Client, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
+    let job = planned.submit().await?;
+    announce(context, &job, planned)?;
+    if args.follow {
+        let followed = with_limits(follow::follow(context, &job), args.timeout, job.handle()).await?;
+        return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);
+    }
+    if args.wait {
+        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        context.out.say(format!("{} {}", summary.phase, summary.reason));
+        return Ok(follow::exit_code_of(&summary));
+    }
+    Ok(exit_codes::OK)
+}
+
+/// Prints the handle: all that stdout holds, or the first JSON event.
+fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
+    if context.out.is_json() {
+        return context.out.value(&json!({
+            "schema": report::SCHEMA, "type": "submitted", "handle": job.handle(), "backend": job.handle().backend(),
+            "name": planned.planned().spec.name, "phase": "submitted", "roles": planned.planned().spec.roles,
+            "plan": {"decisions": planned.fabric().decisions},
+        }));
+    }
+    context.out.line(job.handle().to_string())
+}

@@ -1,0 +1,37 @@
+//! `wait`: until a job has ended.
+
+use std::time::Duration;
+
+use clap::Args;
+use weftrun::Result;
+use weftrun::core::job::JobPhase;
+use weftrun::core::{exit_codes, report};
+
+use crate::context::Context;
+use crate::follow::with_limits;
+
+/// Arguments of `wait`.
+#[derive(Args, Debug)]
+pub struct WaitArgs {
+    /// Handle, or name on the target of -b
+    #[arg(value_name = "HANDLE")]
+    pub handle: String,
+    /// Give up after this time (90s, 15m, 4h); the job goes on
+    #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+}
+
+/// Waits for a job; the exit code is the job's result.
+pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
+    let client = context.client()?;
+    context.block_on(async {
+        let job = context.job(&client, &args.handle).await?;
+        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        if context.out.is_json() {
+            context.out.value(&serde_json::json!({"schema": report::SCHEMA, "job": summary}))?;
+        } else {
+            context.out.say(format!("{}: {} {}", summary.handle, summary.phase, summary.reason));
+        }
+        Ok(if summary.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED })
+    })
+}

@@ -1,0 +1,40 @@
+//! `watch`: what happens to a job.
+
+use clap::Args;
+use futures_util::StreamExt;
+use weftrun::Result;
+use weftrun::core::exit_codes;
+use weftrun::core::job::{JobEvent, JobPhase};
+
+use crate::context::Context;
+use crate::follow::event_text;
+
+/// Arguments of `watch`.
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// Handle, or name on the target of -b
+    #[arg(value_name = "HANDLE")]
+    pub handle: String,
+}
+
+/// Prints what happens to a job until it ends; the exit code is the job's result.
+pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
+    let client = context.client()?;
+    context.block_on(async {
+        let job = context.job(&client, &args.handle).await?;
+        let mut events = job.watch();
+        let mut phase = JobPhase::Unknown;
+        while let Some(event) = events.next().await {
+            let event = event?;
+            if let JobEvent::Status { job } = &event {
+                phase = job.phase;
+            }
+            if context.out.is_json() {
+                context.out.value(&event)?;
+            } else {
+                context.out.line(event_text(&event))?;
+            }
+        }
+        Ok(if matches!(phase, JobPhase::Failed | JobPhase::Cancelled) { exit_codes::JOB_FAILED } else { exit_codes::OK })
+    })
+}

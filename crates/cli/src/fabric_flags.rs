@@ -1,0 +1,166 @@
+//! The fabric's options, the same words in every verb that mutates.
+
+use clap::{Args, ValueEnum};
+use weftrun::core::fabric::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};
+
+/// The fabric's options.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FabricFlags {
+    /// Fabric of the job
+    #[arg(long, value_enum, value_name = "FABRIC", help_heading = "Fabric")]
+    pub fabric: Option<FabricArg>,
+    /// Switch a rule on: an error where it cannot apply
+    #[arg(long, value_name = "ID", help_heading = "Fabric")]
+    pub fabric_rule: Vec<String>,
+    /// Switch a rule off, with what depends on it (`weftrun explain ID` says what it does)
+    #[arg(long, value_name = "ID", help_heading = "Fabric")]
+    pub no_fabric_rule: Vec<String>,
+    /// Where the fabric's libraries come from
+    #[arg(long, value_enum, value_name = "WHERE", help_heading = "Fabric")]
+    pub stack: Option<StackArg>,
+    /// Who adds the libraries to the pods
+    #[arg(long, value_enum, value_name = "WHO", help_heading = "Fabric")]
+    pub inject: Option<InjectArg>,
+    /// Whether the cluster has a webhook that adds EFA
+    #[arg(long, value_enum, value_name = "YES|NO", help_heading = "Fabric")]
+    pub webhook: Option<WebhookArg>,
+    /// How the RoCE GID index is found: auto, compute, or a number
+    #[arg(long, value_parser = parse_gid, value_name = "GID", help_heading = "Fabric")]
+    pub gid: Option<Gid>,
+    /// Network attachment (NAMESPACE/NAME) instead of the profile's
+    #[arg(long, value_name = "NS/NAME", help_heading = "Fabric")]
+    pub network: Vec<String>,
+    /// Instance type of the worker nodes
+    #[arg(long, value_name = "TYPE", help_heading = "Fabric")]
+    pub instance_type: Option<String>,
+    /// Memory to ask where a worker asks neither CPU nor memory (huge pages need one of them)
+    #[arg(long, value_name = "QTY", help_heading = "Fabric")]
+    pub memory: Option<String>,
+    /// Set NCCL_DEBUG=INFO where it is unset, so that the transport can be detected
+    #[arg(long, help_heading = "Fabric")]
+    pub detect: bool,
+    /// Pin the network plugin: a silent fallback becomes a failure, and an unknown transport exit 7
+    #[arg(long, help_heading = "Fabric")]
+    pub strict: bool,
+}
+
+impl FabricFlags {
+    /// Puts what was said on the command line over what a job file said.
+    pub fn apply(&self, request: &mut FabricRequest) {
+        if let Some(fabric) = self.fabric {
+            request.kind = fabric.into();
+        }
+        for (ids, setting) in [(&self.fabric_rule, RuleSetting::On), (&self.no_fabric_rule, RuleSetting::Off)] {
+            request.rules.extend(ids.iter().map(|id| (id.clone(), setting)));
+        }
+        if let Some(stack) = self.stack {
+            request.stack = match stack {
+                StackArg::Auto => Stack::Auto,
+                StackArg::Mounted => Stack::Mounted,
+                StackArg::Bundled => Stack::Bundled,
+            };
+        }
+        if let Some(inject) = self.inject {
+            request.inject = match inject {
+                InjectArg::Client => Inject::Client,
+                InjectArg::Server => Inject::Server,
+            };
+        }
+        if let Some(webhook) = self.webhook {
+            request.webhook = match webhook {
+                WebhookArg::Auto => Webhook::Auto,
+                WebhookArg::Yes => Webhook::Yes,
+                WebhookArg::No => Webhook::No,
+            };
+        }
+        request.gid = self.gid.or(request.gid);
+        if !self.network.is_empty() {
+            request.networks.clone_from(&self.network);
+        }
+        for (flag, value) in
+            [(&self.instance_type, &mut request.instance_type), (&self.memory, &mut request.memory)]
+        {
+            if flag.is_some() {
+                value.clone_from(flag);
+            }
+        }
+        if self.detect {
+            request.detect = Some(true);
+        }
+        request.strict |= self.strict;
+    }
+}
+
+fn parse_gid(text: &str) -> Result<Gid, String> {
+    match text {
+        "auto" => Ok(Gid::Auto),
+        "compute" => Ok(Gid::Compute),
+        number => number
+            .parse()
+            .map(Gid::Index)
+            .map_err(|_| format!("`{number}` is neither `auto`, `compute` nor a number")),
+    }
+}
+
+/// The words of `--fabric`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FabricArg {
+    /// Whatever the cluster has
+    Auto,
+    /// AWS Elastic Fabric Adapter
+    Efa,
+    /// RDMA over Converged Ethernet
+    Roce,
+    /// InfiniBand
+    #[value(alias = "ib")]
+    Infiniband,
+    /// Plain TCP
+    Tcp,
+    /// Leave the job alone
+    #[value(alias = "none")]
+    Off,
+}
+
+impl From<FabricArg> for Fabric {
+    fn from(arg: FabricArg) -> Self {
+        match arg {
+            FabricArg::Auto => Self::Auto,
+            FabricArg::Efa => Self::Efa,
+            FabricArg::Roce => Self::Roce,
+            FabricArg::Infiniband => Self::InfiniBand,
+            FabricArg::Tcp => Self::Tcp,
+            FabricArg::Off => Self::Off,
+        }
+    }
+}
+
+/// The words of `--stack`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum StackArg {
+    /// Mounted, unless the job names paths of a bundled one
+    Auto,
+    /// Mounted from the node
+    Mounted,
+    /// In the image
+    Bundled,
+}
+
+/// The words of `--inject`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum InjectArg {
+    /// weftrun adds it
+    Client,
+    /// The cluster's webhook adds it
+    Server,
+}
+
+/// The words of `--webhook`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WebhookArg {
+    /// Ask the cluster
+    Auto,
+    /// There is one
+    Yes,
+    /// There is none
+    No,
+}

@@ -1,0 +1,119 @@
+//! Following a job: its events, its logs, its transport map, until it has ended.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use weftrun::core::exit_codes;
+use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::log::{LogOptions, clean_text};
+use weftrun::{Error, ErrorKind, Job, Result};
+
+use crate::context::Context;
+use crate::log_print::{LogPrinter, PrintOptions};
+use crate::output::{Output, finding_text, style};
+
+/// How a followed job ended.
+#[derive(Debug)]
+pub struct Followed {
+    /// The last summary the cluster gave.
+    pub summary: Option<JobSummary>,
+}
+
+/// The exit code of an ended job.
+pub fn exit_code_of(job: &JobSummary) -> u8 {
+    if job.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED }
+}
+
+/// Follows a job to its end: events and log lines as they come.
+pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
+    let out = &context.out;
+    let mut printer = LogPrinter::new(PrintOptions::default());
+    let mut events = job.watch().fuse();
+    let mut logs = job.logs(LogOptions::follow()).fuse();
+    let mut summary: Option<JobSummary> = None;
+    loop {
+        futures_util::select_biased! {
+            batch = logs.select_next_some() => printer.print(out, &batch?)?,
+            event = events.select_next_some() => {
+                let event = event?;
+                show_event(out, &event)?;
+                if let JobEvent::Status { job } = event {
+                    summary = Some(job);
+                }
+            }
+            complete => break,
+        }
+    }
+    printer.finish(out)?;
+    Ok(Followed { summary })
+}
+
+/// Says how a followed job ended; the result is the exit code.
+pub fn conclude(context: &Context, job: &Job, followed: &Followed, _strict: bool) -> Result<u8> {
+    let Some(summary) = &followed.summary else {
+        context.out.say(format!("{}: how it ended is not known", job.handle()));
+        return Ok(exit_codes::JOB_FAILED);
+    };
+    Ok(exit_code_of(summary))
+}
+
+fn show_event(out: &Output, event: &JobEvent) -> Result<()> {
+    if out.is_json() {
+        return out.value(event);
+    }
+    out.say(event_text(event));
+    Ok(())
+}
+
+/// An event as one line for a person.
+pub fn event_text(event: &JobEvent) -> String {
+    let bold = style::BOLD;
+    match event {
+        JobEvent::Status { job } => {
+            let reason = clean_text(&job.reason);
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("{bold}{}{bold:#} {} {}/{} ready{why}", clean_text(&job.name), job.phase, job.ready.0, job.ready.1)
+        }
+        JobEvent::Replica { replica, .. } => {
+            format!("  {} {} {}", clean_text(&replica.name), replica.phase, clean_text(&replica.reason))
+        }
+        JobEvent::Message { reason, text, .. } => format!("  {}: {}", clean_text(reason), clean_text(text)),
+        JobEvent::Stuck { finding, .. } => finding_text(finding),
+        JobEvent::Attempt { attempt, reason, .. } => format!("  attempt {attempt} begins: {}", clean_text(reason)),
+        JobEvent::Gone { job } => format!("{job} is no longer in the cluster"),
+        JobEvent::Disconnected { lost: true, reason } => format!("  connection lost: {}", clean_text(reason)),
+        JobEvent::Disconnected { lost: false, .. } => "  connected again".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Runs a future until it ends, the time is out, or the user interrupts; says that the job goes on.
+pub async fn with_limits<T>(
+    future: impl Future<Output = Result<T>>,
+    timeout: Option<Duration>,
+    handle: &JobHandle,
+) -> Result<T> {
+    let interrupted = async {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => (),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let expired = async {
+        match timeout {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let goes_on = |error: Error| {
+        error
+            .with("job", handle)
+            .hint(format!("the job goes on; `weftrun logs -f '{handle}'` follows it again"))
+            .hint(format!("`weftrun cancel '{handle}'` stops it"))
+    };
+    futures_util::select_biased! {
+        done = Box::pin(future).fuse() => done,
+        () = Box::pin(interrupted).fuse() => Err(goes_on(Error::new(ErrorKind::Interrupted, "interrupted"))),
+        () = Box::pin(expired).fuse() => Err(goes_on(Error::new(ErrorKind::Timeout, "the time is out"))),
+    }
+}

@@ -1,0 +1,104 @@
+//! Log batches on their way to a terminal: merged, prefixed, sanitised, every mark said.
+
+use serde_json::json;
+use weftrun::Result;
+use weftrun::core::log::{Filter, LogBatch, LogStore, Pattern, clean_text};
+
+use crate::output::{Output, style};
+
+/// Bytes of log kept while printing: only lines that are not whole yet need to wait.
+const BUDGET: usize = 8 << 20;
+
+/// Prints merged logs, line by line.
+#[derive(Debug)]
+pub struct LogPrinter {
+    store: LogStore,
+    next: u64,
+    options: PrintOptions,
+    filter: Option<Filter>,
+}
+
+/// What is printed of each line, and where to.
+#[derive(Clone, Debug, Default)]
+pub struct PrintOptions {
+    /// To stdout, as data; to stderr otherwise.
+    pub to_stdout: bool,
+    /// The line's time before it.
+    pub timestamps: bool,
+    /// No prefix.
+    pub bare: bool,
+}
+
+impl LogPrinter {
+    /// Makes a printer.
+    pub fn new(options: PrintOptions) -> Self {
+        Self { store: LogStore::new(BUDGET), next: 0, options, filter: None }
+    }
+
+    /// Prints only lines of these ranks that match this regular expression.
+    pub fn only(mut self, ranks: &[(u32, u32)], grep: Option<&str>) -> Result<Self> {
+        if ranks.is_empty() && grep.is_none() {
+            return Ok(self);
+        }
+        self.filter = Some(Filter::of(ranks, grep.map(Pattern::regex).transpose()?));
+        Ok(self)
+    }
+
+    /// Prints the lines a batch completes.
+    pub fn print(&mut self, out: &Output, batch: &LogBatch) -> Result<()> {
+        self.store.ingest(batch);
+        self.flush(out)
+    }
+
+    /// Prints what is left.
+    pub fn finish(&mut self, out: &Output) -> Result<()> {
+        self.flush(out)
+    }
+
+    fn flush(&mut self, out: &Output) -> Result<()> {
+        let mut text = String::new();
+        for entry in self.store.from(self.next) {
+            self.next = entry.seq + 1;
+            if self.filter.as_ref().is_some_and(|filter| !filter.shows(&self.store, &entry)) {
+                continue;
+            }
+            let lane = &self.store.lanes()[entry.lane as usize];
+            let clean = entry.clean();
+            if out.is_json() {
+                let line = json!({
+                    "type": if entry.mark { "mark" } else { "log" }, "source": clean_text(&lane.source.name),
+                    "attempt": lane.source.attempt, "rank": lane.rank, "time": entry.time, "text": clean.text,
+                });
+                text.push_str(&line.to_string());
+                text.push('\n');
+                continue;
+            }
+            if !self.options.bare {
+                let (label, dim) = (lane.label(), style::DIM);
+                text.push_str(&format!("{dim}{}|{dim:#} ", clean_text(&label)));
+            }
+            if let Some(time) = entry.time.filter(|_| self.options.timestamps) {
+                text.push_str(&format!("{time} "));
+            }
+            if entry.mark {
+                let note = style::WARNING;
+                text.push_str(&format!("{note}-- {} --{note:#}", clean.text));
+            } else {
+                text.push_str(&clean.text);
+            }
+            if clean.cut > 0 {
+                text.push_str(&format!(" … {} more bytes", clean.cut));
+            }
+            text.push('\n');
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.options.to_stdout || out.is_json() {
+            out.data(&text)
+        } else {
+            out.say(text.trim_end_matches('\n'));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The only way to stdout and stderr: data to one, talk to the other.
+
+use std::io::{IsTerminal, Write};
+
+use anstream::AutoStream;
+use serde::Serialize;
+use weftrun::{Error, ErrorKind, Finding, Result, Severity};
+
+use crate::args::{ColorWhen, Format};
+
+pub use anstyle::{AnsiColor, Style};
+
+/// The one style of each meaning; colour is never the only sign.
+pub mod style {
+    use anstyle::{AnsiColor, Style};
+
+    /// Errors.
+    pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+    /// Warnings.
+    pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+    /// Good ends.
+    pub const GOOD: Style = AnsiColor::Green.on_default().bold();
+    /// Notes.
+    pub const NOTE: Style = AnsiColor::Cyan.on_default();
+    /// What can be skipped over.
+    pub const DIM: Style = Style::new().dimmed();
+    /// Headings.
+    pub const BOLD: Style = Style::new().bold();
+}
+
+/// Where data and talk go.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// The shape asked for.
+    pub format: Format,
+    color: ColorWhen,
+    quiet: bool,
+    verbose: u8,
+}
+
+impl Output {
+    /// Makes the output of one run.
+    pub fn new(format: Format, color: ColorWhen, quiet: bool, verbose: u8) -> Self {
+        Self { format, color, quiet, verbose }
+    }
+
+    /// Whether JSON was asked for.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Whether to say more.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
+    /// Whether somebody reads stderr on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        std::io::stderr().is_terminal()
+    }
+
+    fn choice(&self) -> anstream::ColorChoice {
+        match self.color {
+            ColorWhen::Auto => anstream::ColorChoice::Auto,
+            ColorWhen::Always => anstream::ColorChoice::Always,
+            ColorWhen::Never => anstream::ColorChoice::Never,
+        }
+    }
+
+    /// Writes text to stdout as it is. A reader that went away ends the program quietly.
+    pub fn data(&self, text: &str) -> Result<()> {
+        let stdout = std::io::stdout();
+        let mut stream = AutoStream::new(stdout.lock(), self.choice());
+        let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+        written.map_err(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
+            _ => Error::new(ErrorKind::Io, format!("cannot write to stdout: {error}")).source(error),
+        })
+    }
+
+    /// Writes one line to stdout.
+    pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
+        self.data(&format!("{}\n", text.as_ref()))
+    }
+
+    /// Writes a value as JSON (a line) or YAML.
+    pub fn value(&self, value: &impl Serialize) -> Result<()> {
+        let bug = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"));
+        match self.format {
+            Format::Yaml => self.data(&serde_saphyr::to_string(value).map_err(|error| bug(&error))?),
+            _ => self.line(serde_json::to_string(value).map_err(|error| bug(&error))?),
+        }
+    }
+
+    /// Says something on stderr, unless `-q`.
+    pub fn say(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            self.stderr(text.as_ref());
+        }
+    }
+
+    /// Says something on stderr with `-v` only.
+    pub fn detail(&self, text: impl AsRef<str>) {
+        if self.verbose > 0 {
+            self.stderr(text.as_ref());
+        }
+    }
+
+    /// Says something on stderr whatever was asked.
+    pub fn stderr(&self, text: &str) {
+        let stderr = std::io::stderr();
+        let mut stream = AutoStream::new(stderr.lock(), self.choice());
+        let _ = writeln!(stream, "{text}");
+    }
+
+    /// Prints findings on stderr, worst first.
+    pub fn findings(&self, findings: &[Finding]) {
+        let mut sorted: Vec<&Finding> = findings.iter().collect();
+        sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        for finding in sorted {
+            if !(self.quiet && finding.severity != Severity::Error) {
+                self.stderr(&finding_text(finding));
+            }
+        }
+    }
+}
+
+/// The message of the error that stands for a reader who went away.
+pub const BROKEN_PIPE: &str = "stdout was closed";
+
+/// A finding for a person: what, where, and below it what to do.
+pub fn finding_text(finding: &Finding) -> String {
+    let (style, word) = match finding.severity {
+        Severity::Error => (style::ERROR, "error"),
+        Severity::Warning => (style::WARNING, "warning"),
+        Severity::Info => (style::NOTE, "note"),
+    };
+    let place = match (&finding.span, &finding.subject) {
+        (Some(span), _) => format!("{}:{}:{}: ", span.file, span.line, span.column),
+        (None, Some(subject)) => format!("{subject}: "),
+        (None, None) => String::new(),
+    };
+    let dim = style::DIM;
+    let mut text = format!("{style}{word}{style:#} {place}{} {dim}[{}]{dim:#}", finding.message, finding.code);
+    for line in finding.evidence.iter().take(3) {
+        text.push_str(&format!("\n    {dim}{}:{}{dim:#} {}", line.source, line.line, line.text));
+    }
+    if let Some(fix) = &finding.fix {
+        text.push_str(&format!("\n    fix: {}", fix.text));
+    }
+    text
+}
