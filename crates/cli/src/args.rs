@@ -35,25 +35,67 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 pub struct Global {
     /// Target or backend to talk to
-    #[arg(short, long, global = true, env = "WEFTRUN_BACKEND", value_name = "NAME", help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "WEFTRUN_BACKEND",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
     pub backend: Option<String>,
     /// Kubernetes namespace
-    #[arg(short, long, global = true, env = "WEFTRUN_NAMESPACE", value_name = "NS", help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "WEFTRUN_NAMESPACE",
+        value_name = "NS",
+        help_heading = "Global options"
+    )]
     pub namespace: Option<String>,
     /// Run:ai project
-    #[arg(short, long, global = true, env = "WEFTRUN_PROJECT", value_name = "NAME", help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "WEFTRUN_PROJECT",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
     pub project: Option<String>,
     /// Site profile (dgxc, eks-image, roce, infiniband, parallelcluster, neuron, or one of yours)
-    #[arg(long, global = true, env = "WEFTRUN_PROFILE", value_name = "NAME", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "WEFTRUN_PROFILE",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
     pub profile: Option<String>,
     /// Config file to read instead of the user's
     #[arg(long, global = true, env = "WEFTRUN_CONFIG", value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
     /// Shape of the output
-    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        help_heading = "Global options"
+    )]
     pub output: Format,
     /// When to colour
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        help_heading = "Global options"
+    )]
     pub color: ColorWhen,
     /// Say less
     #[arg(short, long, global = true, help_heading = "Global options")]

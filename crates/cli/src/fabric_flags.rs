@@ -50,7 +50,8 @@ impl FabricFlags {
         if let Some(fabric) = self.fabric {
             request.kind = fabric.into();
         }
-        for (ids, setting) in [(&self.fabric_rule, RuleSetting::On), (&self.no_fabric_rule, RuleSetting::Off)] {
+        for (ids, setting) in [(&self.fabric_rule, RuleSetting::On), (&self.no_fabric_rule, RuleSetting::Off)]
+        {
             request.rules.extend(ids.iter().map(|id| (id.clone(), setting)));
         }
         if let Some(stack) = self.stack {

@@ -72,14 +72,22 @@ pub fn event_text(event: &JobEvent) -> String {
         JobEvent::Status { job } => {
             let reason = clean_text(&job.reason);
             let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!("{bold}{}{bold:#} {} {}/{} ready{why}", clean_text(&job.name), job.phase, job.ready.0, job.ready.1)
+            format!(
+                "{bold}{}{bold:#} {} {}/{} ready{why}",
+                clean_text(&job.name),
+                job.phase,
+                job.ready.0,
+                job.ready.1
+            )
         }
         JobEvent::Replica { replica, .. } => {
             format!("  {} {} {}", clean_text(&replica.name), replica.phase, clean_text(&replica.reason))
         }
         JobEvent::Message { reason, text, .. } => format!("  {}: {}", clean_text(reason), clean_text(text)),
         JobEvent::Stuck { finding, .. } => finding_text(finding),
-        JobEvent::Attempt { attempt, reason, .. } => format!("  attempt {attempt} begins: {}", clean_text(reason)),
+        JobEvent::Attempt { attempt, reason, .. } => {
+            format!("  attempt {attempt} begins: {}", clean_text(reason))
+        }
         JobEvent::Gone { job } => format!("{job} is no longer in the cluster"),
         JobEvent::Disconnected { lost: true, reason } => format!("  connection lost: {}", clean_text(reason)),
         JobEvent::Disconnected { lost: false, .. } => "  connected again".to_owned(),

@@ -74,7 +74,9 @@ impl JobFlags {
     /// Reads the file, puts the flags over it, and checks the whole.
     pub fn spec(&self, _context: &Context) -> Result<JobSpec> {
         if let Some(file) = &self.file {
-            return Err(Error::new(ErrorKind::Unsupported, "job files are not read yet").with("file", file.display()));
+            return Err(
+                Error::new(ErrorKind::Unsupported, "job files are not read yet").with("file", file.display())
+            );
         }
         if self.command.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "neither a job file nor a command was given")
@@ -130,5 +132,6 @@ fn parse_env(text: &str) -> std::result::Result<EnvVar, String> {
 
 /// Reads `90s`, `15m`, `4h`, `2d`.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
-    weftrun::core::spec::parse_duration(text).ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
+    weftrun::core::spec::parse_duration(text)
+        .ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
 }

@@ -1,5 +1,6 @@
 //! Log batches on their way to a terminal: merged, prefixed, sanitised, every mark said.
 
+use jiff::Timestamp;
 use serde_json::json;
 use weftrun::Result;
 use weftrun::core::log::{Filter, LogBatch, LogStore, Pattern, clean_text};
@@ -16,6 +17,7 @@ pub struct LogPrinter {
     next: u64,
     options: PrintOptions,
     filter: Option<Filter>,
+    pattern: Option<Pattern>,
 }
 
 /// What is printed of each line, and where to.
@@ -32,7 +34,7 @@ pub struct PrintOptions {
 impl LogPrinter {
     /// Makes a printer.
     pub fn new(options: PrintOptions) -> Self {
-        Self { store: LogStore::new(BUDGET), next: 0, options, filter: None }
+        Self { store: LogStore::new(BUDGET), next: 0, options, filter: None, pattern: None }
     }
 
     /// Prints only lines of these ranks that match this regular expression.
@@ -40,7 +42,12 @@ impl LogPrinter {
         if ranks.is_empty() && grep.is_none() {
             return Ok(self);
         }
-        self.filter = Some(Filter::of(ranks, grep.map(Pattern::regex).transpose()?));
+        let mut words: Vec<String> = ranks.iter().map(|(from, to)| format!("{from}-{to}")).collect();
+        if !words.is_empty() {
+            words = vec![format!("rank:{}", words.join(","))];
+        }
+        self.filter = Some(Filter::parse(&words.join(" "), Timestamp::now())?);
+        self.pattern = grep.map(Pattern::regex).transpose()?;
         Ok(self)
     }
 
@@ -60,6 +67,9 @@ impl LogPrinter {
         for entry in self.store.from(self.next) {
             self.next = entry.seq + 1;
             if self.filter.as_ref().is_some_and(|filter| !filter.shows(&self.store, &entry)) {
+                continue;
+            }
+            if self.pattern.as_ref().is_some_and(|pattern| !pattern.matches(&entry)) {
                 continue;
             }
             let lane = &self.store.lanes()[entry.lane as usize];

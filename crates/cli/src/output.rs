@@ -8,8 +8,6 @@ use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use crate::args::{ColorWhen, Format};
 
-pub use anstyle::{AnsiColor, Style};
-
 /// The one style of each meaning; colour is never the only sign.
 pub mod style {
     use anstyle::{AnsiColor, Style};
@@ -85,7 +83,9 @@ impl Output {
 
     /// Writes a value as JSON (a line) or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
-        let bug = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"));
+        let bug = |error: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))
+        };
         match self.format {
             Format::Yaml => self.data(&serde_saphyr::to_string(value).map_err(|error| bug(&error))?),
             _ => self.line(serde_json::to_string(value).map_err(|error| bug(&error))?),
@@ -141,7 +141,8 @@ pub fn finding_text(finding: &Finding) -> String {
         (None, None) => String::new(),
     };
     let dim = style::DIM;
-    let mut text = format!("{style}{word}{style:#} {place}{} {dim}[{}]{dim:#}", finding.message, finding.code);
+    let mut text =
+        format!("{style}{word}{style:#} {place}{} {dim}[{}]{dim:#}", finding.message, finding.code);
     for line in finding.evidence.iter().take(3) {
         text.push_str(&format!("\n    {dim}{}:{}{dim:#} {}", line.source, line.line, line.text));
     }

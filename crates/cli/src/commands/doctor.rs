@@ -19,7 +19,8 @@ pub struct DoctorArgs {}
 pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let facts = context.block_on(async { client.connect(&target).await?.discover(&Scope::default()).await })?;
+    let facts =
+        context.block_on(async { client.connect(&target).await?.discover(&Scope::default()).await })?;
     if context.out.format == Format::Table {
         context.out.data(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);
@@ -41,7 +42,8 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
     row("version", facts.version.clone().unwrap_or_else(|| "unknown".to_owned()));
     for group in &facts.nodes {
         let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
-        let gives: Vec<String> = group.allocatable.iter().map(|(name, quantity)| format!("{name}={quantity}")).collect();
+        let gives: Vec<String> =
+            group.allocatable.iter().map(|(name, quantity)| format!("{name}={quantity}")).collect();
         row("nodes", format!("{} x {name}: {}", group.count, gives.join(" ")));
     }
     for queue in &facts.queues {

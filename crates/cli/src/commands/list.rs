@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::{SpanRound, Timestamp, Unit};
 use serde_json::json;
 use weftrun::core::job::{JobFilter, JobSummary};
+use weftrun::core::log::clean_text;
 use weftrun::core::{exit_codes, report};
 use weftrun::{RecordState, Result};
 
@@ -33,7 +34,9 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let jobs = context.block_on(async {
         for (record, handle) in client.pending_on(&target).await? {
             context.out.say(match handle {
-                Some(handle) => format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name),
+                Some(handle) => {
+                    format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name)
+                }
                 None if record.state == RecordState::Intended => format!(
                     "note: the submission of `{}` at {} never reached {}; submit it again",
                     record.name, record.created, record.target
@@ -53,7 +56,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
 
 fn table(jobs: &[JobSummary]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     table.set_header(["HANDLE", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
     for job in jobs {
         table.add_row([
@@ -62,7 +65,7 @@ fn table(jobs: &[JobSummary]) -> String {
             format!("{}/{}", job.ready.0, job.ready.1),
             job.fabric.map_or_else(|| "-".to_owned(), |fabric| format!("{fabric:?}").to_lowercase()),
             job.created.map_or_else(|| "-".to_owned(), age),
-            weftrun::core::log::printable(&job.reason),
+            clean_text(&job.reason).into_owned(),
         ]);
     }
     format!("{}\n", table.trim_fmt())

@@ -56,13 +56,16 @@ pub struct LogsArgs {
 pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     let bad = |what: String| Error::new(ErrorKind::Usage, what);
     let ranges = match &args.rank {
-        Some(text) => parse_ranks(text).ok_or_else(|| bad(format!("`{text}` is not a list of ranks such as 0,8-15")))?,
+        Some(text) => {
+            parse_ranks(text).ok_or_else(|| bad(format!("`{text}` is not a list of ranks such as 0,8-15")))?
+        }
         None => Vec::new(),
     };
     let mut options = LogOptions::default();
     options.follow = args.follow;
     options.tail = args.tail;
-    options.since = args.since.map(|ago| Timestamp::now() - (ago.as_secs().try_into().unwrap_or(i64::MAX)).seconds());
+    options.since =
+        args.since.map(|ago| Timestamp::now() - (ago.as_secs().try_into().unwrap_or(i64::MAX)).seconds());
     options.previous = args.previous;
     options.init = args.init;
     options.roles = args.role;

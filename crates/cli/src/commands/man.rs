@@ -18,17 +18,16 @@ pub struct ManArgs {
 
 /// Prints the manual page, or writes all of them.
 pub fn run(context: &Context, args: &ManArgs) -> Result<u8> {
-    let io = |error: std::io::Error| Error::new(ErrorKind::Io, format!("cannot write the manual: {error}")).source(error);
-    match &args.dir {
-        Some(dir) => {
-            std::fs::create_dir_all(dir).map_err(io)?;
-            clap_mangen::generate_to(crate::command(), dir).map_err(io)?;
-        }
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(crate::command()).render(&mut page).map_err(io)?;
-            context.out.data(&String::from_utf8_lossy(&page))?;
-        }
+    let io = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("cannot write the manual: {error}")).source(error)
+    };
+    if let Some(dir) = &args.dir {
+        std::fs::create_dir_all(dir).map_err(io)?;
+        clap_mangen::generate_to(crate::command(), dir).map_err(io)?;
+    } else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(crate::command()).render(&mut page).map_err(io)?;
+        context.out.data(&String::from_utf8_lossy(&page))?;
     }
     Ok(exit_codes::OK)
 }

@@ -26,9 +26,9 @@ use crate::context::Context;
 pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
     match command {
         None => tui::run(context, tui::TuiArgs::default()),
-        Some(Command::Submit(args)) => submit::run(context, args),
-        Some(Command::Plan(args)) => plan::run(context, args),
-        Some(Command::Render(args)) => render::run(context, args),
+        Some(Command::Submit(args)) => submit::run(context, &args),
+        Some(Command::Plan(args)) => plan::run(context, &args),
+        Some(Command::Render(args)) => render::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),

@@ -22,7 +22,7 @@ pub struct PlanArgs {
 }
 
 /// Prints every decision with its why.
-pub fn run(context: &Context, args: PlanArgs) -> Result<u8> {
+pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let target = context.target(&client)?;
@@ -65,7 +65,10 @@ pub fn text(plan: &Plan) -> String {
         ));
     }
     for skipped in &plan.fabric().skipped {
-        text.push_str(&format!("{dim}{:<18} skipped ({}): {}{dim:#}\n", skipped.rule, skipped.reason, skipped.why));
+        text.push_str(&format!(
+            "{dim}{:<18} skipped ({}): {}{dim:#}\n",
+            skipped.rule, skipped.reason, skipped.why
+        ));
     }
     text
 }

@@ -19,12 +19,13 @@ pub struct RenderArgs {
 }
 
 /// Prints exactly what would be sent, offline.
-pub fn run(context: &Context, args: RenderArgs) -> Result<u8> {
+pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let plan = client.plan_offline_for(context.target(&client)?, &spec)?;
     context.out.findings(&plan.fabric().findings);
-    let errors: Vec<_> = plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
+    let errors: Vec<_> =
+        plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
     if !errors.is_empty() {
         return Err(Error::new(ErrorKind::InvalidSpec, "the fabric plan has errors; nothing was rendered"));
     }

@@ -58,7 +58,7 @@ pub enum DryRun {
 }
 
 /// Plans a job, prints what changes, submits it.
-pub fn run(context: &Context, args: SubmitArgs) -> Result<u8> {
+pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let target = context.target(&client)?;
@@ -72,7 +72,7 @@ pub fn run(context: &Context, args: SubmitArgs) -> Result<u8> {
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
-        submit(context, &client, &args, &planned).await
+        submit(context, &client, args, &planned).await
     })
 }
 

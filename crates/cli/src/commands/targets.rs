@@ -28,7 +28,10 @@ pub fn run(context: &Context, _args: &TargetsArgs) -> Result<u8> {
         for target in targets {
             let mark = if target.name == default { "*" } else { " " };
             let profile = target.profile.as_deref().unwrap_or("-");
-            context.out.line(format!("{mark} {bold}{:<16}{bold:#} {:<10} profile {profile}", target.name, target.backend))?;
+            context.out.line(format!(
+                "{mark} {bold}{:<16}{bold:#} {:<10} profile {profile}",
+                target.name, target.backend
+            ))?;
         }
     } else {
         let list: Vec<_> = targets

@@ -1,7 +1,7 @@
 //! `tui`: the terminal UI.
 
 use clap::Args;
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::{Error, Result};
 
 use crate::context::Context;
 

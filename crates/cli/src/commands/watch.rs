@@ -35,6 +35,10 @@ pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
                 context.out.line(event_text(&event))?;
             }
         }
-        Ok(if matches!(phase, JobPhase::Failed | JobPhase::Cancelled) { exit_codes::JOB_FAILED } else { exit_codes::OK })
+        Ok(if matches!(phase, JobPhase::Failed | JobPhase::Cancelled) {
+            exit_codes::JOB_FAILED
+        } else {
+            exit_codes::OK
+        })
     })
 }

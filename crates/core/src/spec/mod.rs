@@ -4,6 +4,7 @@ mod builder;
 mod role;
 
 pub use builder::JobSpecBuilder;
+pub use duration::parse as parse_duration;
 pub use role::{Role, RoleKind};
 
 use std::collections::BTreeMap;
