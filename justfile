@@ -1,0 +1,35 @@
+# What people do here, by name. CI runs `.ci/run`.
+
+# Everything quick: format, lints, tests
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test --workspace
+
+# What CI runs
+ci:
+    .ci/run
+
+# A job on this machine, without a cluster
+demo:
+    cargo run --release -p weftrun-cli -- demo
+
+# Accept new snapshots after reading them
+snapshots:
+    cargo insta review
+
+# Licences, advisories, duplicates
+deny:
+    cargo deny check
+
+# The book, from docs/
+book:
+    mdbook build docs
+
+# Breaking changes of the SDK against the last release
+semver:
+    cargo semver-checks -p weftrun -p weftrun-core
+
+# The smallest binary
+dist:
+    cargo build --profile dist -p weftrun-cli
