@@ -25,7 +25,13 @@ pub struct PlannedJob {
 
 impl PlannedJob {
     /// Puts a planned job together.
-    pub fn new(spec: JobSpec, plan: FabricPlan, profile: Profile, facts: ClusterFacts, submission: SubmissionId) -> Self {
+    pub fn new(
+        spec: JobSpec,
+        plan: FabricPlan,
+        profile: Profile,
+        facts: ClusterFacts,
+        submission: SubmissionId,
+    ) -> Self {
         Self { spec, plan, profile, facts, submission }
     }
 }

@@ -17,7 +17,9 @@ impl Registry {
 
     /// Makes a registry of the backends that are linked into this program.
     pub fn linked() -> Self {
-        inventory::iter::<BackendEntry>.into_iter().fold(Self::empty(), |registry, entry| registry.with(*entry))
+        inventory::iter::<BackendEntry>
+            .into_iter()
+            .fold(Self::empty(), |registry, entry| registry.with(*entry))
     }
 
     /// Adds a backend.
@@ -37,7 +39,10 @@ impl Registry {
             None => Ok(()),
             Some(pair) => Err(Error::new(
                 ErrorKind::InvalidConfig,
-                format!("two backends are named `{}`: one in {}, one in {}", pair[0].name, pair[0].krate, pair[1].krate),
+                format!(
+                    "two backends are named `{}`: one in {}, one in {}",
+                    pair[0].name, pair[0].krate, pair[1].krate
+                ),
             )),
         }
     }

@@ -164,7 +164,8 @@ impl LogOptions {
 impl LogBatch {
     /// Makes a batch of bytes, finding its line ends.
     pub fn new(source: Arc<SourceId>, bytes: Vec<u8>, cursor: Cursor) -> Self {
-        let lines = memchr::memchr_iter(b'\n', &bytes).map(|at| LineEnd { end: at + 1, time: None }).collect();
+        let lines =
+            memchr::memchr_iter(b'\n', &bytes).map(|at| LineEnd { end: at + 1, time: None }).collect();
         Self { source, bytes, lines, mark: None, cursor }
     }
 

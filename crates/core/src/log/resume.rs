@@ -299,7 +299,9 @@ impl Resume {
         } else {
             // Not one known line came, so some may be gone with the rotated file, the torn one among them.
             self.repeat = 0;
-            Mark::Gap { reason: format!("the log was rotated: lines between {newest} and {time} may be gone") }
+            Mark::Gap {
+                reason: format!("the log was rotated: lines between {newest} and {time} may be gone"),
+            }
         });
         self.phase = Phase::New;
         true
@@ -323,7 +325,11 @@ impl Resume {
         if newest.is_some_and(|newest| second <= newest.as_second()) {
             return;
         }
-        let anchor = |since: i64| Anchor { since: Timestamp::from_second(since).unwrap_or(Timestamp::MIN), lines: 1, first: hash };
+        let anchor = |since: i64| Anchor {
+            since: Timestamp::from_second(since).unwrap_or(Timestamp::MIN),
+            lines: 1,
+            first: hash,
+        };
         if newest.is_none() {
             // A stream that starts in the middle begins inside a second, whose first line is not known.
             if !self.middle {

@@ -75,7 +75,13 @@ mod tests {
 
     #[test]
     fn anything_else_is_not_a_stamp() {
-        for line in ["", "unable to retrieve container logs for containerd://3b8f", "2026-13-41T99:99:99Z a", "2026-11-21T02:13:44.Z a", "2026-11-21T02:13:44.0123456789Z a"] {
+        for line in [
+            "",
+            "unable to retrieve container logs for containerd://3b8f",
+            "2026-13-41T99:99:99Z a",
+            "2026-11-21T02:13:44.Z a",
+            "2026-11-21T02:13:44.0123456789Z a",
+        ] {
             assert_eq!(split(line), None, "{line}");
         }
     }

@@ -1,10 +1,12 @@
 //! What to run: one [`JobSpec`], whether it came from a file, from flags or from a builder.
 
 mod builder;
+mod launch;
 mod role;
 
 pub use builder::JobSpecBuilder;
 pub use duration::parse as parse_duration;
+pub use launch::{Rendezvous, node_command};
 pub use role::{Role, RoleKind};
 
 use std::collections::BTreeMap;
@@ -240,7 +242,9 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     let allowed = (word.len() / 3).clamp(1, 3);
     known
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase()), candidate)
+        })
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, candidate)| candidate)
