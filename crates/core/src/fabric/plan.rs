@@ -6,7 +6,7 @@ use super::{Fabric, Profile};
 use crate::Finding;
 use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
-use crate::mutation::Op;
+use crate::mutation::{Op, Outcome, decide};
 use crate::spec::JobSpec;
 
 /// Where a value came from; later ones win.
@@ -89,13 +89,33 @@ pub struct FabricPlan {
 }
 
 impl FabricPlan {
-    /// Decides. Pure: the result depends on nothing but its arguments.
-    pub fn new(spec: &JobSpec, _catalogue: &Catalogue, _facts: &ClusterFacts, _profile: &Profile) -> Self {
-        Self::unchanged(spec.fabric.kind)
+    /// Decides. Pure: the result depends on nothing but its arguments. What the user asked stands in `spec.fabric`.
+    ///
+    /// ```
+    /// use weftrun_core::{catalogue::Catalogue, backend::ClusterFacts, fabric::{Fabric, FabricPlan, Profiles}};
+    /// use weftrun_core::spec::{JobSpec, Role};
+    /// let worker = Role::worker().nodes(2).gpus_per_node(8).memory("1800Gi").instance_type("p5en.48xlarge");
+    /// let spec = JobSpec::builder("llama").image("pytorch:25.09").role(worker.command(["train.py"])).build()?;
+    /// let profile = Profiles::builtin().get("dgxc")?;
+    /// let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+    /// assert_eq!(plan.fabric, Fabric::Efa);
+    /// let devices = plan.decisions.iter().find(|decision| decision.rule == "efa.devices");
+    /// assert_eq!(devices.map(|decision| decision.value.as_str()), Some("16"));
+    /// # Ok::<(), weftrun_core::Error>(())
+    /// ```
+    pub fn new(spec: &JobSpec, catalogue: &Catalogue, facts: &ClusterFacts, profile: &Profile) -> Self {
+        decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts).into()
     }
 
     /// Makes the plan that changes nothing.
     pub fn unchanged(fabric: Fabric) -> Self {
         Self { fabric, decisions: Vec::new(), skipped: Vec::new(), findings: Vec::new(), ops: Vec::new() }
+    }
+}
+
+impl From<Outcome> for FabricPlan {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { fabric, skip, ops, decisions, skipped, findings } = outcome;
+        Self { fabric, decisions, skipped: skip.into_iter().chain(skipped).collect(), findings, ops }
     }
 }

@@ -4,17 +4,203 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Fabric, Gid, Webhook};
+
 /// What a site calls its things. No site's name stands in code.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Profile {
     /// Name (`dgxc`).
     pub name: String,
-    /// The profile this one starts from.
+    /// The profile this one starts from; its own values win, table by table.
     pub extends: Option<String>,
     /// One sentence.
     pub summary: String,
-    /// Environment it adds.
+    /// What `fabric = "auto"` means here.
+    pub fabric: Fabric,
+    /// The resource that counts as an accelerator.
+    pub accelerator: String,
+    /// Accelerators of a whole node, where no instance type is known.
+    pub node_accelerators: u32,
+    /// Instance type of the worker nodes, where the job says none.
+    pub instance_type: Option<String>,
+    /// Annotation by which a pod opts out of EFA.
+    pub opt_out: Option<String>,
+    /// Whether a webhook of the cluster adds EFA on its own.
+    pub webhook: Webhook,
+    /// Memory to ask where a worker asks neither CPU nor memory: a quantity, or `90%` of the instance type's.
+    pub memory_default: Option<String>,
+    /// Further environment of the workers (rule `profile.env`).
     pub env: BTreeMap<String, String>,
+    /// The fabric's libraries on the node; none if they are in the image.
+    pub stack: Option<StackProfile>,
+    /// EFA.
+    pub efa: Option<EfaProfile>,
+    /// RoCE.
+    pub roce: Option<RoceProfile>,
+    /// InfiniBand.
+    pub infiniband: Option<InfinibandProfile>,
+    /// What a launcher without GPUs needs.
+    pub launcher: LauncherProfile,
+    /// Where workers stand.
+    pub placement: Placement,
+}
+
+/// The fabric's libraries, mounted from the node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct StackProfile {
+    /// Name of the volume.
+    pub volume: String,
+    /// Folder of the node.
+    pub host_path: String,
+    /// Where it appears in the container.
+    pub mount_path: String,
+    /// Folders put before the user's `LD_LIBRARY_PATH`, in order.
+    pub library_dirs: Vec<String>,
+    /// Folders put behind ours where the user sets no `LD_LIBRARY_PATH`, in place of the image's that is hidden.
+    pub library_tail: Vec<String>,
+    /// Value of `OPAL_PREFIX`.
+    pub opal_prefix: Option<String>,
+    /// Folder of `mpirun`.
+    pub mpirun_dir: Option<String>,
+    /// Absolute path of the NCCL net plugin, which `--strict` pins.
+    pub net_plugin: Option<String>,
+}
+
+/// EFA's names and sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct EfaProfile {
+    /// The resource; none where nodes are exclusive and nothing is asked.
+    pub devices: Option<String>,
+    /// How many a whole node has, where no instance type is known.
+    pub count: u32,
+    /// Huge pages of 2 MiB, a quantity; none, or `omit`, asks none.
+    pub hugepages: Option<String>,
+    /// Value of `FI_EFA_USE_DEVICE_RDMA`.
+    pub device_rdma: Option<String>,
+    /// Value of `NVIDIA_GDRCOPY`: with `enabled` NVIDIA's container toolkit adds `/dev/gdrdrv`.
+    pub gdrcopy: Option<String>,
+    /// Whether the capability IPC_LOCK is added (NVIDIA's examples do, AWS's do not).
+    pub memlock: bool,
+    /// What Neuron needs (rule `efa.neuron`).
+    pub neuron_env: BTreeMap<String, String>,
+}
+
+/// RoCE's names and sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct RoceProfile {
+    /// Networks (`namespace/name`) of the Multus annotation; none where no annotation is needed.
+    pub networks: Vec<String>,
+    /// Each network is named once for each device asked, as sites with virtual functions want it.
+    pub network_per_device: bool,
+    /// The RDMA resource; none where nothing is asked.
+    pub devices: Option<String>,
+    /// How many of it a pod asks.
+    pub count: u32,
+    /// Whether the capability IPC_LOCK is added.
+    pub memlock: bool,
+    /// Value of `NCCL_IB_HCA`.
+    pub hca: Option<String>,
+    /// Value of `NCCL_SOCKET_NTHREADS`; its product with the next is at most 64.
+    pub socket_threads: Option<String>,
+    /// Value of `NCCL_NSOCKS_PERTHREAD`.
+    pub sockets_per_thread: Option<String>,
+    /// How the GID index is found, where the job does not say it.
+    pub gid: Gid,
+}
+
+/// InfiniBand's names and sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct InfinibandProfile {
+    /// The RDMA resource; none where nothing is asked.
+    pub devices: Option<String>,
+    /// How many of it a pod asks.
+    pub count: u32,
+    /// Whether the capability IPC_LOCK is added.
+    pub memlock: bool,
+    /// Value of `NCCL_IB_HCA`.
+    pub hca: Option<String>,
+}
+
+/// What a launcher without GPUs needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct LauncherProfile {
+    /// Labels of the nodes that have the stack.
+    pub node_selector: BTreeMap<String, String>,
+}
+
+/// Where workers stand (rule `efa.colocate`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct Placement {
+    /// Node labels of a capacity block or reservation.
+    pub node_selector: BTreeMap<String, String>,
+    /// Its taints.
+    pub tolerations: Vec<TolerationProfile>,
+}
+
+/// A taint that workers tolerate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct TolerationProfile {
+    /// Taint key.
+    pub key: String,
+    /// Taint value, any if none.
+    pub value: Option<String>,
+    /// Taint effect, any if none.
+    pub effect: Option<String>,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            extends: None,
+            summary: String::new(),
+            fabric: Fabric::Auto,
+            accelerator: "nvidia.com/gpu".to_owned(),
+            node_accelerators: 8,
+            instance_type: None,
+            opt_out: Some("disable-auto-efa".to_owned()),
+            webhook: Webhook::Auto,
+            memory_default: None,
+            env: BTreeMap::new(),
+            stack: None,
+            efa: None,
+            roce: None,
+            infiniband: None,
+            launcher: LauncherProfile::default(),
+            placement: Placement::default(),
+        }
+    }
+}
+
+impl Profile {
+    /// Whether it mounts a folder of the node: then only discovery, a config file or the user may choose it.
+    pub fn mounts_host_path(&self) -> bool {
+        self.stack.is_some()
+    }
+
+    /// Whether it says something about a fabric.
+    pub fn covers(&self, fabric: Fabric) -> bool {
+        match fabric {
+            Fabric::Efa => self.efa.is_some(),
+            Fabric::Roce => self.roce.is_some(),
+            Fabric::InfiniBand => self.infiniband.is_some(),
+            Fabric::Auto | Fabric::Tcp | Fabric::Off => true,
+        }
+    }
 }

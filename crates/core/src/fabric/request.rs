@@ -71,10 +71,10 @@ pub enum RuleSetting {
     Off,
 }
 
-/// How the RoCE GID index is found.
+/// How the RoCE GID index is found. In files: `"auto"`, `"compute"` or a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "GidWord"))]
+#[serde(try_from = "GidWord", into = "GidWord")]
 pub enum Gid {
     /// NCCL ≥ 2.21 finds it; nothing is written.
     #[default]
@@ -83,6 +83,54 @@ pub enum Gid {
     Compute,
     /// This index.
     Index(u32),
+}
+
+/// A [`Gid`] as it is written.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum GidWord {
+    Index(u32),
+    Word(String),
+}
+
+impl From<Gid> for GidWord {
+    fn from(gid: Gid) -> Self {
+        match gid {
+            Gid::Auto => Self::Word("auto".to_owned()),
+            Gid::Compute => Self::Word("compute".to_owned()),
+            Gid::Index(index) => Self::Index(index),
+        }
+    }
+}
+
+impl TryFrom<GidWord> for Gid {
+    type Error = crate::Error;
+
+    fn try_from(word: GidWord) -> crate::Result<Self> {
+        match word {
+            GidWord::Index(index) => Ok(Self::Index(index)),
+            GidWord::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Gid {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> crate::Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "compute" => Ok(Self::Compute),
+            number => number.parse().map(Self::Index).map_err(|_| {
+                crate::Error::new(
+                    crate::ErrorKind::InvalidSpec,
+                    format!("`{text}` is no way to find the GID index"),
+                )
+                .hint("`auto`, `compute` or a number")
+            }),
+        }
+    }
 }
 
 /// Where the fabric's libraries come from.
@@ -123,4 +171,24 @@ pub enum Webhook {
     Yes,
     /// There is none.
     No,
+}
+
+impl Fabric {
+    /// The word in files, flags and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Efa => "efa",
+            Self::Roce => "roce",
+            Self::InfiniBand => "infiniband",
+            Self::Tcp => "tcp",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl std::fmt::Display for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
 }

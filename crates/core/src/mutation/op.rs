@@ -115,6 +115,70 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// What it changes, in a few words (`resources vpc.amazonaws.com/efa`).
+    pub fn target(&self) -> String {
+        match self {
+            Self::Env { name, .. } => format!("env {name}"),
+            Self::Mount { mount_path, .. } => format!("mount {mount_path}"),
+            Self::Resource { name, .. } => format!("resources {name}"),
+            Self::Annotation { key, .. } => format!("annotation {key}"),
+            Self::Capability { .. } => "capabilities".to_owned(),
+            Self::NodeSelector { key, .. } => format!("node selector {key}"),
+            Self::Colocate { .. } => "affinity".to_owned(),
+            Self::Toleration { key, .. } => format!("toleration {key}"),
+            Self::Command { .. } | Self::Wrap { .. } => "command".to_owned(),
+            Self::Mpirun { .. } => "mpirun".to_owned(),
+        }
+    }
+
+    /// The value it sets, as a person reads it.
+    pub fn value(&self) -> String {
+        match self {
+            Self::Env { value, .. } | Self::Annotation { value, .. } | Self::NodeSelector { value, .. } => {
+                value.clone()
+            }
+            Self::Mount { host_path, read_only, .. } => {
+                format!("{host_path} of the node{}", if *read_only { ", read-only" } else { "" })
+            }
+            Self::Resource { quantity, .. } => quantity.clone(),
+            Self::Capability { name } => name.clone(),
+            Self::Colocate { topology_key } => format!("all pods in one {topology_key}"),
+            Self::Toleration { value, effect, .. } => {
+                [value.as_deref(), effect.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(":")
+            }
+            Self::Command { after, .. } => shown_command(after),
+            Self::Wrap { argv } => shown_command(argv),
+            Self::Mpirun { path, forward } => {
+                forward.iter().fold(path.clone(), |line, name| format!("{line} -x {name}"))
+            }
+        }
+    }
+
+    /// Where it stands among the changes of a role.
+    pub(crate) fn phase(&self) -> u8 {
+        match self {
+            Self::Mount { .. } => 0,
+            Self::Env { .. } => 1,
+            Self::Resource { .. } => 2,
+            Self::Capability { .. } => 3,
+            Self::Annotation { .. } => 4,
+            Self::NodeSelector { .. } | Self::Colocate { .. } | Self::Toleration { .. } => 5,
+            Self::Command { .. } | Self::Wrap { .. } | Self::Mpirun { .. } => 6,
+        }
+    }
+}
+
+/// A command line with its long words cut, since a shell string can be pages long.
+fn shown_command(argv: &[String]) -> String {
+    const LONGEST: usize = 120;
+    let shown = argv.iter().map(|word| match word.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}…", word.get(..cut).unwrap_or_default()),
+        None => word.clone(),
+    });
+    shown.collect::<Vec<_>>().join(" ").replace('\n', "⏎")
+}
+
 impl Op {
     /// Makes an op.
     pub fn new(

@@ -16,6 +16,8 @@ pub struct JobView {
     pub name: String,
     /// Its namespace, if it says one.
     pub namespace: Option<String>,
+    /// The queue or partition it names.
+    pub queue: Option<String>,
     /// Annotations of the job itself (`metadata.annotations`); the pods' own are in the roles.
     pub annotations: BTreeMap<String, Annotation>,
     /// Its roles, in the order of the file.

@@ -1,1 +1,50 @@
-//! stub
+//! Detection: NCCL says which transport it uses only with `NCCL_DEBUG=INFO`.
+
+use super::{Context, Launch, set};
+use crate::Finding;
+use crate::fabric::{Origin, RuleSetting};
+use crate::mutation::Change;
+use crate::mutation::draft::Draft;
+
+const RULE: &str = "detect.nccl-debug";
+const NAME: &str = "NCCL_DEBUG";
+
+/// Switches NCCL's own report on where the user set nothing: in job files, and in raw manifests where it is asked.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
+    let asked = ctx.options.detect.unwrap_or(ctx.is_job_file()) || draft.settings.of(RULE) == RuleSetting::On;
+    if !asked || !draft.active(RULE) {
+        return;
+    }
+    if ctx.workers().all(|(_, role)| ctx.accelerators(role) == 0) {
+        draft.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
+        return;
+    }
+    for (at, role) in ctx.workers() {
+        match role.container.env(NAME) {
+            None => {
+                let why = "NCCL says only then which transport it uses";
+                set::env(draft, at, role, RULE, (NAME, "INFO"), why, Origin::Default);
+            }
+            Some(var) => {
+                let own = var.value.as_deref().unwrap_or("valueFrom");
+                let change = Change::Env { name: NAME.to_owned(), value: own.to_owned() };
+                draft.kept(at, RULE, &change, "set by the user, kept");
+                if !speaks_of_transports(own) {
+                    draft.say(
+                        Finding::warning(
+                            "W-ENV-KEPT",
+                            format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),
+                        )
+                        .at(at.name)
+                        .fix("set NCCL_DEBUG=INFO, or remove it"),
+                    );
+                }
+            }
+        }
+    }
+    launch.forward(RULE, NAME);
+}
+
+fn speaks_of_transports(level: &str) -> bool {
+    ["INFO", "TRACE"].iter().any(|known| level.eq_ignore_ascii_case(known))
+}

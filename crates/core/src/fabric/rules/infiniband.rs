@@ -1,1 +1,32 @@
-//! stub
+//! InfiniBand: a device, the right to pin memory, and NCCL's IB transport.
+
+use super::{Context, Launch, efa_role, set};
+use crate::fabric::Origin;
+use crate::mutation::draft::Draft;
+
+/// Decides for a job, and says whether it gets InfiniBand.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+    let Some(infiniband) = ctx.profile.infiniband.as_ref() else { return false };
+    if !ctx.is_distributed_with_gpus(draft) {
+        return false;
+    }
+    let profile = || Origin::Profile(ctx.profile.name.clone());
+    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
+        if draft.active("ib.devices") {
+            if let Some(resource) = infiniband.devices.as_deref() {
+                let count = infiniband.count.to_string();
+                let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
+                set::resource(draft, at, role, "ib.devices", (resource, &count), why, profile());
+            }
+            if infiniband.memlock {
+                efa_role::memlock(draft, at, role, "ib.devices", profile());
+            }
+        }
+        if let Some(hca) = infiniband.hca.as_deref().filter(|_| draft.active("ib.hca")) {
+            let why = "NCCL then uses the fabric's adapters and no other";
+            set::env(draft, at, role, "ib.hca", ("NCCL_IB_HCA", hca), why, profile());
+            launch.forward("ib.hca", "NCCL_IB_HCA");
+        }
+    }
+    true
+}

@@ -1,1 +1,95 @@
-//! One file a fabric; each rule is a pure function with an id to opt out of.
+//! One file a fabric; each rule is a pure function with an id to opt out of (`mutation/rule_table.rs`).
+
+pub(crate) mod detect;
+pub(crate) mod efa;
+mod efa_role;
+pub(crate) mod gid;
+pub(crate) mod infiniband;
+pub(crate) mod launch;
+pub(crate) mod opt_out;
+mod placement;
+pub(crate) mod roce;
+pub(crate) mod set;
+pub(crate) mod strict;
+pub(crate) mod tcp;
+mod webhook;
+
+use super::node::Node;
+use super::{Fabric, Profile};
+use crate::backend::ClusterFacts;
+use crate::catalogue::Catalogue;
+use crate::mutation::draft::{At, Draft};
+use crate::mutation::view::{JobKind, JobView, RoleView};
+use crate::mutation::{Mpirun, Options};
+
+/// Everything the rules may look at.
+pub(crate) struct Context<'a> {
+    pub(crate) job: &'a JobView,
+    pub(crate) profile: &'a Profile,
+    pub(crate) options: &'a Options,
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) facts: &'a ClusterFacts,
+    /// The fabric that was decided on.
+    pub(crate) fabric: Fabric,
+}
+
+/// What the launcher's `mpirun` is to be, as the rules add to it.
+#[derive(Default)]
+pub(crate) struct Launch {
+    /// The folder, the names, and for each name the rule it comes from.
+    pub(crate) mpirun: Mpirun,
+    pub(crate) rules: Vec<&'static str>,
+}
+
+impl Launch {
+    /// Forwards a variable.
+    pub(crate) fn forward(&mut self, rule: &'static str, name: &str) {
+        if !self.mpirun.forward.iter().any(|known| known == name) {
+            self.mpirun.forward.push(name.to_owned());
+            self.rules.push(rule);
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The roles with their places.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (At<'a>, &'a RoleView)> + use<'a> {
+        self.job.roles.iter().enumerate().map(|(index, role)| (At { index, name: &role.name }, role))
+    }
+
+    /// The worker roles with their places.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (At<'a>, &'a RoleView)> + use<'a> {
+        self.roles().filter(|(_, role)| role.worker)
+    }
+
+    /// What is known of a role's nodes.
+    pub(crate) fn node(&self, role: &RoleView) -> Node {
+        Node::of(role, self.job.queue.as_deref(), self.profile, self.options, self.catalogue, self.facts)
+    }
+
+    /// Accelerators a pod of a role asks.
+    pub(crate) fn accelerators(&self, role: &RoleView) -> u64 {
+        role.pod_asks(&self.profile.accelerator)
+    }
+
+    /// Whether this is a job file, whose backend makes the objects.
+    pub(crate) fn is_job_file(&self) -> bool {
+        self.job.kind == JobKind::JobFile
+    }
+
+    /// Whether a fabric needs more than one pod, and accelerators: what all of them ask of a job.
+    pub(crate) fn is_distributed_with_gpus(&self, draft: &mut Draft) -> bool {
+        let pods = self.job.worker_pods();
+        if pods < 2 {
+            let why = format!("{pods} pod has ranks, so nothing passes between nodes");
+            draft.skip_fabric(self.fabric, "not-distributed", why);
+            return false;
+        }
+        if self.workers().all(|(_, role)| self.accelerators(role) == 0) {
+            let why = format!("no worker asks {}", self.profile.accelerator);
+            draft.skip_fabric(self.fabric, "no-gpu", why);
+            return false;
+        }
+        true
+    }
+}

@@ -1,1 +1,115 @@
-//! stub
+//! RoCE: a Multus network, an RDMA device, the right to pin memory, and NCCL's IB transport.
+
+use super::{Context, Launch, efa_role, gid, set};
+use crate::Finding;
+use crate::fabric::{Origin, RoceProfile};
+use crate::mutation::draft::{At, Draft};
+use crate::mutation::view::RoleView;
+use crate::mutation::{Change, Quantity, merge};
+
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+
+/// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+    let Some(roce) = ctx.profile.roce.as_ref() else { return false };
+    if !ctx.is_distributed_with_gpus(draft) {
+        return false;
+    }
+    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
+        network(ctx, draft, roce, at, role);
+        devices(ctx, draft, roce, at, role);
+        if roce.memlock && draft.active("roce.memlock") {
+            efa_role::memlock(draft, at, role, "roce.memlock", profile(ctx));
+        }
+        environment(ctx, draft, roce, at, role, launch);
+        gid::decide(ctx, draft, roce, at, role, launch);
+    }
+    true
+}
+
+fn profile(ctx: &Context) -> Origin {
+    Origin::Profile(ctx.profile.name.clone())
+}
+
+fn network(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) {
+    const RULE: &str = "roce.network";
+    let (names, origin) = match ctx.options.networks.as_slice() {
+        [] => (roce.networks.as_slice(), profile(ctx)),
+        asked => (asked, Origin::Job),
+    };
+    if names.is_empty() || !draft.active(RULE) {
+        return;
+    }
+    if roce.network_per_device && !draft.active("roce.devices") {
+        draft.skip_rule(
+            RULE,
+            "depends-on",
+            "each device has its network here, and `roce.devices` is switched off",
+        );
+        return;
+    }
+    let times = if roce.network_per_device { device_count(ctx, roce, role) } else { 1 };
+    let times = usize::try_from(times).unwrap_or(usize::MAX).min(64);
+    let wanted: Vec<(String, usize)> = names.iter().map(|name| (name.clone(), times)).collect();
+    let existing = role.annotations.get(NETWORKS).and_then(|value| value.text());
+    let change = |value: String| Change::Annotation { key: NETWORKS.to_owned(), value };
+    match merge::networks(existing, &wanted, ctx.job.namespace.as_deref()) {
+        Ok(None) => draft.kept(at, RULE, &change(existing.unwrap_or_default().to_owned()), "already there"),
+        Ok(Some(value)) => {
+            draft.op(at, RULE, change(value), "the pod gets the RDMA interface through this network", origin);
+        }
+        Err(why) => draft.say(
+            Finding::error("E-ROCE-NETWORKS", format!("the annotation {NETWORKS} cannot be read: {why}"))
+                .at(at.name)
+                .fix("write `namespace/name,namespace/name`, or a JSON list of {\"name\", \"namespace\"}"),
+        ),
+    }
+}
+
+/// How many devices a pod asks: the user's number, the catalogue's where its resource is this one, the profile's.
+fn device_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> u64 {
+    let Some(resource) = roce.devices.as_deref() else { return u64::from(roce.count) };
+    match role.container.asks(resource).and_then(Quantity::parse) {
+        Some(own) => own.whole(),
+        None => u64::from(wanted_count(ctx, roce, role).0),
+    }
+}
+
+fn wanted_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> (u32, Origin) {
+    let row = ctx.node(role).row.and_then(|name| ctx.catalogue.get(&name));
+    match row.filter(|row| row.fabric_resource.is_some() && row.fabric_resource == roce.devices) {
+        Some(row) if row.fabric_resource_count.is_some() => {
+            (row.fabric_resource_count.unwrap_or(roce.count), Origin::Catalogue(row.name.clone()))
+        }
+        _ => (roce.count, profile(ctx)),
+    }
+}
+
+fn devices(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) {
+    let Some(resource) = roce.devices.as_deref().filter(|_| draft.active("roce.devices")) else { return };
+    let (count, origin) = wanted_count(ctx, roce, role);
+    let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
+    set::resource(draft, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
+}
+
+fn environment(
+    ctx: &Context,
+    draft: &mut Draft,
+    roce: &RoceProfile,
+    at: At,
+    role: &RoleView,
+    launch: &mut Launch,
+) {
+    let threads = "what still goes over sockets uses more of them";
+    let settings = [
+        ("roce.hca", "NCCL_IB_HCA", &roce.hca, "NCCL then uses the fabric's adapters and no other"),
+        ("roce.socket-threads", "NCCL_SOCKET_NTHREADS", &roce.socket_threads, threads),
+        ("roce.socket-threads", "NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread, threads),
+    ];
+    for (rule, name, value, why) in settings {
+        if let Some(value) = value.as_deref().filter(|_| draft.active(rule)) {
+            set::env(draft, at, role, rule, (name, value), why, profile(ctx));
+            launch.forward(rule, name);
+        }
+    }
+}

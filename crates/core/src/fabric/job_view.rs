@@ -1,0 +1,102 @@
+//! A job file as the rules see it.
+
+use std::collections::BTreeMap;
+
+use crate::mutation::view::{
+    Annotation, ContainerView, EnvView, JobKind, JobView, MountView, Mpi, RoleView, VolumeView,
+};
+use crate::spec::{JobSpec, Launch, Role, RoleKind, VolumeSource};
+
+/// The resource a job file's GPUs are, where its roles say `gpus_per_node`.
+const GPUS: &str = "nvidia.com/gpu";
+
+/// Sees a job file. A job with `launch = "mpi"` has a launcher, whether it says so or not.
+pub(super) fn of(spec: &JobSpec) -> JobView {
+    let has_launcher = spec.roles.iter().any(|role| role.kind == RoleKind::Launcher);
+    let by_mpi = spec.launch == Launch::Mpi;
+    let mut roles: Vec<RoleView> = spec.roles.iter().map(|role| role_view(spec, role)).collect();
+    if by_mpi && !has_launcher {
+        roles.push(role_view(spec, &Role::launcher()));
+    }
+    JobView {
+        kind: JobKind::JobFile,
+        name: spec.name.clone(),
+        namespace: None,
+        queue: spec.queue.clone(),
+        annotations: texts(&spec.annotations),
+        roles,
+        mpi: if by_mpi || has_launcher { Some(Mpi::OpenMpi) } else { None },
+        devices_go_to_launcher: false,
+    }
+}
+
+fn role_view(spec: &JobSpec, role: &Role) -> RoleView {
+    let launcher = role.kind == RoleKind::Launcher;
+    RoleView {
+        name: role.name.clone(),
+        worker: !launcher,
+        launcher,
+        replicas: role.nodes,
+        instance_types: role.instance_type.iter().cloned().collect(),
+        volumes: spec.volumes.iter().map(volume_view).collect(),
+        container: container_view(spec, role),
+        ..RoleView::default()
+    }
+}
+
+fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
+    let mut asked: BTreeMap<String, String> = role.resources.clone();
+    if role.gpus_per_node > 0 {
+        asked.entry(GPUS.to_owned()).or_insert_with(|| role.gpus_per_node.to_string());
+    }
+    for (name, quantity) in [("cpu", &role.cpus), ("memory", &role.memory)] {
+        if let Some(quantity) = quantity {
+            asked.insert(name.to_owned(), quantity.clone());
+        }
+    }
+    let literal = |name: &str, value: &str| EnvView {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        at: String::new(),
+    };
+    let secrets = spec.secrets.iter().map(|secret| EnvView {
+        name: secret.env.clone(),
+        value: None,
+        at: String::new(),
+    });
+    let command =
+        if spec.launch == Launch::Mpi && role.kind == RoleKind::Launcher { &[][..] } else { &role.command };
+    ContainerView {
+        name: role.name.clone(),
+        image: role.image.clone().or_else(|| spec.image.clone()),
+        command: command.to_vec(),
+        env: spec
+            .env
+            .iter()
+            .chain(&role.env)
+            .map(|var| literal(&var.name, &var.value))
+            .chain(secrets)
+            .collect(),
+        limits: asked.clone(),
+        requests: asked,
+        mounts: spec
+            .volumes
+            .iter()
+            .map(|volume| MountView { volume: volume.name.clone(), path: volume.mount.clone() })
+            .collect(),
+        ..ContainerView::default()
+    }
+}
+
+fn volume_view(volume: &crate::spec::Volume) -> VolumeView {
+    let (host_path, medium) = match &volume.source {
+        VolumeSource::HostPath(path) => (Some(path.clone()), None),
+        VolumeSource::Memory { .. } => (None, Some("Memory".to_owned())),
+        VolumeSource::Claim(_) => (None, None),
+    };
+    VolumeView { name: volume.name.clone(), at: String::new(), host_path, medium }
+}
+
+fn texts(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Annotation> {
+    annotations.iter().map(|(key, value)| (key.clone(), Annotation::Text(value.clone()))).collect()
+}

@@ -1,0 +1,166 @@
+//! What is known of the nodes a role will stand on: from the cluster, the catalogue or, at last, the profile.
+
+use super::{Origin, Profile};
+use crate::backend::{ClusterFacts, NodeGroup};
+use crate::catalogue::{Catalogue, InstanceType};
+use crate::mutation::view::RoleView;
+use crate::mutation::{Options, Quantity};
+
+/// What is known of a role's nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// The instance type, or several with `|`, if any is known.
+    pub(crate) instance: Option<String>,
+    /// A type that was named but is not in the catalogue.
+    pub(crate) unknown_type: Option<String>,
+    /// Accelerators of a whole node.
+    pub(crate) accelerators: u64,
+    /// Whether that is the profile's figure, for want of a better one.
+    pub(crate) accelerators_assumed: bool,
+    /// EFA interfaces a node gives to pods.
+    pub(crate) efa: Count,
+    /// Whether the EFA device reads remote memory; none if unknown.
+    pub(crate) rdma_read: Option<bool>,
+    /// Huge pages a whole-node worker asks by the catalogue.
+    pub(crate) hugepages: Option<String>,
+    /// Least memory of the types, MiB.
+    pub(crate) memory_mib: Option<u64>,
+    /// The catalogue row's name, where there is one.
+    pub(crate) row: Option<String>,
+    /// Rows that differ in what matters, if the role leaves several types open.
+    pub(crate) types_differ: bool,
+}
+
+/// A number of devices, and how it is known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Count {
+    /// This many, from the cluster or the catalogue.
+    Known(u32, Origin),
+    /// The catalogue's sources disagree, so nothing is decided on it.
+    Disputed(String),
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Node {
+    /// What is known of a role's nodes.
+    pub(crate) fn of(
+        role: &RoleView,
+        queue: Option<&str>,
+        profile: &Profile,
+        options: &Options,
+        catalogue: &Catalogue,
+        facts: &ClusterFacts,
+    ) -> Self {
+        let asked = role.pod_asks(&profile.accelerator);
+        let mut types = named_types(role, profile, options);
+        let groups = matching(&types, asked, queue, &profile.accelerator, facts);
+        if types.is_empty() {
+            types = types_of(&groups);
+        }
+        let rows: Vec<&InstanceType> = types.iter().filter_map(|name| catalogue.get(name)).collect();
+        let unknown_type = types.iter().find(|name| catalogue.get(name).is_none()).cloned();
+        let from_cluster = groups.iter().filter_map(|group| count_of(group, &profile.accelerator)).min();
+        let from_rows = rows.iter().map(|row| u64::from(row.accelerators)).min();
+        let known = from_cluster.filter(|count| *count > 0).or(from_rows);
+        Self {
+            instance: if types.is_empty() { None } else { Some(types.join(" | ")) },
+            unknown_type,
+            accelerators: known.unwrap_or_else(|| u64::from(profile.node_accelerators)),
+            accelerators_assumed: known.is_none(),
+            efa: efa_of(&groups, &rows, profile),
+            rdma_read: rdma_read_of(&rows),
+            hugepages: rows.first().and_then(|row| row.hugepages_2mi.clone()),
+            memory_mib: rows.iter().filter_map(|row| row.memory_mib).min(),
+            row: rows.first().map(|row| row.name.clone()),
+            types_differ: differ(&rows),
+        }
+    }
+}
+
+/// The types somebody named, most particular first: the role, the options, the profile.
+fn named_types(role: &RoleView, profile: &Profile, options: &Options) -> Vec<String> {
+    if role.instance_types.is_empty() {
+        options.instance_type.iter().chain(&profile.instance_type).take(1).cloned().collect()
+    } else {
+        role.instance_types.clone()
+    }
+}
+
+/// The nodes a role can stand on: of its type, or else with as many accelerators as it asks (with more, if none has
+/// just as many).
+fn matching<'f>(
+    types: &[String],
+    asked: u64,
+    queue: Option<&str>,
+    accelerator: &str,
+    facts: &'f ClusterFacts,
+) -> Vec<&'f NodeGroup> {
+    let in_queue = |group: &&NodeGroup| {
+        queue.is_none_or(|queue| group.queues.is_empty() || group.queues.iter().any(|name| name == queue))
+    };
+    let bare = |name: &str| name.strip_prefix("ml.").unwrap_or(name).to_owned();
+    let of_type = |group: &&NodeGroup| {
+        group
+            .instance_type
+            .as_deref()
+            .is_some_and(|name| types.iter().any(|wanted| bare(wanted) == bare(name)))
+    };
+    let groups = facts.nodes.iter().filter(in_queue);
+    if !types.is_empty() {
+        return groups.filter(of_type).collect();
+    }
+    if asked == 0 {
+        return Vec::new();
+    }
+    let enough: Vec<&NodeGroup> =
+        groups.filter(|group| count_of(group, accelerator).is_some_and(|count| count >= asked)).collect();
+    let exact: Vec<&NodeGroup> =
+        enough.iter().copied().filter(|group| count_of(group, accelerator) == Some(asked)).collect();
+    if exact.is_empty() { enough } else { exact }
+}
+
+fn types_of(groups: &[&NodeGroup]) -> Vec<String> {
+    let mut types: Vec<String> = groups.iter().filter_map(|group| group.instance_type.clone()).collect();
+    types.sort();
+    types.dedup();
+    types
+}
+
+fn count_of(group: &NodeGroup, resource: &str) -> Option<u64> {
+    group.allocatable.get(resource).and_then(|amount| Quantity::parse(amount)).map(Quantity::whole)
+}
+
+/// The cluster's word counts before the catalogue's. The least of several, so that the pods fit on each.
+fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> Count {
+    let resource = profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
+    if let Some(resource) = resource {
+        let told = groups.iter().filter(|group| !group.allocatable.is_empty());
+        if let Some(least) = told.map(|group| count_of(group, resource).unwrap_or(0)).min() {
+            return Count::Known(u32::try_from(least).unwrap_or(u32::MAX), Origin::Cluster);
+        }
+    }
+    if let Some(row) = rows.iter().find(|row| row.efa_max.is_none()) {
+        return Count::Disputed(row.name.clone());
+    }
+    match rows.iter().filter_map(|row| row.efa_max.map(|count| (count, row))).min_by_key(|(count, _)| *count)
+    {
+        Some((count, row)) => Count::Known(count, Origin::Catalogue(row.name.clone())),
+        None => Count::Unknown,
+    }
+}
+
+/// False as soon as one type cannot, since there the setting aborts.
+fn rdma_read_of(rows: &[&InstanceType]) -> Option<bool> {
+    if rows.iter().any(|row| row.rdma_read == Some(false)) {
+        return Some(false);
+    }
+    rows.first().and_then(|row| row.rdma_read)
+}
+
+fn differ(rows: &[&InstanceType]) -> bool {
+    rows.windows(2).any(|pair| {
+        let key = |row: &InstanceType| (row.accelerators, row.efa_max, row.rdma_read);
+        key(pair[0]) != key(pair[1])
+    })
+}

@@ -1,0 +1,155 @@
+//! The profiles there are, and which one a job gets.
+
+use std::collections::BTreeMap;
+
+use super::{Fabric, Origin, Profile};
+use crate::backend::ClusterFacts;
+use crate::{Error, ErrorKind, Result};
+
+const BUILTIN: [(&str, &str); 6] = [
+    ("dgxc", include_str!("../../data/profiles/dgxc.toml")),
+    ("eks-image", include_str!("../../data/profiles/eks-image.toml")),
+    ("infiniband", include_str!("../../data/profiles/infiniband.toml")),
+    ("neuron", include_str!("../../data/profiles/neuron.toml")),
+    ("parallelcluster", include_str!("../../data/profiles/parallelcluster.toml")),
+    ("roce", include_str!("../../data/profiles/roce.toml")),
+];
+
+/// Longest chain of `extends`: one that is longer is a circle.
+const LONGEST_CHAIN: usize = 16;
+
+/// Profiles by name: the shipped ones, and the user's own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profiles {
+    tables: BTreeMap<String, toml::Table>,
+}
+
+impl Profiles {
+    /// The shipped ones.
+    ///
+    /// ```
+    /// use weftrun_core::fabric::Profiles;
+    /// let dgxc = Profiles::builtin().get("dgxc")?;
+    /// assert_eq!(dgxc.efa.map(|efa| efa.count), Some(32));
+    /// # Ok::<(), weftrun_core::Error>(())
+    /// ```
+    pub fn builtin() -> Self {
+        // A shipped profile that cannot be read is a broken build; a test reads all of them.
+        let tables = BUILTIN.iter().filter_map(|(name, text)| Some(((*name).to_owned(), text.parse().ok()?)));
+        Self { tables: tables.collect() }
+    }
+
+    /// Adds one of the user's, as it stands in a config file under `[profile.NAME]`. It takes the place of a shipped
+    /// one of the same name, which it may also extend.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, mut table: toml::Table) -> Self {
+        let name = name.into();
+        if let Some(toml::Value::String(base)) = table.get("extends")
+            && *base == name
+            && let Some(shadowed) = self.tables.get(&name)
+        {
+            let mut merged = shadowed.clone();
+            table.remove("extends");
+            merge(&mut merged, table);
+            table = merged;
+        }
+        self.tables.insert(name, table);
+        self
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
+
+    /// The profile of a name, with everything it extends.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] naming those there are; [`ErrorKind::InvalidConfig`] for a key that no profile has,
+    /// or a circle of `extends`.
+    pub fn get(&self, name: &str) -> Result<Profile> {
+        let mut table = self.flattened(name, LONGEST_CHAIN)?;
+        table.insert("name".to_owned(), name.into());
+        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| {
+            Error::new(ErrorKind::InvalidConfig, format!("profile `{name}`: {}", error.message()))
+                .hint("docs/concepts/fabric.md lists the keys of a profile")
+        })
+    }
+
+    fn flattened(&self, name: &str, depth: usize) -> Result<toml::Table> {
+        let Some(table) = self.tables.get(name) else { return Err(self.unknown(name)) };
+        match table.get("extends").and_then(toml::Value::as_str) {
+            None => Ok(table.clone()),
+            Some(_) if depth == 0 => Err(Error::new(
+                ErrorKind::InvalidConfig,
+                format!("profile `{name}` extends itself, directly or through others"),
+            )),
+            Some(base) => {
+                let mut merged = self.flattened(base, depth - 1)?;
+                merge(&mut merged, table.clone());
+                Ok(merged)
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let error = Error::new(ErrorKind::NotFound, format!("there is no profile `{name}`"))
+            .with("known", self.names().collect::<Vec<_>>().join(", "));
+        match crate::spec::did_you_mean(name, self.names()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`[profile.NAME]` with `extends` in a config file adds one"),
+        }
+    }
+
+    /// The profile of a job that names none and whose target names none: from what the nodes offer, else by the
+    /// fabric asked. Never one that mounts a folder of the node, unless the cluster's own webhook does so too.
+    /// None if nothing speaks for any.
+    pub fn choose(fabric: Fabric, facts: &ClusterFacts) -> Option<(&'static str, Origin)> {
+        let offers = |resource: &str| {
+            facts
+                .nodes
+                .iter()
+                .any(|group| group.allocatable.get(resource).is_some_and(|amount| amount != "0"))
+        };
+        let efa_asked = matches!(fabric, Fabric::Auto | Fabric::Efa);
+        if efa_asked && offers("vpc.amazonaws.com/efa") {
+            let mounted_by_webhook = facts.efa_webhook == Some(true);
+            let trainium = offers("aws.amazon.com/neuron") && !offers("nvidia.com/gpu");
+            let name = match (trainium, mounted_by_webhook) {
+                (true, _) => "neuron",
+                (false, true) => "dgxc",
+                (false, false) => "eks-image",
+            };
+            return Some((name, Origin::Cluster));
+        }
+        match fabric {
+            Fabric::Efa => Some(("eks-image", Origin::Assumed)),
+            Fabric::Roce => Some(("roce", Origin::Assumed)),
+            Fabric::InfiniBand => Some(("infiniband", Origin::Assumed)),
+            Fabric::Auto if offers("rdma/rdma") => Some(("roce", Origin::Cluster)),
+            Fabric::Auto if offers("rdma/ib") => Some(("infiniband", Origin::Cluster)),
+            Fabric::Auto | Fabric::Tcp | Fabric::Off => None,
+        }
+    }
+
+    /// The profile of a raw manifest or script for which none is named: `mutate` says that it was assumed.
+    pub fn for_manifest(fabric: Fabric) -> &'static str {
+        match fabric {
+            Fabric::Roce => "roce",
+            Fabric::InfiniBand => "infiniband",
+            Fabric::Auto | Fabric::Efa | Fabric::Tcp | Fabric::Off => "dgxc",
+        }
+    }
+}
+
+/// Lays `over` on `under`: tables key by key, everything else as a whole.
+fn merge(under: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => merge(below, above),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! AWS EFA: what one role gets.
+
+use super::efa::Parts;
+use super::{Context, set};
+use crate::Finding;
+use crate::fabric::node::{Count, Node};
+use crate::fabric::{Origin, StackProfile};
+use crate::mutation::draft::{At, Draft};
+use crate::mutation::merge;
+use crate::mutation::view::{JobKind, RoleView};
+use crate::mutation::{Change, Quantity};
+
+const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
+const HUGEPAGES: &str = "hugepages-2Mi";
+
+/// Decides for one role: files, environment, devices.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+    if !role.worker && !role.launcher {
+        return;
+    }
+    if let Some(stack) = parts.stack {
+        if draft.active("efa.stack") {
+            mount(ctx, draft, stack, at, role);
+        }
+        if draft.active("efa.library-path") {
+            library_path(ctx, draft, stack, at, role);
+        }
+        if draft.active("efa.opal-prefix") {
+            opal_prefix(ctx, draft, stack, at, role);
+        }
+    }
+    if parts.environment
+        && role.worker
+        && draft.active("efa.gdrcopy")
+        && let Some(value) = &parts.efa.gdrcopy
+    {
+        let why = "the container toolkit then adds /dev/gdrdrv, for small messages between GPU and NIC";
+        set::env(draft, at, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, profile(ctx));
+    }
+    device_rdma(ctx, draft, parts, at, role);
+    if role.worker {
+        neuron(ctx, draft, parts, at, role);
+        devices(ctx, draft, parts, at, role);
+        if parts.efa.memlock && draft.active("efa.memlock") {
+            memlock(draft, at, role, "efa.memlock", profile(ctx));
+        }
+    }
+}
+
+fn profile(ctx: &Context) -> Origin {
+    Origin::Profile(ctx.profile.name.clone())
+}
+
+/// Adds the capability that pinning memory needs.
+pub(crate) fn memlock(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, origin: Origin) {
+    let change = Change::Capability { name: "IPC_LOCK".to_owned() };
+    let has = |name: &String| matches!(name.trim_start_matches("CAP_"), "IPC_LOCK" | "ALL");
+    if role.container.privileged || role.container.capabilities.iter().any(has) {
+        draft.kept(at, rule, &change, "already there");
+    } else {
+        draft.op(at, rule, change, "RDMA pins the memory it sends from", origin);
+    }
+}
+
+fn mount(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+    let change = Change::Mount {
+        name: stack.volume.clone(),
+        host_path: stack.host_path.clone(),
+        mount_path: stack.mount_path.clone(),
+        read_only: true,
+    };
+    let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
+    if role.container.mounts.iter().any(|mount| trimmed(&mount.path) == trimmed(&stack.mount_path)) {
+        draft.kept(at, "efa.stack", &change, "something is mounted there already");
+    } else if let Some(volume) = role.volumes.iter().find(|volume| volume.name == stack.volume)
+        && volume.host_path.as_deref().map(trimmed) != Some(trimmed(&stack.host_path))
+    {
+        draft.say(
+            Finding::error(
+                "E-VOLUME-NAME",
+                format!(
+                    "a volume named {} is there already, and is not the node's {}",
+                    stack.volume, stack.host_path
+                ),
+            )
+            .at(at.name)
+            .fix("rename that volume"),
+        );
+    } else {
+        let why = format!("NCCL reaches EFA through the libraries in {} of the node", stack.host_path);
+        draft.op(at, "efa.stack", change, why, profile(ctx));
+    }
+    if !role.worker {
+        launcher_node(ctx, draft, stack, at, role);
+    }
+}
+
+/// A launcher without GPUs may land on a node without the stack.
+fn launcher_node(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+    let labels = &ctx.profile.launcher.node_selector;
+    for (key, value) in labels {
+        let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
+        if role.node_selector.contains_key(key) {
+            draft.kept(at, "efa.stack", &change, "the user chose the node");
+        } else {
+            let why = format!("only nodes with this label have {}", stack.host_path);
+            draft.op(at, "efa.stack", change, why, profile(ctx));
+        }
+    }
+    if labels.is_empty() {
+        draft.say(
+            Finding::warning(
+                "W-LAUNCHER-HOSTPATH",
+                format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
+            )
+            .at(at.name)
+            .fix("give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]"),
+        );
+    }
+}
+
+fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+    const NAME: &str = "LD_LIBRARY_PATH";
+    let change = |value: String| Change::Env { name: NAME.to_owned(), value };
+    match role.container.env(NAME).map(|var| var.value.as_deref()) {
+        None => {
+            draft.say(
+                Finding::warning(
+                    "W-LDPATH-SHADOW",
+                    "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
+                )
+                .at(at.name)
+                .fix("name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them"),
+            );
+            let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);
+            draft.op(
+                at,
+                "efa.library-path",
+                change(value),
+                "the mounted libraries must be found first",
+                profile(ctx),
+            );
+        }
+        Some(None) => draft.say(
+            Finding::error(
+                "E-LDPATH-VALUEFROM",
+                "LD_LIBRARY_PATH is taken valueFrom somewhere, so our folders cannot be put before it",
+            )
+            .at(at.name)
+            .fix("write its value out"),
+        ),
+        Some(Some(own)) => {
+            report_dollar(draft, at, NAME, own);
+            let value = merge::library_path(&stack.library_dirs, &stack.library_tail, Some(own));
+            if value == own {
+                draft.kept(at, "efa.library-path", &change(value), "already there");
+            } else {
+                let why = "the mounted libraries must be found first; the user's folders follow";
+                draft.op(at, "efa.library-path", change(value), why, profile(ctx));
+            }
+        }
+    }
+}
+
+/// `$NAME` in a value stays as it is written: Kubernetes expands only `$(NAME)`.
+fn report_dollar(draft: &mut Draft, at: At, name: &str, value: &str) {
+    if let Some(found) = crate::mutation::lint::unexpanded(value) {
+        draft.say(
+            Finding::warning(
+                "W-ENV-DOLLAR",
+                format!("{name} holds {found}, which Kubernetes does not expand; the process sees these very letters"),
+            )
+            .at(at.name)
+            .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded"),
+        );
+    }
+}
+
+fn opal_prefix(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+    const NAME: &str = "OPAL_PREFIX";
+    let Some(ours) = &stack.opal_prefix else { return };
+    let own = role.container.env(NAME).map(|var| var.value.as_deref());
+    let differs = own.is_some_and(|value| value.map(|value| value.trim_end_matches('/')) != Some(ours));
+    if ctx.job.mpi.is_some() && differs && role.launcher | role.worker {
+        draft.say(
+            Finding::error(
+                "E-OPAL-CONFLICT",
+                format!(
+                    "OPAL_PREFIX points elsewhere than {ours}; the mounted mpirun fails at its start with it"
+                ),
+            )
+            .at(at.name)
+            .fix("remove OPAL_PREFIX, or use --stack bundled if the image's own Open MPI is meant"),
+        );
+        return;
+    }
+    let why = "Open MPI looks for its own files below this folder";
+    set::env(draft, at, role, "efa.opal-prefix", (NAME, ours), why, profile(ctx));
+}
+
+/// Whether any worker gets `FI_EFA_USE_DEVICE_RDMA`, so that the launcher forwards it.
+pub(crate) fn device_rdma_applies(ctx: &Context, draft: &Draft, parts: Parts) -> bool {
+    parts.environment
+        && parts.efa.device_rdma.is_some()
+        && draft.active("efa.device-rdma")
+        && ctx.workers().all(|(_, role)| ctx.node(role).rdma_read != Some(false))
+}
+
+fn device_rdma(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+    refuse_rdma_where_it_aborts(ctx, draft, at, role);
+    let Some(ours) = parts.efa.device_rdma.as_deref().filter(|_| parts.environment) else { return };
+    if !draft.active("efa.device-rdma") {
+        return;
+    }
+    if !device_rdma_applies(ctx, draft, parts) {
+        draft.skip_rule(
+            "efa.device-rdma",
+            "no-rdma-read",
+            "the EFA device of this instance type has no RDMA read, and the value 1 would abort the program",
+        );
+        return;
+    }
+    let (value, origin) = match ranks_own_value(ctx, role, DEVICE_RDMA) {
+        Some(own) => (own, Origin::Job),
+        None => (ours.to_owned(), profile(ctx)),
+    };
+    let why = "older plugins use GPUDirect RDMA only when told";
+    set::env(draft, at, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
+}
+
+/// What the user set for the ranks, which a launcher must forward instead of a value of ours.
+pub(crate) fn ranks_own_value(ctx: &Context, role: &RoleView, name: &str) -> Option<String> {
+    if role.worker {
+        return None;
+    }
+    ctx.workers().find_map(|(_, worker)| worker.container.env(name)?.value.clone())
+}
+
+fn refuse_rdma_where_it_aborts(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+    let set = role.container.env(DEVICE_RDMA).and_then(|var| var.value.as_deref());
+    if role.worker && set == Some("1") && ctx.node(role).rdma_read == Some(false) {
+        draft.say(
+            Finding::error(
+                "E-RDMA-UNSUPPORTED",
+                format!(
+                    "{DEVICE_RDMA}=1 aborts the program on {}, whose EFA device has no RDMA read",
+                    ctx.node(role).instance.as_deref().unwrap_or("this instance type")
+                ),
+            )
+            .at(at.name)
+            .fix(format!("remove {DEVICE_RDMA}"))
+            .source("https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md"),
+        );
+    }
+}
+
+fn neuron(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+    if !draft.active("efa.neuron") {
+        return;
+    }
+    for (name, value) in &parts.efa.neuron_env {
+        let why = "aws-ofi-nccl does not set it on Neuron";
+        set::env(draft, at, role, "efa.neuron", (name, value), why, profile(ctx));
+    }
+}
+
+fn devices(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+    let Some(resource) = parts.efa.devices.as_deref() else { return };
+    if !draft.active("efa.devices") {
+        return;
+    }
+    let node = ctx.node(role);
+    let own = match set::asked(draft, at, role, resource) {
+        set::Asked::Unequal => return,
+        set::Asked::No => None,
+        set::Asked::Yes(own) => Some(own),
+    };
+    if let (Some(own), Count::Known(most, _)) = (&own, &node.efa) {
+        report_amount(draft, at, resource, own, *most, &node);
+    }
+    let (count, why, origin) = match &node.efa {
+        Count::Known(count, origin) => {
+            let has = node.instance.as_deref().unwrap_or("the node");
+            (
+                *count,
+                format!("{has} has {count} EFA interfaces, and a worker on a whole node takes all"),
+                origin.clone(),
+            )
+        }
+        Count::Disputed(_) | Count::Unknown => {
+            let count = parts.efa.count;
+            (
+                count,
+                format!("assumed: profile {} says {count} for a whole node", ctx.profile.name),
+                Origin::Assumed,
+            )
+        }
+    };
+    if own.is_none() && origin == Origin::Assumed {
+        report_assumed_count(ctx, draft, at, count);
+    }
+    if own.is_none() && node.row.as_deref().and_then(|row| ctx.catalogue.get(row)).is_some_and(is_unsure) {
+        report_unsure_row(draft, at, count, &node);
+    }
+    set::resource(draft, at, role, "efa.devices", (resource, &count.to_string()), &why, origin);
+    let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
+    if none_asked {
+        draft.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", at.name));
+    } else {
+        hugepages(ctx, draft, parts, at, role, &node);
+    }
+}
+
+fn is_unsure(row: &crate::catalogue::InstanceType) -> bool {
+    row.confidence == Some(crate::Confidence::Low)
+}
+
+fn report_unsure_row(draft: &mut Draft, at: At, count: u32, node: &Node) {
+    let row = node.row.as_deref().unwrap_or_default();
+    draft.say(
+        Finding::warning(
+            "W-EFA-ASSUMED",
+            format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
+        )
+        .at(at.name)
+        .fix("look at the node's allocatable vpc.amazonaws.com/efa, and ask that number"),
+    );
+}
+
+fn report_assumed_count(ctx: &Context, draft: &mut Draft, at: At, count: u32) {
+    if draft.said("W-EFA-ASSUMED") {
+        return;
+    }
+    draft.say(
+        Finding::warning(
+            "W-EFA-ASSUMED",
+            format!(
+                "assumed {count} EFA interfaces a node (profile {}), since no instance type is known; where a node has \
+                 fewer, the pods stay Pending",
+                ctx.profile.name
+            ),
+        )
+        .at(at.name)
+        .fix("name the instance type (--instance-type p5en.48xlarge), or plan with the cluster at hand (--online)"),
+    );
+}
+
+fn report_amount(draft: &mut Draft, at: At, resource: &str, own: &str, most: u32, node: &Node) {
+    let Some(asked) = Quantity::parse(own).map(Quantity::whole) else { return };
+    let has = node.instance.as_deref().unwrap_or("the node");
+    if asked > u64::from(most) {
+        draft.say(
+            Finding::error(
+                "E-EFA-CAPACITY",
+                format!("{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"),
+            )
+            .at(at.name)
+            .fix(format!("ask {most}, or remove the line")),
+        );
+    } else if asked < u64::from(most) && asked > 0 {
+        draft.say(
+            Finding::warning(
+                "W-EFA-PARTIAL",
+                format!(
+                    "{asked} of {most} EFA interfaces of {has} are asked; the rest of its bandwidth is lost"
+                ),
+            )
+            .at(at.name)
+            .fix(format!("ask {most}, or remove the line")),
+        );
+    }
+}
+
+fn hugepages(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView, node: &Node) {
+    let wanted = parts.efa.hugepages.as_deref().filter(|amount| *amount != "omit");
+    let own = role.container.asks(HUGEPAGES).map(str::to_owned);
+    if !draft.active("efa.hugepages") || (wanted.is_none() && own.is_none()) {
+        return;
+    }
+    let (amount, origin) = match (wanted, node.hugepages.as_deref(), node.row.as_deref()) {
+        (Some(wanted), Some(row), Some(name)) if !set::same(wanted, row) => {
+            (row.to_owned(), Origin::Catalogue(name.to_owned()))
+        }
+        (Some(wanted), _, _) => (wanted.to_owned(), profile(ctx)),
+        (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
+    };
+    memory(ctx, draft, at, role, node);
+    let why = "libfabric keeps its bounce buffers in huge pages";
+    set::resource(draft, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
+}
+
+/// The API server refuses huge pages in a container that asks neither CPU nor memory.
+fn memory(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView, node: &Node) {
+    if role.container.asks_cpu_or_memory() {
+        return;
+    }
+    let by_profile = || memory_by_profile(ctx.profile.memory_default.as_deref()?, node.memory_mib);
+    let (amount, origin) = match (&ctx.options.memory, by_profile()) {
+        (Some(asked), _) => (asked.clone(), Origin::Job),
+        (None, Some(default)) => (default, profile(ctx)),
+        (None, None) => {
+            let hint = match ctx.job.kind {
+                JobKind::JobFile => "set `memory` of the role",
+                _ => "set resources.limits.memory, or pass --memory 900Gi",
+            };
+            draft.say(
+                Finding::error(
+                    "E-HP-NEEDS-MEMORY",
+                    "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
+                )
+                .at(at.name)
+                .fix(format!("{hint}; or leave the huge pages out: --no-fabric-rule efa.hugepages"))
+                .source("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
+            );
+            return;
+        }
+    };
+    let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
+    draft.op(
+        at,
+        "efa.hugepages",
+        change,
+        "huge pages are refused where neither cpu nor memory is asked",
+        origin,
+    );
+}
+
+/// A quantity as it is, or `90%` of the instance type's memory in whole MiB.
+fn memory_by_profile(text: &str, memory_mib: Option<u64>) -> Option<String> {
+    match text.strip_suffix('%') {
+        None => Some(text.to_owned()),
+        Some(percent) => {
+            let percent: u64 = percent.trim().parse().ok().filter(|percent| *percent <= 100)?;
+            Some(format!("{}Mi", memory_mib?.checked_mul(percent)? / 100))
+        }
+    }
+}

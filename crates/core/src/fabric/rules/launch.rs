@@ -1,0 +1,116 @@
+//! The launcher's `mpirun`: which one it is, and what it forwards.
+
+use super::{Context, Launch, opt_out};
+use crate::Finding;
+use crate::fabric::{Fabric, Origin};
+use crate::mutation::draft::{At, Draft};
+use crate::mutation::view::{Mpi, RoleView};
+use crate::mutation::{Change, Mpirun, MpirunNote, shell};
+
+/// Rewrites the command of each launcher, or says which `mpirun` its backend is to write.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &Launch) {
+    let mpirun = &launch.mpirun;
+    if mpirun.bin.is_none() && mpirun.forward.is_empty() {
+        return;
+    }
+    let rule = if mpirun.bin.is_some() {
+        "efa.mpirun"
+    } else {
+        launch.rules.first().copied().unwrap_or("efa.mpirun")
+    };
+    for (at, role) in ctx.roles().filter(|(_, role)| role.launcher) {
+        if ctx.fabric == Fabric::Efa && !role.worker && opt_out::role_is_out(ctx, role) {
+            continue;
+        }
+        match ctx.job.mpi {
+            None => {}
+            Some(Mpi::Intel | Mpi::Mpich) => report_other_mpi(draft, at),
+            Some(Mpi::OpenMpi) if ctx.is_job_file() && role.container.command.is_empty() => {
+                for_backend(ctx, draft, at, rule, mpirun);
+            }
+            Some(Mpi::OpenMpi) => rewrite(draft, at, role, rule, mpirun),
+        }
+    }
+}
+
+/// With `launch = "mpi"` the backend writes the `mpirun`; ssh carries no environment, so the user's is forwarded too.
+fn for_backend(ctx: &Context, draft: &mut Draft, at: At, rule: &'static str, mpirun: &Mpirun) {
+    let own = ctx.workers().flat_map(|(_, role)| role.container.env.iter().map(|var| var.name.clone()));
+    let mut forward = mpirun.forward.clone();
+    for name in own {
+        if !forward.contains(&name) {
+            forward.push(name);
+        }
+    }
+    let path = mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"));
+    let change = Change::Mpirun { path, forward };
+    draft.op(at, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
+}
+
+fn rewrite(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, mpirun: &Mpirun) {
+    let container = &role.container;
+    let rewritten = shell::rewrite(&container.command, &container.args, mpirun);
+    for note in &rewritten.notes {
+        report(draft, at, mpirun, note);
+    }
+    let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
+    let command_words = rewritten.command.len();
+    let after: Vec<String> = rewritten.command.into_iter().chain(rewritten.args).collect();
+    let change = Change::Command { before: before.clone(), after: after.clone(), command_words };
+    if before != after {
+        let why = "an image's mpirun does not fit the mounted libraries, and ranks started by ssh get only what is forwarded";
+        draft.op(at, rule, change, why, Origin::Default);
+    } else if rewritten.notes.is_empty() {
+        draft.kept(at, rule, &change, "already there");
+    }
+}
+
+fn report_other_mpi(draft: &mut Draft, at: At) {
+    draft.say(
+        Finding::warning(
+            "W-MPI-IMPL",
+            "only Open MPI's command line is rewritten; this job's mpirun is left alone",
+        )
+        .at(at.name)
+        .fix("forward the fabric's variables yourself (Intel MPI: -genv NAME VALUE; MPICH: -env NAME VALUE)"),
+    );
+}
+
+fn report(draft: &mut Draft, at: At, mpirun: &Mpirun, note: &MpirunNote) {
+    let line = mpirun.forward.iter().fold(
+        mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun")),
+        |line, name| format!("{line} -x {name}"),
+    );
+    let finding = match note {
+        MpirunNote::OtherPath(path) => Finding::warning(
+            "W-MPIRUN-OTHER",
+            format!("{path} is another Open MPI than the mounted one, and is left as it is"),
+        )
+        .fix(format!("call `{line}` instead, or say --stack bundled if the image brings its own stack")),
+        MpirunNote::Opaque { script } => {
+            let seen = script.as_ref().map_or_else(
+                || "no mpirun can be seen in the launcher's command".to_owned(),
+                |script| format!("the launcher runs {script}, into which weftrun cannot look"),
+            );
+            Finding::warning("W-MPIRUN-OPAQUE", seen).fix(format!("where it calls mpirun, write: {line}"))
+        }
+        MpirunNote::Unreadable(why) => {
+            Finding::warning("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"))
+                .fix(format!("where it calls mpirun, write: {line}"))
+        }
+        MpirunNote::EnvList(missing) => Finding::warning(
+            "W-MPIRUN-ENV-LIST",
+            format!(
+                "mca_base_env_list is used, which excludes -x; it lacks {}, so the ranks do not get it",
+                missing.join(", ")
+            ),
+        )
+        .fix(format!("add {} to mca_base_env_list", missing.join(";"))),
+        MpirunNote::LibraryPath(own) => Finding::warning(
+            "W-MPIRUN-LDPATH",
+            format!("-x LD_LIBRARY_PATH={own} wins over the container's, and lacks the mounted libraries"),
+        )
+        .fix("forward it without a value: -x LD_LIBRARY_PATH"),
+    };
+    draft.say(finding.at(at.name));
+}

@@ -1,0 +1,117 @@
+//! The annotation by which a job, or a role, says that it wants no EFA.
+
+use std::collections::BTreeMap;
+
+use super::Context;
+use crate::Finding;
+use crate::fabric::{Fabric, Origin};
+use crate::mutation::Change;
+use crate::mutation::draft::Draft;
+use crate::mutation::view::{Annotation, RoleView};
+
+/// The annotation that says "the opt-out beside me was put there by weftrun, for the webhook".
+pub const MARKER: &str = "weftrun.dev/applied";
+/// Its value for EFA.
+pub const MARKER_EFA: &str = "efa/v1";
+
+/// What an object's annotations say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// Nothing.
+    Silent,
+    /// It opts out.
+    Out,
+    /// The opt-out is ours.
+    Ours,
+}
+
+/// Whether a role keeps out of EFA by its own annotation.
+pub(crate) fn role_is_out(ctx: &Context, role: &RoleView) -> bool {
+    ctx.profile.opt_out.as_deref().is_some_and(|key| word(&role.annotations, key) == Word::Out)
+}
+
+/// Whether the opt-out and the marker are both on a role already.
+pub(crate) fn role_is_marked(ctx: &Context, role: &RoleView) -> bool {
+    ctx.profile.opt_out.as_deref().is_some_and(|key| word(&role.annotations, key) == Word::Ours)
+}
+
+/// Whether the job opts out of EFA. If its own metadata say so, the pods get the annotation too, since the server
+/// looks at nothing else.
+pub(crate) fn job_is_out(ctx: &Context, draft: &mut Draft) -> bool {
+    let Some(key) = ctx.profile.opt_out.as_deref() else { return false };
+    report_odd_values(ctx, draft, key);
+    if word(&ctx.job.annotations, key) == Word::Out {
+        let why = format!("the job's annotation {key} is \"true\"");
+        draft.skip_fabric(Fabric::Efa, "opt-out", why);
+        copy_to_pods(ctx, draft, key);
+        return true;
+    }
+    let out: Vec<&str> =
+        ctx.workers().filter(|(_, role)| role_is_out(ctx, role)).map(|(at, _)| at.name).collect();
+    if out.is_empty() {
+        return false;
+    }
+    let others: Vec<&str> =
+        ctx.workers().filter(|(_, role)| !role_is_out(ctx, role)).map(|(at, _)| at.name).collect();
+    if !others.is_empty() {
+        draft.say(
+            Finding::warning(
+                "W-OPTOUT-MIXED",
+                format!(
+                    "{} opts out and {} does not; NCCL hangs where only some pods have EFA, so none gets it",
+                    out.join(", "),
+                    others.join(", ")
+                ),
+            )
+            .at(out.join(", "))
+            .fix("put the annotation on all worker roles, or on none"),
+        );
+    }
+    draft.skip_fabric(Fabric::Efa, "opt-out", format!("{} carries {key}: \"true\"", out.join(", ")));
+    true
+}
+
+fn word(annotations: &BTreeMap<String, Annotation>, key: &str) -> Word {
+    if annotations.get(key).and_then(Annotation::text) != Some("true") {
+        return Word::Silent;
+    }
+    let ours =
+        annotations.get(MARKER).and_then(Annotation::text).is_some_and(|value| value.starts_with("efa/"));
+    if ours { Word::Ours } else { Word::Out }
+}
+
+fn report_odd_values(ctx: &Context, draft: &mut Draft, key: &str) {
+    let of_roles = ctx.job.roles.iter().map(|role| (role.name.as_str(), &role.annotations));
+    for (place, annotations) in std::iter::once(("metadata", &ctx.job.annotations)).chain(of_roles) {
+        match annotations.get(key) {
+            Some(Annotation::NotText(raw)) => draft.say(
+                Finding::error(
+                    "E-ANNOT-BOOL",
+                    format!("{key}: {raw} is not a string, and the API server refuses it"),
+                )
+                .at(place)
+                .fix(format!("quote it: {key}: \"{raw}\"")),
+            ),
+            Some(Annotation::Text(text)) if !matches!(text.as_str(), "true" | "false") => draft.say(
+                Finding::warning(
+                    "W-OPTOUT-VALUE",
+                    format!("{key}: \"{text}\" is no opt-out; only \"true\" is"),
+                )
+                .at(place)
+                .fix(format!("write {key}: \"true\", or remove it")),
+            ),
+            _ => {}
+        }
+    }
+}
+
+fn copy_to_pods(ctx: &Context, draft: &mut Draft, key: &str) {
+    if ctx.is_job_file() || ctx.options.kind == Fabric::Efa {
+        return;
+    }
+    for (at, _) in ctx.roles().filter(|(_, role)| !role.annotations.contains_key(key)) {
+        let change = Change::Annotation { key: key.to_owned(), value: "true".to_owned() };
+        let why = "the job opts out; the cluster's webhook sees only what the pods carry";
+        draft.op(at, "efa.webhook", change, why, Origin::Job);
+    }
+}

@@ -1,0 +1,126 @@
+//! The two things all rules do: set a variable the user has not set, and ask a resource the user has not asked.
+
+use crate::Finding;
+use crate::fabric::Origin;
+use crate::mutation::draft::{At, Draft};
+use crate::mutation::view::RoleView;
+use crate::mutation::{Change, Quantity};
+
+/// Sets a variable, unless the user did: then theirs stays, and is reported where it differs.
+pub(crate) fn env(
+    draft: &mut Draft,
+    at: At,
+    role: &RoleView,
+    rule: &'static str,
+    (name, value): (&str, &str),
+    why: &str,
+    origin: Origin,
+) {
+    let change = |value: &str| Change::Env { name: name.to_owned(), value: value.to_owned() };
+    match role.container.env(name).map(|var| var.value.as_deref()) {
+        None => draft.op(at, rule, change(value), why, origin),
+        Some(Some(own)) if own == value => draft.kept(at, rule, &change(value), "already there"),
+        Some(own) => {
+            let shown =
+                own.map_or_else(|| "a value from elsewhere (valueFrom)".to_owned(), |own| format!("`{own}`"));
+            draft.kept(at, rule, &change(own.unwrap_or("valueFrom")), "set by the user, kept");
+            draft.say(
+                Finding::warning(
+                    "W-ENV-KEPT",
+                    format!("{name} is {shown}, set by the user, and stays; {rule} would set `{value}`"),
+                )
+                .at(at.name)
+                .fix(format!("remove {name}, or switch `{rule}` off to silence this")),
+            );
+        }
+    }
+}
+
+/// What was found about a resource the user may have asked.
+pub(crate) enum Asked {
+    /// Nothing was asked.
+    No,
+    /// This much, as written.
+    Yes(String),
+    /// Limits and requests contradict each other; reported.
+    Unequal,
+}
+
+/// What the user asks of a resource. Extended resources and huge pages need limits and requests to be equal.
+pub(crate) fn asked(draft: &mut Draft, at: At, role: &RoleView, resource: &str) -> Asked {
+    let container = &role.container;
+    match (container.limits.get(resource), container.requests.get(resource)) {
+        (None, None) => Asked::No,
+        (Some(limit), Some(request)) if !same(limit, request) => {
+            draft.say(
+                Finding::error(
+                    "E-RES-UNEQUAL",
+                    format!("{resource}: limits say {limit}, requests say {request}; they must be equal"),
+                )
+                .at(at.name)
+                .fix("make them equal, or leave one out"),
+            );
+            Asked::Unequal
+        }
+        (Some(amount), _) | (None, Some(amount)) => Asked::Yes(amount.clone()),
+    }
+}
+
+/// Asks a resource, unless the user did: then theirs stays, and the side of limits and requests that is missing gets
+/// it too. Says whether something is asked now, and whether it is the user's.
+pub(crate) fn resource(
+    draft: &mut Draft,
+    at: At,
+    role: &RoleView,
+    rule: &'static str,
+    (resource, quantity): (&str, &str),
+    why: &str,
+    origin: Origin,
+) {
+    let change =
+        |quantity: &str| Change::Resource { name: resource.to_owned(), quantity: quantity.to_owned() };
+    match asked(draft, at, role, resource) {
+        Asked::Unequal => {}
+        Asked::No => draft.op(at, rule, change(quantity), why, origin),
+        Asked::Yes(own) => {
+            if !same(&own, quantity) {
+                draft.say(
+                    Finding::warning(
+                        "W-RES-KEPT",
+                        format!("{resource}: the user asks {own}, which stays; {rule} would ask {quantity}"),
+                    )
+                    .at(at.name)
+                    .fix(format!("remove {resource} to get {quantity}")),
+                );
+            }
+            keep_resource(draft, at, role, rule, resource, &own);
+        }
+    }
+}
+
+/// Keeps what the user asks, and fills the missing side of limits and requests with it.
+pub(crate) fn keep_resource(
+    draft: &mut Draft,
+    at: At,
+    role: &RoleView,
+    rule: &'static str,
+    resource: &str,
+    own: &str,
+) {
+    let change = Change::Resource { name: resource.to_owned(), quantity: own.to_owned() };
+    let container = &role.container;
+    if container.limits.contains_key(resource) && container.requests.contains_key(resource) {
+        draft.kept(at, rule, &change, "asked by the user, kept");
+    } else {
+        let why = "asked by the user on one side of limits and requests; both must say it";
+        draft.op(at, rule, change, why, Origin::Job);
+    }
+}
+
+/// Whether two quantities are equal; texts that are none are compared as they are.
+pub(crate) fn same(left: &str, right: &str) -> bool {
+    match (Quantity::parse(left), Quantity::parse(right)) {
+        (Some(left), Some(right)) => left == right,
+        _ => left == right,
+    }
+}
