@@ -1,0 +1,111 @@
+//! What a job file gets, as a person reads it.
+
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Fabric, FabricPlan, Profiles, RuleSetting};
+use weftrun_core::mutation::Change;
+use weftrun_core::spec::{JobSpec, JobSpecBuilder, Launch, Role};
+
+fn worker() -> Role {
+    Role::worker().nodes(4).gpus_per_node(8).memory("1800Gi").command(["train.py"])
+}
+
+fn llama(role: Role) -> JobSpecBuilder {
+    JobSpec::builder("llama").image("nvcr.io/nvidia/pytorch:25.09-py3").launch(Launch::Torchrun).role(role)
+}
+
+fn plan(spec: &JobSpec, profile: &str) -> FabricPlan {
+    let profile = Profiles::builtin().get(profile).unwrap();
+    FabricPlan::new(spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile)
+}
+
+fn codes(plan: &FabricPlan) -> Vec<&str> {
+    plan.findings.iter().map(|finding| finding.code.as_str()).collect()
+}
+
+#[test]
+fn a_whole_node_job_gets_everything_and_every_decision_says_why() {
+    let plan = plan(&llama(worker().instance_type("p5en.48xlarge")).build().unwrap(), "dgxc");
+    assert_eq!(plan.fabric, Fabric::Efa);
+    let lines: Vec<String> =
+        plan.decisions.iter().map(|d| format!("{} | {} = {} | {} | {:?}", d.rule, d.target, d.value, d.why, d.origin)).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn part_of_a_node_gets_nothing_but_detection() {
+    let plan = plan(&llama(worker().gpus_per_node(4)).build().unwrap(), "dgxc");
+    assert_eq!(plan.fabric, Fabric::Tcp);
+    assert_eq!(plan.skipped[0].reason, "partial-node");
+    let rules: Vec<&str> = plan.ops.iter().map(|op| op.rule.as_str()).collect();
+    assert_eq!(rules, ["detect.nccl-debug"]);
+}
+
+#[test]
+fn a_fabric_said_outright_that_cannot_be_had_is_an_error() {
+    let spec = llama(worker().gpus_per_node(4)).fabric(Fabric::Efa).build().unwrap();
+    let plan = plan(&spec, "dgxc");
+    assert!(codes(&plan).contains(&"E-FABRIC-UNMET"), "{:?}", codes(&plan));
+    assert_eq!(plan.ops, []);
+}
+
+#[test]
+fn off_leaves_the_job_alone() {
+    let plan = plan(&llama(worker()).fabric(Fabric::Off).build().unwrap(), "dgxc");
+    assert_eq!((plan.fabric, plan.ops), (Fabric::Off, vec![]));
+}
+
+#[test]
+fn with_mpi_the_backend_is_told_which_mpirun_and_what_it_forwards() {
+    let spec = llama(worker()).launch(Launch::Mpi).env("WANDB_MODE", "offline").build().unwrap();
+    let plan = plan(&spec, "dgxc");
+    let mpirun = plan.ops.iter().find_map(|op| match &op.change {
+        Change::Mpirun { path, forward } => Some((op.role.as_str(), path.as_str(), forward.join(" "))),
+        _ => None,
+    });
+    let forward = "LD_LIBRARY_PATH OPAL_PREFIX FI_EFA_USE_DEVICE_RDMA NCCL_DEBUG WANDB_MODE".to_owned();
+    assert_eq!(mpirun, Some(("launcher", "/opt/amazon-efa-ofi/openmpi/bin/mpirun", forward)));
+    assert!(plan.ops.iter().all(|op| op.role != "launcher" || !matches!(op.change, Change::Resource { .. })));
+}
+
+#[test]
+fn a_rule_that_is_off_takes_those_that_depend_on_it_along() {
+    let mut spec = llama(worker()).launch(Launch::Mpi).build().unwrap();
+    spec.fabric.rules.insert("efa.stack".into(), RuleSetting::Off);
+    let plan = plan(&spec, "dgxc");
+    let gone = ["efa.stack", "efa.library-path", "efa.opal-prefix", "efa.mpirun"];
+    assert!(plan.ops.iter().all(|op| !gone.contains(&op.rule.as_str())), "{:?}", plan.ops);
+    for rule in gone {
+        assert!(plan.skipped.iter().any(|skipped| skipped.rule == rule), "{rule} is not reported");
+    }
+}
+
+#[test]
+fn a_rule_that_is_on_and_cannot_be_met_is_an_error_that_says_why() {
+    let mut spec = llama(worker().gpus_per_node(1)).build().unwrap();
+    spec.fabric.rules.insert("efa.devices".into(), RuleSetting::On);
+    let plan = plan(&spec, "dgxc");
+    let error = plan.findings.iter().find(|finding| finding.code == "E-RULE-UNMET").unwrap();
+    assert!(error.message.contains("1 of 8 accelerators"), "{}", error.message);
+}
+
+#[test]
+fn every_shipped_profile_can_be_read_and_a_user_extends_it() {
+    let table = "extends = 'dgxc'\nmemory-default = '90%'\n[efa]\ncount = 16".parse().unwrap();
+    let profiles = Profiles::builtin().with("mine", table);
+    for name in profiles.names() {
+        let profile = profiles.get(name).unwrap();
+        assert!(!profile.summary.is_empty() && profile.covers(profile.fabric), "{name}");
+    }
+    let mine = profiles.get("mine").unwrap();
+    assert_eq!(mine.efa.unwrap().hugepages.as_deref(), Some("5Gi"), "what is not overridden stays");
+    let error = profiles.get("dgcx").unwrap_err();
+    assert_eq!(error.hints(), ["did you mean `dgxc`?"]);
+}
+
+#[test]
+fn a_circle_of_extends_is_an_error() {
+    let profiles =
+        Profiles::builtin().with("a", "extends = 'b'".parse().unwrap()).with("b", "extends = 'a'".parse().unwrap());
+    assert!(profiles.get("a").unwrap_err().message().contains("extends itself"));
+}
