@@ -1,1 +1,22 @@
-//! Raw Kubeflow objects and sbatch scripts, edited by span: every untouched byte stays as it was.
+//! Raw Kubeflow objects and sbatch scripts, edited by span.
+//!
+//! A stream is cut into documents ([`Splitter`]); each is read into a tree that knows its places, its jobs become
+//! [`JobView`](crate::mutation::JobView)s, the engine decides, its ops become data, and the text is changed where the
+//! data differ ([`edit`]). What is not a job passes through untouched.
+
+mod apply;
+mod document;
+mod edit;
+mod emit;
+mod job;
+mod object;
+mod pod;
+mod report;
+mod stream;
+mod trainjob;
+
+pub use document::{Mutated, Settings, Start, at_pointer, mutate, views};
+pub use edit::{Blocked, edit, same};
+pub use report::JobReport;
+pub use stream::Splitter;
+pub use trainjob::TrainerVersion;

@@ -1,0 +1,296 @@
+//! One document: read, decided, changed.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use super::edit::{Blocked, edit};
+use super::object::{ObjectKind, kind_of_json, kind_of_tree};
+use super::report::JobReport;
+use super::trainjob::{self, Runtime, TrainerVersion};
+use super::{apply, emit, job};
+use crate::Finding;
+use crate::backend::ClusterFacts;
+use crate::catalogue::Catalogue;
+use crate::fabric::Profile;
+use crate::finding::Span;
+use crate::mutation::view::{JobKind, JobView};
+use crate::mutation::{Options, decide};
+use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
+
+/// With what a manifest is mutated.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// The site.
+    pub profile: &'a Profile,
+    /// What the user asked.
+    pub options: &'a Options,
+    /// The instance types.
+    pub catalogue: &'a Catalogue,
+    /// What the cluster said; nothing offline.
+    pub facts: &'a ClusterFacts,
+    /// Version of Kubeflow Trainer; what the TrainJob uses, else the newest.
+    pub trainer: Option<TrainerVersion>,
+    /// Training runtimes that TrainJobs may refer to.
+    pub runtimes: &'a [Json],
+    /// Write a document anew where it cannot be changed in place.
+    pub reformat: bool,
+}
+
+/// A place in a file: its name, and where a document starts in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// File name as the user gave it.
+    pub file: &'a str,
+    /// Byte offset of the document.
+    pub offset: usize,
+    /// Lines before the document.
+    pub line: usize,
+}
+
+impl<'a> Start<'a> {
+    /// The start of a file.
+    pub fn of(file: &'a str) -> Self {
+        Self { file, offset: 0, line: 0 }
+    }
+
+    /// The place of bytes of the document.
+    pub(super) fn span(&self, text: &str, range: &std::ops::Range<usize>) -> Span {
+        let (line, column) = position(text, range.start);
+        Span {
+            file: self.file.to_owned(),
+            start: self.offset + range.start,
+            end: self.offset + range.end,
+            line: self.line + line,
+            column,
+        }
+    }
+}
+
+/// A document after the mutation.
+#[derive(Clone, Debug)]
+pub struct Mutated<'t> {
+    /// Its text; the old one if nothing changed or an error stood in the way.
+    pub text: Cow<'t, str>,
+    /// One for each job in it.
+    pub jobs: Vec<JobReport>,
+}
+
+/// Mutates a text that holds one document, or several that are not parted by `---`.
+///
+/// The error is a finding of code `E-YAML-SYNTAX`: the text cannot be read.
+pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Result<Mutated<'t>, Finding> {
+    let mut out = Mutated { text: Cow::Borrowed(text), jobs: Vec::new() };
+    if !may_hold_a_job(text) {
+        return Ok(out);
+    }
+    let syntax = Syntax::of(text);
+    let count = syntax.read(text).map_err(|error| unreadable(&error, text, start))?.len();
+    for index in 0..count {
+        let current = out.text.into_owned();
+        let done = one(&current, index, syntax, start, settings, &mut out.jobs)?;
+        out.text = done.map_or_else(
+            || if current == text { Cow::Borrowed(text) } else { Cow::Owned(current.clone()) },
+            Cow::Owned,
+        );
+    }
+    Ok(out)
+}
+
+/// Reads the jobs of a text, for `lint`.
+pub fn views(text: &str, settings: &Settings<'_>) -> Result<Vec<(JobView, String)>, SyntaxError> {
+    let mut found = Vec::new();
+    for document in Syntax::of(text).read(text)? {
+        let data = document.root.to_json();
+        let ObjectKind::List = kind_of_json(&data) else {
+            found.extend(view(&data, settings).map(|(job, ..)| (job, String::new())));
+            continue;
+        };
+        for (index, item) in data["items"].as_array().into_iter().flatten().enumerate() {
+            found.extend(view(item, settings).map(|(job, ..)| (job, format!("/items/{index}"))));
+        }
+    }
+    Ok(found)
+}
+
+/// A cheap look, so that a stream of other objects passes at memory speed.
+fn may_hold_a_job(text: &str) -> bool {
+    let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    // An escaped `apiVersion` in quotes would slip through a search for it.
+    has("kubeflow") || has("\\x") || has("\\u") || has("\\U")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    Yaml,
+    Json,
+}
+
+impl Syntax {
+    pub fn of(text: &str) -> Self {
+        // As kubectl does: what starts with a brace is JSON, if it is.
+        if text.trim_start().starts_with('{') && json(text).is_ok() { Self::Json } else { Self::Yaml }
+    }
+
+    pub fn read(self, text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+        match self {
+            Self::Json => json(text).map(|document| vec![document]),
+            Self::Yaml => yaml_documents(text),
+        }
+    }
+}
+
+fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
+    Finding::error("E-YAML-SYNTAX", format!("the manifest cannot be read: {}", error.message))
+        .span(start.span(text, &error.span))
+}
+
+/// Mutates one document of a text; gives the new text if it changed.
+fn one(
+    text: &str,
+    index: usize,
+    syntax: Syntax,
+    start: Start<'_>,
+    settings: &Settings<'_>,
+    reports: &mut Vec<JobReport>,
+) -> Result<Option<String>, Finding> {
+    let mut documents = syntax.read(text).map_err(|error| unreadable(&error, text, start))?;
+    if index >= documents.len() || kind_of_tree(&documents[index].root) == ObjectKind::Other {
+        return Ok(None);
+    }
+    let document = documents.swap_remove(index);
+    let mut wanted = document.root.to_json();
+    let first = reports.len();
+    if kind_of_json(&wanted) == ObjectKind::List {
+        let items = document.root.get("items");
+        for (index, item) in wanted["items"].as_array_mut().into_iter().flatten().enumerate() {
+            let node = items.and_then(|items| items.items().get(index)).unwrap_or(&document.root);
+            reports.extend(object(item, node, text, start, settings));
+        }
+    } else {
+        reports.extend(object(&mut wanted, &document.root, text, start, settings));
+    }
+    let reports = &mut reports[first..];
+    if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
+        return Ok(None);
+    }
+    let read = |text: &str| {
+        let mut documents = syntax.read(text)?;
+        if index >= documents.len() {
+            return Err(SyntaxError::new("the document is gone", 0..0));
+        }
+        Ok(own(documents.swap_remove(index)))
+    };
+    match edit(text, &document, &wanted, read) {
+        Ok(new) => Ok(Some(new)),
+        Err(blocked) if settings.reformat => Ok(Some(reformatted(text, &document, &wanted, &blocked, start, reports))),
+        Err(blocked) => {
+            let error = structure(&blocked, text, start);
+            reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
+            Ok(None)
+        }
+    }
+}
+
+fn own(document: Document<'_>) -> Document<'_> {
+    document
+}
+
+/// Decides for one object and makes the changes on its data.
+fn object(
+    data: &mut Json,
+    node: &SpanTree<'_>,
+    text: &str,
+    start: Start<'_>,
+    settings: &Settings<'_>,
+) -> Option<JobReport> {
+    let (job, version, runtime) = view(data, settings)?;
+    let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
+    let mut report = JobReport::new(&job, outcome);
+    let span = start.span(text, &node.span);
+    start.file.clone_into(&mut report.file);
+    report.line = span.line;
+    if !runtime.is_known() && job.kind == JobKind::TrainJob {
+        report.notes.push(runtime_assumed(data));
+    }
+    if report.changed {
+        let mut wanted = data.clone();
+        match apply::apply(&mut wanted, &job, &report.ops, &runtime, version) {
+            Ok(()) => *data = wanted,
+            Err(finding) => report.fail(finding),
+        }
+    }
+    for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
+        if finding.span.is_none() {
+            finding.span = Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
+        }
+    }
+    Some(report)
+}
+
+fn view<'s>(data: &Json, settings: &Settings<'s>) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
+    let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
+    let runtime = Runtime::find(data, settings.runtimes);
+    let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();
+    let job = match kind {
+        JobKind::TrainJob => trainjob::view(data, &runtime, version),
+        kind => job::view(data, kind),
+    };
+    Some((job, version, runtime))
+}
+
+fn runtime_assumed(data: &Json) -> Finding {
+    let name = data.pointer("/spec/runtimeRef/name").and_then(Json::as_str).unwrap_or_default();
+    Finding::info(
+        "I-RUNTIME-ASSUMED",
+        format!("the runtime `{name}` was not given; one job `node` with a container `node`, without MPI, was assumed"),
+    )
+    .at("trainer")
+    .fix("give it with --runtime FILE (kubectl get clustertrainingruntime NAME -o yaml)")
+}
+
+/// The container of the role that a finding names.
+fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std::ops::Range<usize>> {
+    let subject = finding.subject.as_deref()?;
+    let name = subject.split(':').next().unwrap_or(subject);
+    let role = job.roles.iter().find(|role| role.name == name)?;
+    at_pointer(node, &role.container.at).map(|node| node.span.clone())
+}
+
+/// The value at a JSON pointer.
+pub fn at_pointer<'n, 'a>(node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n SpanTree<'a>> {
+    pointer.split('/').skip(1).try_fold(node, |node, step| {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        node.at([step.as_str()])
+    })
+}
+
+fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
+    let at = if blocked.path.is_empty() { "the document" } else { blocked.path.as_str() };
+    Finding::error("E-YAML-STRUCTURE", format!("{at} cannot be changed in place: {}", blocked.why))
+        .at(at)
+        .fix("write the value out where it is meant, or use --reformat, which loses comments")
+        .span(start.span(text, &blocked.span))
+}
+
+/// Writes the whole document anew.
+fn reformatted(
+    text: &str,
+    document: &Document<'_>,
+    wanted: &Json,
+    blocked: &Blocked,
+    start: Start<'_>,
+    reports: &mut [JobReport],
+) -> String {
+    for report in reports.iter_mut().filter(|report| report.changed) {
+        report.notes.push(
+            Finding::warning("W-COMMENTS-LOST", format!("the document was written anew, without its comments: {}", blocked.why))
+                .at(blocked.path.clone())
+                .span(start.span(text, &blocked.span)),
+        );
+    }
+    // What stands before the document's first byte (`---`, a directive) stays; comments inside are gone.
+    let head = text[..document.root.span.start].lines().take_while(|line| line.starts_with("---") || line.starts_with('%'));
+    let head: String = head.map(|line| format!("{line}\n")).collect();
+    head + &emit::document(wanted)
+}

@@ -1,0 +1,53 @@
+//! Which Kubernetes objects are jobs.
+
+use serde_json::Value as Json;
+
+use crate::mutation::view::JobKind;
+use crate::span::SpanTree;
+
+/// What a document or an item of a List is to the mutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ObjectKind {
+    Job(JobKind),
+    /// A `List` (or `PyTorchJobList` and the like) with items of its own.
+    List,
+    /// Anything else passes through.
+    Other,
+}
+
+/// Tells by `apiVersion` and `kind`.
+pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKind {
+    match (api_version.unwrap_or_default(), kind.unwrap_or_default()) {
+        ("kubeflow.org/v1", "PyTorchJob") => ObjectKind::Job(JobKind::PyTorchJob),
+        ("kubeflow.org/v1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV1),
+        ("kubeflow.org/v2beta1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV2),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob") => ObjectKind::Job(JobKind::TrainJob),
+        (_, "List" | "PyTorchJobList" | "MPIJobList" | "TrainJobList") => ObjectKind::List,
+        _ => ObjectKind::Other,
+    }
+}
+
+pub(super) fn kind_of_tree(node: &SpanTree<'_>) -> ObjectKind {
+    let text = |key: &str| node.get(key).and_then(SpanTree::as_str);
+    kind_of(text("apiVersion"), text("kind"))
+}
+
+pub(super) fn kind_of_json(object: &Json) -> ObjectKind {
+    let text = |key: &str| object.get(key).and_then(Json::as_str);
+    kind_of(text("apiVersion"), text("kind"))
+}
+
+/// The text at a JSON pointer.
+pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
+    object.pointer(pointer).and_then(Json::as_str)
+}
+
+/// The members of a list at a key; none if there is no list.
+pub(super) fn list<'j>(object: &'j Json, key: &str) -> &'j [Json] {
+    object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A whole number at a key that fits.
+pub(super) fn number(object: &Json, key: &str) -> Option<u32> {
+    object.get(key).and_then(Json::as_u64).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+}
