@@ -66,7 +66,9 @@ fn container_op(container: &mut Json, resources: &str, change: &Change) {
         }
         Change::Resource { name, quantity } => resource(container, resources, name, quantity),
         Change::Capability { name } => {
-            let Some(capabilities) = object_at(container, &["securityContext", "capabilities"]) else { return };
+            let Some(capabilities) = object_at(container, &["securityContext", "capabilities"]) else {
+                return;
+            };
             let list = capabilities.entry("add").or_insert_with(|| json!([]));
             if let Some(list) = list.as_array_mut() {
                 list.push(json!(name));
@@ -113,9 +115,14 @@ fn command(container: &mut Json, after: &[String], command_words: usize) {
 }
 
 fn volume(spec: &mut Json, name: &str, host_path: &str) {
-    let there = spec.get("volumes").and_then(Json::as_array).is_some_and(|all| all.iter().any(|v| v["name"] == name));
+    let there =
+        spec.get("volumes").and_then(Json::as_array).is_some_and(|all| all.iter().any(|v| v["name"] == name));
     if !there {
-        push(spec, "volumes", json!({ "name": name, "hostPath": { "path": host_path, "type": "Directory" } }));
+        push(
+            spec,
+            "volumes",
+            json!({ "name": name, "hostPath": { "path": host_path, "type": "Directory" } }),
+        );
     }
 }
 
@@ -124,7 +131,8 @@ fn placement(spec: &mut Json, change: &Change, label: &str, job: &str) {
     match change {
         Change::NodeSelector { key, value } => set(spec, &["nodeSelector"], key, json!(value)),
         Change::Toleration { key, value, effect } => {
-            let mut toleration = json!({ "key": key, "operator": if value.is_some() { "Equal" } else { "Exists" } });
+            let mut toleration =
+                json!({ "key": key, "operator": if value.is_some() { "Equal" } else { "Exists" } });
             if let Some(value) = value {
                 toleration["value"] = json!(value);
             }
@@ -169,7 +177,9 @@ fn train_job(
             let Some(trainer) = map_at(object, &["spec", "trainer"]) else { return Ok(()) };
             // Before 2.3 what is written here replaces the runtime's, so that comes along.
             let unset = trainer.get("resourcesPerNode").is_none_or(Json::is_null);
-            if let (true, true, Some(resources)) = (unset, version < TrainerVersion::V2_3, runtime.resources()) {
+            if let (true, true, Some(resources)) =
+                (unset, version < TrainerVersion::V2_3, runtime.resources())
+            {
                 trainer["resourcesPerNode"] = resources.clone();
             }
             container_op(trainer, "resourcesPerNode", &op.change);
@@ -177,7 +187,8 @@ fn train_job(
         change => {
             for (replicated, container) in runtime.patched() {
                 let missing = |what: &str| missing(op, version, what);
-                let patch = override_of(object, op, &replicated, version).ok_or_else(|| missing("such overrides"))?;
+                let patch =
+                    override_of(object, op, &replicated, version).ok_or_else(|| missing("such overrides"))?;
                 match change {
                     Change::Annotation { key, value } if version > TrainerVersion::V2_0 => {
                         set(patch.template, &["metadata", "annotations"], key, json!(value));
@@ -204,10 +215,13 @@ fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
         TrainerVersion::V2_2 => "2.2",
         TrainerVersion::V2_3 => "2.3",
     };
-    Finding::error("E-TRAINJOB-VERSION", format!("a TrainJob of Kubeflow Trainer {number} has no field for {what}"))
-        .at(op.role.clone())
-        .fix(format!("use Trainer 2.2 or later, put it into a TrainingRuntime, or switch `{}` off", op.rule))
-        .source("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
+    Finding::error(
+        "E-TRAINJOB-VERSION",
+        format!("a TrainJob of Kubeflow Trainer {number} has no field for {what}"),
+    )
+    .at(op.role.clone())
+    .fix(format!("use Trainer 2.2 or later, put it into a TrainingRuntime, or switch `{}` off", op.rule))
+    .source("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
 }
 
 fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {

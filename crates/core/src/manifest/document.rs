@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::edit::{Blocked, edit};
+use super::edit::{Blocked, edit, same};
 use super::object::{ObjectKind, kind_of_json, kind_of_tree};
 use super::report::JobReport;
 use super::trainjob::{self, Runtime, TrainerVersion};
@@ -174,26 +174,20 @@ fn one(
     if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
         return Ok(None);
     }
-    let read = |text: &str| {
-        let mut documents = syntax.read(text)?;
-        if index >= documents.len() {
-            return Err(SyntaxError::new("the document is gone", 0..0));
-        }
-        Ok(own(documents.swap_remove(index)))
+    let says = |text: &str, wanted: &Json| {
+        Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
     };
-    match edit(text, &document, &wanted, read) {
+    match edit(text, &document, &wanted, says) {
         Ok(new) => Ok(Some(new)),
-        Err(blocked) if settings.reformat => Ok(Some(reformatted(text, &document, &wanted, &blocked, start, reports))),
+        Err(blocked) if settings.reformat => {
+            Ok(Some(reformatted(text, &document, &wanted, &blocked, start, reports)))
+        }
         Err(blocked) => {
             let error = structure(&blocked, text, start);
             reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
             Ok(None)
         }
     }
-}
-
-fn own(document: Document<'_>) -> Document<'_> {
-    document
 }
 
 /// Decides for one object and makes the changes on its data.
@@ -222,7 +216,8 @@ fn object(
     }
     for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
         if finding.span.is_none() {
-            finding.span = Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
+            finding.span =
+                Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
         }
     }
     Some(report)
@@ -284,13 +279,18 @@ fn reformatted(
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
         report.notes.push(
-            Finding::warning("W-COMMENTS-LOST", format!("the document was written anew, without its comments: {}", blocked.why))
-                .at(blocked.path.clone())
-                .span(start.span(text, &blocked.span)),
+            Finding::warning(
+                "W-COMMENTS-LOST",
+                format!("the document was written anew, without its comments: {}", blocked.why),
+            )
+            .at(blocked.path.clone())
+            .span(start.span(text, &blocked.span)),
         );
     }
     // What stands before the document's first byte (`---`, a directive) stays; comments inside are gone.
-    let head = text[..document.root.span.start].lines().take_while(|line| line.starts_with("---") || line.starts_with('%'));
+    let head = text[..document.root.span.start]
+        .lines()
+        .take_while(|line| line.starts_with("---") || line.starts_with('%'));
     let head: String = head.map(|line| format!("{line}\n")).collect();
     head + &emit::document(wanted)
 }

@@ -67,7 +67,8 @@ impl Layout {
     pub fn flow(self, value: &Json) -> String {
         match value {
             Json::Object(map) => {
-                let entries: Vec<String> = map.iter().map(|(key, value)| self.flow_entry(key, value)).collect();
+                let entries: Vec<String> =
+                    map.iter().map(|(key, value)| self.flow_entry(key, value)).collect();
                 format!("{{{}}}", entries.join(", "))
             }
             Json::Array(items) => {
@@ -99,7 +100,11 @@ impl Layout {
         if self.json {
             return double_quoted(text);
         }
-        if is_plain(text) && !text.contains([',', '[', ']', '{', '}']) { text.to_owned() } else { quoted(text) }
+        if is_plain(text) && !text.contains([',', '[', ']', '{', '}']) {
+            text.to_owned()
+        } else {
+            quoted(text)
+        }
     }
 
     /// Text of several lines as a block, if it can be one.
@@ -159,7 +164,9 @@ fn is_plain(text: &str) -> bool {
 fn is_old_word(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     matches!(lower.as_str(), "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null" | "nan")
-        || (text.len() >= 8 && text.as_bytes()[..4].iter().all(u8::is_ascii_digit) && text.as_bytes()[4] == b'-')
+        || (text.len() >= 8
+            && text.as_bytes()[..4].iter().all(u8::is_ascii_digit)
+            && text.as_bytes()[4] == b'-')
         || text.starts_with("0x")
         || text.starts_with("0o")
 }
@@ -224,10 +231,54 @@ mod tests {
     use serde_json::json;
 
     const HOSTILE: [&str; 48] = [
-        "", " ", "a", "yes", "no", "on", "y", "N", "~", "null", "true", "1", "0777", "1_000", "12:30:45", "1e3", ".5",
-        "0x1F", "2001-01-01", "a: b", "a #b", "#a", "- a", "-a", "-", "--", "---", "...", "? x", ": x", "a:", "[a]",
-        "{a}", "&a", "*a", "!a", "|", ">", "'a'", "\"a\"", "%a", "@a", "`a`", "a\u{85}b", "a\u{1b}b", "a\tb",
-        "a\nb\n\n", " a\nb",
+        "",
+        " ",
+        "a",
+        "yes",
+        "no",
+        "on",
+        "y",
+        "N",
+        "~",
+        "null",
+        "true",
+        "1",
+        "0777",
+        "1_000",
+        "12:30:45",
+        "1e3",
+        ".5",
+        "0x1F",
+        "2001-01-01",
+        "a: b",
+        "a #b",
+        "#a",
+        "- a",
+        "-a",
+        "-",
+        "--",
+        "---",
+        "...",
+        "? x",
+        ": x",
+        "a:",
+        "[a]",
+        "{a}",
+        "&a",
+        "*a",
+        "!a",
+        "|",
+        ">",
+        "'a'",
+        "\"a\"",
+        "%a",
+        "@a",
+        "`a`",
+        "a\u{85}b",
+        "a\u{1b}b",
+        "a\tb",
+        "a\nb\n\n",
+        " a\nb",
     ];
 
     #[test]
@@ -237,7 +288,11 @@ mod tests {
             for text in HOSTILE {
                 let value = json!({ "k": text, "l": [text, {"m": text}], "n": text });
                 let block = layout.block(&value, 0);
-                assert_eq!(yaml(&format!("x:{block}\n")).unwrap().root.to_json()["x"], value, "{text:?}\n{block}");
+                assert_eq!(
+                    yaml(&format!("x:{block}\n")).unwrap().root.to_json()["x"],
+                    value,
+                    "{text:?}\n{block}"
+                );
                 let flow = layout.flow(&value);
                 assert_eq!(yaml(&flow).unwrap().root.to_json(), value, "{flow}");
                 assert_eq!(yaml(&document(&value)).unwrap().root.to_json(), value);

@@ -20,8 +20,9 @@ pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
             .flatten()
             .map(|(name, spec)| role(object, kind, replicas, name, spec))
             .collect(),
-        mpi: (kind != JobKind::PyTorchJob).then(|| implementation(text_at(object, "/spec/mpiImplementation"))),
-        devices_go_to_launcher: false,
+        mpi: (kind != JobKind::PyTorchJob)
+            .then(|| implementation(text_at(object, "/spec/mpiImplementation"))),
+        ..JobView::default()
     }
 }
 
@@ -44,7 +45,8 @@ fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -
         _ => None,
     };
     let main = |containers: &[Json]| {
-        let named = |container: &Json| wanted.is_some() && container.get("name").and_then(Json::as_str) == wanted;
+        let named =
+            |container: &Json| wanted.is_some() && container.get("name").and_then(Json::as_str) == wanted;
         containers.iter().position(named).unwrap_or(0)
     };
     let mut role = pod::role(template, &at, main);

@@ -109,7 +109,10 @@ fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
             Change::NodeSelector { key, value } => format!("node selector {key}={value}"),
             Change::Colocate { topology_key } => format!("affinity {topology_key}"),
             Change::Toleration { key, .. } => format!("toleration {key}"),
-            Change::Command { before, after, .. } if crate::mutation::gid::wrapped_from(after).is_some() && crate::mutation::gid::wrapped_from(before).is_none() => {
+            Change::Command { before, after, .. }
+                if crate::mutation::gid::wrapped_from(after).is_some()
+                    && crate::mutation::gid::wrapped_from(before).is_none() =>
+            {
                 "command wrapped".to_owned()
             }
             Change::Command { before, after, .. } => {
@@ -119,7 +122,8 @@ fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
             }
             Change::Wrap { .. } | Change::Mpirun { .. } => continue,
         };
-        let patched = matches!(op.change, Change::Mount { .. } | Change::Annotation { .. } | Change::Capability { .. });
+        let patched =
+            matches!(op.change, Change::Mount { .. } | Change::Annotation { .. } | Change::Capability { .. });
         if job.kind == JobKind::TrainJob && patched {
             overrides = true;
         } else {
@@ -134,6 +138,8 @@ fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
 
 /// How often an `mpirun` is called by an absolute path.
 fn mpirun_count(argv: &[String]) -> usize {
-    let one = |word: &String| ["/mpirun", "/mpiexec", "/orterun"].iter().map(|m| word.matches(m).count()).sum::<usize>();
+    let one = |word: &String| {
+        ["/mpirun", "/mpiexec", "/orterun"].iter().map(|m| word.matches(m).count()).sum::<usize>()
+    };
     argv.iter().map(one).sum()
 }

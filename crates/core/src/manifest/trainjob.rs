@@ -62,17 +62,14 @@ impl<'j> Runtime<'j> {
         let name = text_at(job, "/spec/runtimeRef/name");
         let kind = text_at(job, "/spec/runtimeRef/kind").unwrap_or("ClusterTrainingRuntime");
         let fits = |object: &&Json| {
-            text_at(object, "/metadata/name") == name && object.get("kind").and_then(Json::as_str) == Some(kind)
+            text_at(object, "/metadata/name") == name
+                && object.get("kind").and_then(Json::as_str) == Some(kind)
         };
         Self { object: given.iter().find(fits) }
     }
 
     pub fn is_known(&self) -> bool {
         self.object.is_some()
-    }
-
-    pub fn object(&self) -> Option<&'j Json> {
-        self.object
     }
 
     fn at(&self, pointer: &str) -> Option<&'j Json> {
@@ -145,9 +142,9 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>, version: TrainerVersion
         patches(object, &job, &container, &mut role);
     }
     let apart = runtime.is_mpi() && !runtime.launcher_is_node();
-    let mpi = runtime.is_mpi().then(|| {
-        implementation(runtime.at("/spec/mlPolicy/mpi/mpiImplementation").and_then(Json::as_str))
-    });
+    let mpi = runtime
+        .is_mpi()
+        .then(|| implementation(runtime.at("/spec/mlPolicy/mpi/mpiImplementation").and_then(Json::as_str)));
     JobView {
         kind: JobKind::TrainJob,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
@@ -156,12 +153,14 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>, version: TrainerVersion
         roles: vec![role],
         mpi,
         devices_go_to_launcher: apart,
+        ..JobView::default()
     }
 }
 
 fn base_role(runtime: &Runtime<'_>) -> RoleView {
     let none = Json::Null;
-    let template = runtime.trainer_job().and_then(|job| job.pointer("/template/spec/template")).unwrap_or(&none);
+    let template =
+        runtime.trainer_job().and_then(|job| job.pointer("/template/spec/template")).unwrap_or(&none);
     let is_node = |c: &Json| c["name"] == "node";
     pod::role(template, "", |containers| containers.iter().position(is_node).unwrap_or(0))
 }
