@@ -1,1 +1,124 @@
-//! Jobs as processes on this machine.
+#![doc = include_str!("docs.md")]
+
+mod client;
+mod config;
+mod document;
+mod error;
+mod folder;
+mod logs;
+mod process;
+mod record;
+mod render;
+mod status;
+mod supervisor;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Finding, Result};
+
+use client::Store;
+use config::Config;
+pub use document::{Process, ProcessList};
+pub use supervisor::supervise;
+
+weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);
+
+/// The name this backend is registered under.
+pub const NAME: &str = "local";
+
+/// Connects to this machine: reads the target's settings and looks for `torchrun` and `mpirun` in its `PATH`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) for a setting that is unknown or wrong.
+#[allow(clippy::unused_async, reason = "the signature every backend's connect has")]
+pub async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
+    let config = Config::of(&target)?;
+    Ok(Arc::new(Local { store: Store::new(&target, &config), config }))
+}
+
+/// This machine as a cluster.
+#[derive(Debug)]
+struct Local {
+    config: Config,
+    store: Store,
+}
+
+#[async_trait]
+impl Backend for Local {
+    fn capability(&self) -> Capability {
+        Capability {
+            backend: NAME.to_owned(),
+            detach: self.store.detaches(),
+            dry_run: true,
+            suspend: true,
+            hold: false,
+            requeue: false,
+            signal: true,
+            delete: true,
+            containers: false,
+            mpi: true,
+            previous_logs: true,
+            rank_logs: true,
+            log_times: false,
+            exact_resume: true,
+            restarts: true,
+            time_limit: true,
+            max_name: 63,
+            max_args_bytes: 1 << 20,
+        }
+    }
+
+    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
+        let config = self.config.clone();
+        error::blocking(move || Ok(config.facts())).await
+    }
+
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        render::render(job, &self.config)
+    }
+
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        let (list, store) = (ProcessList::of(rendered)?, self.store.clone());
+        error::blocking(move || store.check(&list)).await
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        let (list, store, text) =
+            (ProcessList::of(rendered)?, self.store.clone(), rendered.documents[0].text.clone());
+        error::blocking(move || store.submit(&list, &text)).await
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        let (store, id) = (self.store.clone(), id.clone());
+        error::blocking(move || store.find(&id)).await
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        let (store, filter) = (self.store.clone(), filter.clone());
+        error::blocking(move || store.list(&filter)).await
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        let (store, job) = (self.store.clone(), job.clone());
+        error::blocking(move || store.describe(&job)).await
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        let (store, job) = (self.store.clone(), job.clone());
+        error::blocking(move || store.act(&job, action)).await
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        watch::watch(self.store.clone(), filter)
+    }
+
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        logs::logs(self.store.clone(), job.clone(), options)
+    }
+}

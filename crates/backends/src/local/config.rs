@@ -1,0 +1,110 @@
+//! The settings of a local target, and what this machine has.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use weftrun_core::backend::{ClusterFacts, NodeGroup, TargetConfig};
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// The keys of a local target in the config file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    /// Seconds between TERM and KILL.
+    grace: f64,
+    /// The program started for `launch = "torchrun"`; empty for one process a rank instead.
+    torchrun: String,
+    /// The program started for `launch = "mpi"`; empty for one process a rank instead.
+    mpirun: String,
+    /// The Python that runs a script where there is no torchrun.
+    python: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { grace: 10.0, torchrun: "torchrun".into(), mpirun: "mpirun".into(), python: "python3".into() }
+    }
+}
+
+/// What `render` needs to know of this machine and of the target.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// Time between TERM and KILL.
+    pub grace: Duration,
+    /// Where torchrun is, if it is there.
+    pub torchrun: Option<PathBuf>,
+    /// Where mpirun is, if it is there.
+    pub mpirun: Option<PathBuf>,
+    /// The Python that runs scripts.
+    pub python: String,
+}
+
+impl Config {
+    /// Reads the settings, and looks for the launchers in the `PATH` of the target's environment.
+    pub fn of(target: &TargetConfig) -> Result<Self> {
+        let settings: Settings = target.settings()?;
+        let grace = Duration::try_from_secs_f64(settings.grace).map_err(|error| {
+            Error::new(ErrorKind::InvalidConfig, format!("target `{}`: grace: {error}", target.name))
+                .with("grace", settings.grace)
+        })?;
+        let path = target.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+        Ok(Self {
+            grace,
+            torchrun: find_program(&settings.torchrun, path),
+            mpirun: find_program(&settings.mpirun, path),
+            python: settings.python,
+        })
+    }
+
+    /// What this machine has, in the words of a cluster with one node.
+    pub fn facts(&self) -> ClusterFacts {
+        let mut node = NodeGroup::default();
+        node.count = 1;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        node.allocatable.insert("cpu".to_owned(), cpus.to_string());
+        let gpus = gpus(Path::new("/dev"));
+        if gpus > 0 {
+            node.allocatable.insert("nvidia.com/gpu".to_owned(), gpus.to_string());
+        }
+        let mut facts = ClusterFacts::default();
+        facts.online = true;
+        facts.nodes.push(node);
+        for (name, found) in [("torchrun", &self.torchrun), ("mpirun", &self.mpirun)] {
+            if let Some(path) = found {
+                facts.serves.push(name.to_owned());
+                facts.extra.insert(name.to_owned(), path.display().to_string().into());
+            }
+        }
+        facts
+    }
+}
+
+/// Counts NVIDIA's device files, which every driver makes one of for each GPU.
+fn gpus(dev: &Path) -> usize {
+    let Ok(entries) = dev.read_dir() else { return 0 };
+    entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
+            number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        })
+        .count()
+}
+
+/// The program of a name, as a shell finds it: itself if it has a slash, else the first executable in the path.
+fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    if name.is_empty() {
+        return None;
+    }
+    if name.contains('/') {
+        return is_executable(Path::new(name)).then(|| PathBuf::from(name));
+    }
+    std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,137 @@
+//! A job's folder: where things lie in it, and how they are written so that a crash at any moment leaves either the
+//! old or the new.
+//!
+//! ```text
+//! STATE/lock                  held while a name is claimed
+//! STATE/jobs/SUBMISSION/      appears whole, by a rename: the claim
+//!     job.toml  origin.json   what was submitted, from where; never changed
+//!     lock                    held by the supervisor as long as it lives
+//!     state.json              the supervisor's record, replaced whole
+//!     requests/               what others ask of the supervisor
+//!     logs/ATTEMPT/NAME.log   what each process wrote, by its own hand
+//!     code/                   code brought along
+//! STATE/jobs/.new-*           a claim that was cut off: nothing ran, it is swept away
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::error;
+
+/// The folder of one job.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Takes a path for a job's folder.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file of the process list.
+    pub fn job(&self) -> PathBuf {
+        self.0.join("job.toml")
+    }
+
+    /// The file that says where the job was submitted from.
+    pub fn origin(&self) -> PathBuf {
+        self.0.join("origin.json")
+    }
+
+    /// The file of the supervisor's record.
+    pub fn record(&self) -> PathBuf {
+        self.0.join("state.json")
+    }
+
+    /// The folder of requests to the supervisor.
+    pub fn requests(&self) -> PathBuf {
+        self.0.join("requests")
+    }
+
+    /// The folder of code brought along.
+    pub fn code(&self) -> PathBuf {
+        self.0.join("code")
+    }
+
+    /// What the supervisor itself had to say.
+    pub fn supervisor_log(&self) -> PathBuf {
+        self.0.join("supervisor.log")
+    }
+
+    /// The log of a process in an attempt.
+    pub fn log(&self, attempt: u32, name: &str) -> PathBuf {
+        self.0.join("logs").join(attempt.to_string()).join(format!("{name}.log"))
+    }
+
+    /// Takes the lock the supervisor holds; none if somebody has it. Who has it may write the record.
+    pub fn try_lock(&self) -> Result<Option<File>> {
+        let path = self.0.join("lock");
+        let file = private_file().create(true).truncate(false).open(&path);
+        let file = file.map_err(|e| error::file("open the job's lock", &path, e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(e)) => Err(error::file("lock the job", &path, e)),
+        }
+    }
+}
+
+/// Options of a file only its owner can read.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Makes a folder only its owner can enter, and those above it.
+pub(super) fn make(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| error::file("make a folder", path, e))
+}
+
+/// Writes a file that was not there, and waits until it is on the disk.
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = private_file()
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|e| error::file("write a file", path, e))
+}
+
+/// Replaces a file whole: a reader sees the old or the new one.
+pub(super) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let text = serde_json::to_vec(value)
+        .map_err(|e| Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON").source(e))?;
+    let written = tempfile::Builder::new().prefix(".state-").tempfile_in(folder).and_then(|mut file| {
+        file.write_all(&text)?;
+        file.as_file().sync_data()?;
+        file.persist(path).map_err(|e| e.error)
+    });
+    written.map(drop).map_err(|e| error::file("write the job's record", path, e))
+}
+
+/// Reads a JSON file; none if it is not there.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(error::file("read a file", path, e)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        Error::new(ErrorKind::Io, format!("a job's record is damaged: {e}"))
+            .with("path", path.display())
+            .hint("`weftrun delete` removes the job with its record")
+    })
+}

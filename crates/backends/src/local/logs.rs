@@ -1,0 +1,268 @@
+//! The processes' own files, read from where a cursor stands.
+//!
+//! Files are looked at, not watched: a look reads what has grown, at most [`MOST_A_LOOK`] bytes, so memory is bounded
+//! however fast a process writes. No file stays open between two looks, so that 512 ranks need no 512 descriptors.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use weftrun_core::job::JobHandle;
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::{Error, Result};
+
+use super::client::{Job, Store};
+use super::document::{Process, ProcessList};
+use super::{NAME, error};
+
+/// Bytes of a batch at most.
+const CHUNK: usize = 256 << 10;
+/// Bytes of a look at most.
+const MOST_A_LOOK: usize = 4 << 20;
+/// Time between two looks when nothing came.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// Reads the logs of a job.
+pub(super) fn logs(store: Store, handle: JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+    if options.since.is_some() {
+        let error = Error::unsupported(NAME, "log_times")
+            .hint("processes write their own files here, without times: use `tail`");
+        return stream::iter([Err(error)]).boxed();
+    }
+    let open = async move {
+        let reader = error::blocking(move || Reader::open(&store, &handle, options)).await;
+        match reader {
+            Ok(reader) => looks(reader).boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
+    };
+    stream::once(open).flatten().boxed()
+}
+
+fn looks(reader: Reader) -> impl futures_util::Stream<Item = Result<LogBatch>> {
+    stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        let looked = error::blocking(move || {
+            let batches = reader.look();
+            Ok((reader, batches))
+        });
+        match looked.await {
+            Ok((reader, Ok(batches))) => {
+                if reader.over {
+                    return Some((items(batches), None));
+                }
+                if batches.is_empty() {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Some((items(batches), Some(reader)))
+            }
+            Ok((_, Err(error))) | Err(error) => Some((stream::iter(vec![Err(error)]), None)),
+        }
+    })
+    .flatten()
+}
+
+fn items(batches: Vec<LogBatch>) -> stream::Iter<std::vec::IntoIter<Result<LogBatch>>> {
+    stream::iter(batches.into_iter().map(Ok).collect::<Vec<_>>())
+}
+
+/// A process's file in one attempt.
+struct Source {
+    id: Arc<SourceId>,
+    index: usize,
+    offset: u64,
+    /// The lines still to be skipped to: done once, when the file is first seen.
+    tail: Option<u64>,
+}
+
+struct Reader {
+    job: Job,
+    list: ProcessList,
+    options: LogOptions,
+    attempt: u32,
+    sources: Vec<Source>,
+    /// Sources that had more than a look takes are continued first, so that a fast one starves nobody.
+    turn: VecDeque<usize>,
+    over: bool,
+}
+
+impl Reader {
+    fn open(store: &Store, handle: &JobHandle, options: LogOptions) -> Result<Self> {
+        let job = store.get(handle)?;
+        let list = Store::list_of(&job)?;
+        let now = Store::snapshot(&job)?.attempt();
+        let start = match options.from.iter().map(|cursor| cursor.attempt).min() {
+            Some(attempt) => attempt.min(now),
+            None if options.previous => match now.checked_sub(1) {
+                Some(before) => before,
+                None => return Err(error::no_job(&format!("{handle} before its present attempt"))),
+            },
+            None => now,
+        };
+        let mut reader =
+            Self { job, list, options, attempt: start, sources: Vec::new(), turn: VecDeque::new(), over: false };
+        reader.enter(start);
+        Ok(reader)
+    }
+
+    /// Opens the sources of an attempt, each where its cursor stands.
+    fn enter(&mut self, attempt: u32) {
+        self.attempt = attempt;
+        let wanted = |(_, process): &(usize, &Process)| self.options.wants(process);
+        let source = |(index, process): (usize, &Process)| {
+            let id = source_id(&self.job.submission, process, attempt);
+            let mark = self.options.from.iter().find(|cursor| cursor.uid == id.uid && cursor.attempt == attempt);
+            let offset = mark.map_or(0, |cursor| cursor.offset);
+            let tail = if mark.is_none() { self.options.tail } else { None };
+            Source { id: Arc::new(id), index, offset, tail }
+        };
+        let sources: Vec<_> = self.list.processes.iter().enumerate().filter(wanted).map(source).collect();
+        self.turn = (0..sources.len()).collect();
+        self.sources = sources;
+    }
+
+    /// Reads what there is, up to the bytes of one look. The state is read first: what was written before the end of
+    /// the job is then seen in this look or reported as not the end.
+    fn look(&mut self) -> Result<Vec<LogBatch>> {
+        let now = match Store::snapshot(&self.job) {
+            Ok(now) => now,
+            Err(error) if error.kind() == weftrun_core::ErrorKind::NotFound => {
+                self.over = true;
+                return Ok(self.sources.iter().map(|source| ended(source, None)).collect());
+            }
+            Err(error) => return Err(error),
+        };
+        let complete = now.phase.is_terminal() || now.attempt() > self.attempt;
+        let (mut batches, mut left) = (Vec::new(), MOST_A_LOOK);
+        let turns = self.turn.len();
+        for _ in 0..turns {
+            if left == 0 {
+                break;
+            }
+            let Some(at) = self.turn.pop_front() else { break };
+            self.turn.push_back(at);
+            self.read(at, &mut left, &mut batches)?;
+        }
+        if left == 0 || !batches.is_empty() {
+            return Ok(batches);
+        }
+        if complete {
+            let processes = now.record.as_ref().filter(|record| record.attempt == self.attempt);
+            let code = |source: &Source| processes?.processes.get(source.index)?.exit_code;
+            batches.extend(self.sources.iter().map(|source| ended(source, code(source))));
+            if now.attempt() > self.attempt && (self.options.follow || !self.options.from.is_empty()) {
+                self.enter(self.attempt + 1);
+            } else {
+                self.over = true;
+            }
+        } else if !self.options.follow {
+            self.over = true;
+        }
+        Ok(batches)
+    }
+
+    fn read(&mut self, at: usize, left: &mut usize, batches: &mut Vec<LogBatch>) -> Result<()> {
+        let source = &mut self.sources[at];
+        let path = self.job.folder.log(self.attempt, &self.list.processes[source.index].name);
+        let length = match std::fs::metadata(&path) {
+            Ok(meta) => meta.len(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(error::file("look at a log", &path, e)),
+        };
+        if length < source.offset {
+            source.offset = 0;
+            batches.push(LogBatch::marked(source.id.clone(), Mark::Truncated, source.cursor()));
+        }
+        if length == source.offset {
+            return Ok(());
+        }
+        let read = (|| {
+            let mut file = File::open(&path)?;
+            if let Some(lines) = source.tail.take() {
+                source.offset = start_of_tail(&mut file, length, lines)?;
+            }
+            file.seek(SeekFrom::Start(source.offset))?;
+            // What is written while we read waits for the next look, so that one source cannot take all of this one.
+            let mut rest = usize::try_from(length - source.offset).unwrap_or(usize::MAX);
+            while *left > 0 && rest > 0 {
+                let mut bytes = Vec::new();
+                let most = CHUNK.min(*left).min(rest);
+                let got = file.by_ref().take(most as u64).read_to_end(&mut bytes)?;
+                if got == 0 {
+                    break;
+                }
+                (*left, rest) = (*left - got, rest - got);
+                source.offset += got as u64;
+                batches.push(LogBatch::new(source.id.clone(), bytes, source.cursor()));
+            }
+            Ok(())
+        })();
+        read.map_err(|e| error::file("read a log", &path, e))
+    }
+}
+
+impl Source {
+    fn cursor(&self) -> Cursor {
+        let mut cursor = Cursor::default();
+        cursor.uid.clone_from(&self.id.uid);
+        cursor.attempt = self.id.attempt;
+        cursor.offset = self.offset;
+        cursor
+    }
+}
+
+fn ended(source: &Source, exit_code: Option<i32>) -> LogBatch {
+    LogBatch::marked(source.id.clone(), Mark::Ended { exit_code }, source.cursor())
+}
+
+fn source_id(submission: &str, process: &Process, attempt: u32) -> SourceId {
+    let mut id = SourceId::new(&process.name);
+    id.uid = format!("{submission}/{}", process.name);
+    id.attempt = attempt;
+    id.role.clone_from(&process.role);
+    id.replica = process.replica;
+    id.rank = process.rank;
+    id
+}
+
+/// Which sources a reader wants.
+trait Wants {
+    fn wants(&self, process: &Process) -> bool;
+}
+
+impl Wants for LogOptions {
+    /// A source of several ranks is wanted whichever of them is.
+    fn wants(&self, process: &Process) -> bool {
+        let role = self.roles.is_empty() || self.roles.contains(&process.role);
+        let rank = self.ranks.is_empty() || process.rank.is_none_or(|rank| self.ranks.contains(&rank));
+        role && rank
+    }
+}
+
+/// Where the last lines of a file start, found from its end.
+fn start_of_tail(file: &mut File, length: u64, lines: u64) -> std::io::Result<u64> {
+    let (mut end, mut found) = (length, 0);
+    let mut block = vec![0; 64 << 10];
+    while end > 0 {
+        let start = end.saturating_sub(block.len() as u64);
+        let size = usize::try_from(end - start).unwrap_or(block.len());
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut block[..size])?;
+        for at in memchr::memrchr_iter(b'\n', &block[..size]) {
+            let behind = start + at as u64 + 1;
+            // The newline that ends the last line begins none.
+            if behind == length {
+                continue;
+            }
+            found += 1;
+            if found == lines {
+                return Ok(behind);
+            }
+        }
+        end = start;
+    }
+    Ok(if lines == 0 { length } else { 0 })
+}

@@ -1,0 +1,149 @@
+//! Processes of this machine: known again after a restart of anything, and signalled.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+/// The variable every process of a job carries, and its descendants with it: however they fork or change their
+/// group or session, they can be found.
+pub(super) const MARK: &str = "WEFTRUN_SUBMISSION";
+
+/// What tells a process from a later one with the same pid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// Process id.
+    pub pid: i32,
+    /// When it started, in the kernel's ticks since boot; 0 where the kernel does not say.
+    pub start: u64,
+    /// The boot it belongs to; empty where the kernel does not say.
+    pub boot: String,
+}
+
+impl Identity {
+    /// The identity of a process that is there now.
+    pub fn of(pid: i32) -> Self {
+        Self { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot_id() }
+    }
+
+    /// The identity of this process.
+    pub fn me() -> Self {
+        Self::of(i32::try_from(std::process::id()).unwrap_or(0))
+    }
+
+    /// Whether exactly this process is there and has not ended; one that waits to be reaped has.
+    pub fn is_alive(&self) -> bool {
+        if !self.boot.is_empty() && self.boot != boot_id() {
+            return false;
+        }
+        match stat(self.pid) {
+            Some(stat) => stat.start == self.start && !stat.ended,
+            None if has_proc() => false,
+            None => Pid::from_raw(self.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
+        }
+    }
+
+    /// Whether the machine was booted again since.
+    pub fn is_of_another_boot(&self) -> bool {
+        !self.boot.is_empty() && self.boot != boot_id()
+    }
+}
+
+struct Stat {
+    start: u64,
+    ended: bool,
+}
+
+/// Reads `/proc/PID/stat`. The name in parentheses may hold anything, so the fields are counted behind the last one
+/// (proc_pid_stat(5)).
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    Some(Stat { start, ended: matches!(state, "Z" | "X") })
+}
+
+fn has_proc() -> bool {
+    fs::exists("/proc/self/stat").unwrap_or(false)
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// The processes that carry the mark of a submission, this one excepted. Other users' cannot be read and are none of
+/// ours.
+pub(super) fn marked(submission: &str) -> Vec<i32> {
+    let mark = format!("{MARK}={submission}");
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid != me && carries(*pid, mark.as_bytes())).collect()
+}
+
+fn carries(pid: i32, mark: &[u8]) -> bool {
+    let file = PathBuf::from(format!("/proc/{pid}/environ"));
+    fs::read(file).is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+}
+
+/// Signals one process. One that ended meanwhile is no failure.
+pub(super) fn signal(pid: i32, number: i32) {
+    if let (Some(pid), Some(signal)) = (Pid::from_raw(pid), by_number(number)) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Signals a process group by its leader, which must be ours and not yet reaped.
+pub(super) fn signal_group(leader: i32, number: i32) {
+    if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), by_number(number)) {
+        let _ = rustix::process::kill_process_group(leader, signal);
+    }
+}
+
+/// The signal of a number, if this system names it.
+pub(super) fn by_number(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number)
+}
+
+/// What a signal is called.
+pub(super) fn name(number: i32) -> String {
+    let known = [
+        (1, "SIGHUP"), (2, "SIGINT"), (3, "SIGQUIT"), (4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"),
+        (9, "SIGKILL"), (10, "SIGUSR1"), (11, "SIGSEGV"), (12, "SIGUSR2"), (13, "SIGPIPE"), (14, "SIGALRM"),
+        (15, "SIGTERM"), (24, "SIGXCPU"), (25, "SIGXFSZ"),
+    ];
+    known.iter().find(|(n, _)| *n == number).map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_one_of_another_start_or_boot_is_not() {
+        let me = Identity::me();
+        assert!(me.is_alive());
+        assert!(!Identity { start: me.start + 1, ..me.clone() }.is_alive());
+        let old = Identity { boot: "another".into(), ..me };
+        assert!(!old.is_alive() && old.is_of_another_boot());
+    }
+
+    #[test]
+    fn a_marked_child_is_found_and_an_ended_one_is_not() {
+        let id = format!("marktest{}", std::process::id());
+        let mut child = std::process::Command::new("sleep").arg("30").env(MARK, &id).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // Between fork and exec the child still has our environment.
+        let found = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            marked(&id) == [pid]
+        });
+        assert!(found);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(marked(&id).is_empty());
+    }
+}

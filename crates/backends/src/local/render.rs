@@ -1,0 +1,337 @@
+//! A planned job becomes a process list. Pure: what this machine has was looked up when the target was connected.
+
+use std::collections::BTreeMap;
+
+use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::mutation::{Change, Op};
+use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Config;
+use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
+
+/// Renders a job.
+pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
+    let (env_ops, inexpressible) = split_ops(&job.plan.ops);
+    let list = Renderer { job, config, env_ops: &env_ops, notes: Vec::new() }.list()?;
+    let document =
+        Document { title: "process list".to_owned(), language: Language::Toml, text: list.to_toml()? };
+    let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
+    rendered.applied = env_ops;
+    rendered.inexpressible = inexpressible;
+    rendered.holes.push(Hole {
+        name: MASTER_PORT.trim_matches(['<', '>']).to_owned(),
+        what: "a free port of this machine, chosen when the job starts".to_owned(),
+    });
+    Ok(rendered)
+}
+
+/// Processes have an environment and an argv; there are no containers to mount into and no devices to ask for.
+fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
+    let (mut applied, mut not) = (Vec::new(), Vec::new());
+    for op in ops {
+        let reason = match &op.change {
+            Change::Env { .. } => {
+                applied.push(op.clone());
+                continue;
+            }
+            Change::Mount { .. } => "processes see this machine's folders as they are",
+            Change::Resource { .. } => "this machine's devices are there without being asked for",
+            Change::Command { .. } => "processes start with this machine's own launcher",
+            _ => "it is a property of pods, and there are none here",
+        };
+        not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
+    }
+    (applied, not)
+}
+
+/// A node of the job with its place among all.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    role: &'a Role,
+    number: u32,
+    replica: u32,
+    first_rank: u32,
+    ranks: u32,
+}
+
+struct Renderer<'a> {
+    job: &'a PlannedJob,
+    config: &'a Config,
+    env_ops: &'a [Op],
+    notes: Vec<String>,
+}
+
+impl Renderer<'_> {
+    fn spec(&self) -> &JobSpec {
+        &self.job.spec
+    }
+
+    fn list(mut self) -> Result<ProcessList> {
+        let nodes = nodes(self.spec());
+        let processes = self.processes(&nodes)?;
+        self.note_what_has_no_place_here();
+        let spec = &self.job.spec;
+        if let Some(Code::Script { name, .. }) = &spec.code
+            && !is_plain(name)
+        {
+            return Err(Error::new(ErrorKind::InvalidSpec, "the name of the script is not a plain file name")
+                .with("code.name", format!("{name:?}")));
+        }
+        Ok(ProcessList {
+            name: spec.name.clone(),
+            submission: self.job.submission.clone(),
+            launch: spec.launch,
+            fabric: self.job.plan.fabric,
+            nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            restarts: match spec.restart {
+                RestartPolicy::Never => 0,
+                RestartPolicy::OnFailure { max } => max,
+            },
+            grace_ms: u64::try_from(self.config.grace.as_millis()).unwrap_or(u64::MAX),
+            time_limit: spec.time_limit.map(|limit| limit.as_secs()),
+            workdir: spec.workdir.clone(),
+            notes: self.notes,
+            secrets: spec.secrets.iter().map(|secret| secret.env.clone()).collect(),
+            env: spec.env.iter().map(|var| (var.name.clone(), var.value.clone())).collect(),
+            code: spec.code.clone(),
+            processes,
+        })
+    }
+
+    fn processes(&mut self, nodes: &[Node<'_>]) -> Result<Vec<Process>> {
+        let world = nodes.iter().map(|node| node.ranks).sum();
+        match self.spec().launch {
+            Launch::Torchrun => match self.config.torchrun.clone() {
+                Some(torchrun) => {
+                    let program = torchrun.display().to_string();
+                    Ok(nodes.iter().map(|node| self.agent(&program, node, nodes.len(), world)).collect())
+                }
+                None => {
+                    self.notes.push(
+                        "torchrun is not in PATH: each rank is started on its own, with torchrun's environment"
+                            .to_owned(),
+                    );
+                    Ok(self.per_rank(nodes, world, false))
+                }
+            },
+            Launch::PerRank => Ok(self.per_rank(nodes, world, false)),
+            Launch::PerNode => Ok(nodes.iter().map(|node| self.per_node(node, nodes.len(), world)).collect()),
+            Launch::Mpi => self.mpi(nodes, world),
+        }
+    }
+
+    /// One torchrun agent on each node.
+    fn agent(&self, torchrun: &str, node: &Node<'_>, nodes: usize, world: u32) -> Process {
+        let mut argv = vec![
+            torchrun.to_owned(),
+            format!("--nnodes={nodes}"),
+            format!("--nproc-per-node={}", node.ranks),
+            format!("--node-rank={}", node.number),
+            "--master-addr=127.0.0.1".to_owned(),
+            "--tee=3".to_owned(),
+        ];
+        if !is_python(&node.role.command) {
+            argv.push("--no-python".to_owned());
+        }
+        argv.extend(node.role.command.iter().cloned());
+        self.process(format!("node{}", node.number), node, None, argv, node_env(node, nodes, world))
+    }
+
+    fn per_node(&self, node: &Node<'_>, nodes: usize, world: u32) -> Process {
+        let mut env = node_env(node, nodes, world);
+        let rank = (node.ranks == 1).then_some(node.first_rank);
+        if rank.is_some() {
+            env.extend(rank_env(node, 0, world));
+        }
+        self.process(format!("node{}", node.number), node, rank, node.role.command.clone(), env)
+    }
+
+    fn per_rank(&self, nodes: &[Node<'_>], world: u32, mpi: bool) -> Vec<Process> {
+        let one = |node: &Node<'_>, local: u32| {
+            let rank = node.first_rank + local;
+            let mut argv = node.role.command.clone();
+            if is_python(&argv) {
+                argv.insert(0, self.config.python.clone());
+            }
+            let mut env = node_env(node, nodes.len(), world);
+            env.extend(rank_env(node, local, world));
+            if mpi {
+                env.extend(mpi_env(node, local, world));
+            }
+            self.process(format!("node{}/rank{rank}", node.number), node, Some(rank), argv, env)
+        };
+        nodes.iter().flat_map(|node| (0..node.ranks).map(move |local| one(node, local))).collect()
+    }
+
+    /// One launcher. What `mpirun` puts on this machine it puts on one host, whatever the nodes.
+    fn mpi(&mut self, nodes: &[Node<'_>], world: u32) -> Result<Vec<Process>> {
+        let own = self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher);
+        let command = own.or(nodes.first().map(|node| node.role)).map(|role| role.command.clone()).unwrap_or_default();
+        let calls_mpirun = command.first().is_some_and(|p| p.rsplit('/').next().is_some_and(|n| n.starts_with("mpi")));
+        let Some(mpirun) = &self.config.mpirun else {
+            if calls_mpirun || own.is_some() {
+                return Err(Error::new(ErrorKind::Unsupported, "the job starts mpirun itself, and there is none here")
+                    .with("command", command.join(" "))
+                    .hint("install Open MPI or MPICH, or set `mpirun` of the target to its path")
+                    .hint("`launch = \"per-rank\"` needs no mpirun"));
+            }
+            self.notes.push(
+                "mpirun is not in PATH: each rank is started on its own, with Open MPI's and PMI's variables"
+                    .to_owned(),
+            );
+            return Ok(self.per_rank(nodes, world, true));
+        };
+        let argv = if calls_mpirun || own.is_some() {
+            command
+        } else {
+            [mpirun.display().to_string(), "-n".to_owned(), world.to_string()].into_iter().chain(command).collect()
+        };
+        let Some(first) = nodes.first() else { return Ok(Vec::new()) };
+        let role = own.unwrap_or(first.role);
+        if nodes.len() > 1 {
+            self.notes.push(format!("mpirun puts the ranks of all {} nodes on this one host", nodes.len()));
+        }
+        let launcher = Node { role, ..*first };
+        let mut env = BTreeMap::new();
+        // More ranks than cores, and root in a container, are what this backend is for.
+        for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"] {
+            env.insert(name.to_owned(), "1".to_owned());
+        }
+        env.insert("PRTE_MCA_rmaps_default_mapping_policy".to_owned(), ":oversubscribe".to_owned());
+        Ok(vec![self.process("launcher".to_owned(), &launcher, None, argv, env)])
+    }
+
+    /// Puts a process together: what it is given here, below what the plan decided, below what the user set.
+    fn process(
+        &self,
+        name: String,
+        node: &Node<'_>,
+        rank: Option<u32>,
+        argv: Vec<String>,
+        mut env: BTreeMap<String, String>,
+    ) -> Process {
+        if self.spec().nodes() > 1 {
+            // Without it NCCL sees one host and uses NVLink or shared memory between the simulated nodes.
+            env.insert("NCCL_HOSTID".to_owned(), format!("node{}", node.number));
+        }
+        if let Some(devices) = self.devices(node) {
+            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
+        }
+        // What the user set wins over what is given here; what the plan decided has weighed both already.
+        env.retain(|name, _| !self.spec().env.iter().any(|var| var.name == *name));
+        env.extend(node.role.env.iter().map(|var| (var.name.clone(), var.value.clone())));
+        for op in self.env_ops.iter().filter(|op| op.role == node.role.name) {
+            if let Change::Env { name, value } = &op.change {
+                env.insert(name.clone(), value.clone());
+            }
+        }
+        Process {
+            name,
+            role: node.role.name.clone(),
+            node: node.number,
+            replica: node.replica,
+            rank,
+            argv,
+            env,
+        }
+    }
+
+    /// The GPUs of a simulated node, where this machine has enough for all of them.
+    fn devices(&self, node: &Node<'_>) -> Option<String> {
+        let have: u32 = self.job.facts.nodes.first()?.allocatable.get("nvidia.com/gpu")?.parse().ok()?;
+        let each = node.role.gpus_per_node;
+        let want = self.spec().workers().map(|role| role.nodes.saturating_mul(role.gpus_per_node)).sum::<u32>();
+        if each == 0 || have < want || self.spec().nodes() < 2 {
+            return None;
+        }
+        let first = node.number * each;
+        Some((first..first + each).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(","))
+    }
+
+    fn note_what_has_no_place_here(&mut self) {
+        let spec = &self.job.spec;
+        let said = [
+            (spec.image.is_some(), "image", "processes run without a container"),
+            (!spec.volumes.is_empty(), "volumes", "processes see this machine's folders as they are"),
+            (spec.queue.is_some(), "queue", "there is no queue here"),
+            (spec.priority.is_some(), "priority", "there is no queue here"),
+            (
+                spec.roles.iter().any(|role| role.memory.is_some() || role.cpus.is_some()),
+                "cpus and memory",
+                "nothing limits processes here",
+            ),
+        ];
+        for (_, key, why) in said.into_iter().filter(|(is_set, ..)| *is_set) {
+            self.notes.push(format!("{key}: not used, {why}"));
+        }
+    }
+}
+
+/// The worker nodes in order, each with its first rank.
+fn nodes(spec: &JobSpec) -> Vec<Node<'_>> {
+    let (mut nodes, mut rank) = (Vec::new(), 0_u32);
+    for role in spec.workers() {
+        for replica in 0..role.nodes {
+            let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            let ranks = role.procs_per_node();
+            nodes.push(Node { role, number, replica, first_rank: rank, ranks });
+            rank = rank.saturating_add(ranks);
+        }
+    }
+    nodes
+}
+
+/// A torchrun script: `train.py`, or `-m package.module`.
+fn is_python(command: &[String]) -> bool {
+    let py = |name: &String| std::path::Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("py"));
+    command.first().is_some_and(|first| py(first) || first == "-m")
+}
+
+fn variables<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What every process of a node gets; the names of torchrun, and of its own options (`PET_`).
+fn node_env(node: &Node<'_>, nodes: usize, world: u32) -> BTreeMap<String, String> {
+    variables([
+        ("MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("MASTER_PORT", MASTER_PORT.to_owned()),
+        ("PET_MASTER_PORT", MASTER_PORT.to_owned()),
+        ("PET_MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("PET_NNODES", nodes.to_string()),
+        ("PET_NODE_RANK", node.number.to_string()),
+        ("PET_NPROC_PER_NODE", node.ranks.to_string()),
+        ("NNODES", nodes.to_string()),
+        ("NODE_RANK", node.number.to_string()),
+        ("GROUP_RANK", node.number.to_string()),
+        ("GROUP_WORLD_SIZE", nodes.to_string()),
+        ("LOCAL_WORLD_SIZE", node.ranks.to_string()),
+        ("WORLD_SIZE", world.to_string()),
+    ])
+}
+
+/// What a single rank gets, as torchrun gives it.
+fn rank_env(node: &Node<'_>, local: u32, world: u32) -> BTreeMap<String, String> {
+    let rank = node.first_rank + local;
+    variables([
+        ("RANK", rank.to_string()),
+        ("LOCAL_RANK", local.to_string()),
+        ("ROLE_NAME", node.role.name.clone()),
+        ("ROLE_RANK", (node.replica * node.ranks + local).to_string()),
+        ("ROLE_WORLD_SIZE", (node.role.nodes * node.ranks).min(world).to_string()),
+    ])
+}
+
+/// What Open MPI and PMI give a rank.
+fn mpi_env(node: &Node<'_>, local: u32, world: u32) -> BTreeMap<String, String> {
+    let rank = (node.first_rank + local).to_string();
+    variables([
+        ("OMPI_COMM_WORLD_RANK", rank.clone()),
+        ("OMPI_COMM_WORLD_SIZE", world.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", local.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", node.ranks.to_string()),
+        ("PMI_RANK", rank),
+        ("PMI_SIZE", world.to_string()),
+    ])
+}

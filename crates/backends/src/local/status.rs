@@ -1,0 +1,228 @@
+//! A job's folder becomes a phase, a summary and a detail. What the record says is believed as long as its writer
+//! lives; after that the processes themselves are asked.
+
+use jiff::{SignedDuration, Timestamp};
+use weftrun_core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::{Finding, Result, Severity};
+
+use super::document::ProcessList;
+use super::folder::{self, Folder};
+use super::process;
+use super::record::{Origin, Record};
+
+/// After this long a claimed job that has no supervisor was left by its submitter.
+const START_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// A job's folder, read once.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// Where the job came from.
+    pub origin: Origin,
+    /// What the supervisor wrote last.
+    pub record: Option<Record>,
+    /// The truth about its phase.
+    pub phase: JobPhase,
+    /// Why.
+    pub reason: String,
+    /// Processes that run without a supervisor.
+    pub orphans: Vec<i32>,
+}
+
+/// What is known of a job besides its record.
+#[derive(Clone, Copy, Debug)]
+struct Witness {
+    supervised: bool,
+    rebooted: bool,
+    orphans: usize,
+    age: SignedDuration,
+}
+
+impl Snapshot {
+    /// Reads a folder.
+    pub fn read(folder: &Folder, submission: &str) -> Result<Option<Self>> {
+        let Some(origin) = folder::read::<Origin>(&folder.origin())? else { return Ok(None) };
+        let record = folder::read::<Record>(&folder.record())?;
+        let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
+        let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
+        let orphans = if supervised || over || record.is_none() { Vec::new() } else { process::marked(submission) };
+        let witness = Witness {
+            supervised,
+            rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
+            orphans: orphans.len(),
+            age: Timestamp::now().duration_since(origin.created),
+        };
+        // A supervisor that ended between the two looks wrote its last word in between.
+        let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
+        let (phase, reason) = judge(record.as_ref(), witness);
+        Ok(Some(Self { origin, record, phase, reason, orphans }))
+    }
+
+    /// Its line in a list.
+    pub fn summary(&self, handle: JobHandle, submission: &str) -> JobSummary {
+        let mut job = JobSummary::new(handle, self.phase);
+        job.name.clone_from(&self.origin.name);
+        job.reason.clone_from(&self.reason);
+        job.kind = "processes".to_owned();
+        job.created = Some(self.origin.created);
+        job.submission = weftrun_core::job::SubmissionId::parse(submission);
+        job.fabric = Some(self.origin.fabric);
+        let nodes = self.origin.nodes;
+        let up = matches!(self.phase, JobPhase::Running | JobPhase::Stopping | JobPhase::Succeeded);
+        job.ready = (if up { nodes } else { 0 }, nodes);
+        if let Some(record) = &self.record {
+            job.ended = record.ended;
+            job.exit_code = record.exit_code;
+        }
+        job
+    }
+
+    /// The attempt it is in.
+    pub fn attempt(&self) -> u32 {
+        self.record.as_ref().map_or(0, |record| record.attempt)
+    }
+
+    /// Its processes.
+    pub fn replicas(&self, list: &ProcessList) -> Vec<ReplicaStatus> {
+        let over = self.phase.is_terminal();
+        let one = |(index, process): (usize, &super::Process)| {
+            let mut replica =
+                ReplicaStatus::new(&process.name, &process.role, process.replica, JobPhase::Submitted);
+            replica.node = Some(format!("node{}", process.node));
+            replica.restarts = self.attempt();
+            if let Some(known) = self.record.as_ref().and_then(|record| record.processes.get(index)) {
+                replica.phase = known.phase;
+                replica.reason.clone_from(&known.reason);
+                replica.exit_code = known.exit_code;
+                if over && !known.phase.is_terminal() {
+                    replica.phase = JobPhase::Unknown;
+                    replica.reason = "ended unseen".to_owned();
+                }
+            }
+            replica
+        };
+        list.processes.iter().enumerate().map(one).collect()
+    }
+
+    /// Everything known of it.
+    pub fn detail(&self, handle: &JobHandle, submission: &str, list: &ProcessList, folder: &Folder) -> JobDetail {
+        let mut detail = JobDetail::new(self.summary(handle.clone(), submission));
+        detail.replicas = self.replicas(list);
+        detail.findings = self.findings();
+        detail.facts = vec![
+            ("folder".to_owned(), folder.path().display().to_string()),
+            ("attempt".to_owned(), self.attempt().to_string()),
+        ];
+        if self.origin.attached {
+            detail.facts.push(("supervisor".to_owned(), "a thread of the submitter (attached)".to_owned()));
+        } else if let Some(record) = &self.record {
+            detail.facts.push(("supervisor".to_owned(), format!("process {}", record.supervisor.pid)));
+        }
+        detail.facts.extend(list.notes.iter().map(|note| ("note".to_owned(), note.clone())));
+        let happenings = self.record.iter().flat_map(|record| &record.history);
+        detail.history = happenings
+            .map(|happening| JobEvent::Message {
+                job: handle.clone(),
+                severity: happening.severity,
+                reason: happening.what.clone(),
+                text: happening.text.clone(),
+                time: Some(happening.time),
+            })
+            .collect();
+        detail
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if !self.orphans.is_empty() {
+            let pids: Vec<_> = self.orphans.iter().take(8).map(ToString::to_string).collect();
+            findings.push(
+                Finding::warning("LOCAL-ORPHANS", format!("{} (processes {})", self.reason, pids.join(", ")))
+                    .fix("`weftrun cancel` ends them; their logs go on being written until then"),
+            );
+        }
+        let bad = self.record.iter().flat_map(|record| &record.history);
+        findings.extend(bad.filter(|h| h.severity != Severity::Info && h.what != "ended").map(|h| {
+            Finding::new(h.severity, format!("LOCAL-{}", h.what.to_uppercase()), h.text.clone())
+        }));
+        findings
+    }
+}
+
+/// The phase of a job, from what its supervisor wrote and what is seen of it now.
+fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
+    let Some(record) = record else {
+        return if seen.age < START_PATIENCE {
+            (JobPhase::Submitted, "its supervisor has not started yet".to_owned())
+        } else {
+            let text = "it was never started: weftrun ended between taking the job and starting it; nothing ran";
+            (JobPhase::Failed, text.to_owned())
+        };
+    };
+    if record.phase.is_terminal() || seen.supervised {
+        return (record.phase, record.reason.clone());
+    }
+    if seen.rebooted {
+        return (JobPhase::Failed, "the machine was started again while it ran; its processes are gone".to_owned());
+    }
+    match seen.orphans {
+        0 => {
+            let text = "its supervisor was killed and its processes have ended; their exit codes are lost, their \
+                        logs are not";
+            (JobPhase::Failed, text.to_owned())
+        }
+        1 => (JobPhase::Running, "its supervisor was killed; 1 process runs on without it".to_owned()),
+        n => (JobPhase::Running, format!("its supervisor was killed; {n} processes run on without it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEN: Witness =
+        Witness { supervised: true, rebooted: false, orphans: 0, age: SignedDuration::from_secs(1) };
+
+    fn running() -> Record {
+        let mut record = Record::starting(2);
+        record.phase = JobPhase::Running;
+        record
+    }
+
+    #[test]
+    fn a_supervised_record_is_believed() {
+        assert_eq!(judge(Some(&running()), SEEN).0, JobPhase::Running);
+    }
+
+    #[test]
+    fn a_killed_supervisor_leaves_orphans_or_lost_exit_codes() {
+        let lone = Witness { supervised: false, orphans: 3, ..SEEN };
+        let (phase, reason) = judge(Some(&running()), lone);
+        assert_eq!(phase, JobPhase::Running);
+        assert!(reason.contains("3 processes run on"), "{reason}");
+        let (phase, reason) = judge(Some(&running()), Witness { orphans: 0, ..lone });
+        assert_eq!(phase, JobPhase::Failed);
+        assert!(reason.contains("exit codes are lost"), "{reason}");
+    }
+
+    #[test]
+    fn an_ended_job_stays_ended_whoever_is_gone() {
+        let mut record = running();
+        record.end(JobPhase::Succeeded, "", Some(0));
+        let gone = Witness { supervised: false, rebooted: true, ..SEEN };
+        assert_eq!(judge(Some(&record), gone).0, JobPhase::Succeeded);
+    }
+
+    #[test]
+    fn a_claim_without_supervisor_is_submitted_first_and_failed_later() {
+        assert_eq!(judge(None, SEEN).0, JobPhase::Submitted);
+        let late = Witness { age: SignedDuration::from_secs(31), ..SEEN };
+        assert_eq!(judge(None, late).0, JobPhase::Failed);
+    }
+
+    #[test]
+    fn a_reboot_ends_what_ran() {
+        let (phase, reason) = judge(Some(&running()), Witness { supervised: false, rebooted: true, ..SEEN });
+        assert_eq!(phase, JobPhase::Failed);
+        assert!(reason.contains("started again"), "{reason}");
+    }
+}

@@ -1,0 +1,229 @@
+//! The parent of a job's processes: starts them, waits, restarts, ends them, and writes down what it sees.
+//!
+//! It is the only writer of the record, and holds the job's lock as long as it lives. Log bytes do not pass through
+//! it: a process writes to its own file, so that ending the supervisor loses none.
+
+mod attempt;
+mod code;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weftrun_core::job::JobPhase;
+use weftrun_core::{Error, ErrorKind, Result, Severity};
+
+pub(super) use requests::{Request, ask};
+
+use super::document::ProcessList;
+use super::folder::{self, Folder};
+use super::record::{Origin, Record};
+use super::{error, process};
+use attempt::Outcome;
+
+/// Time between two looks at requests, deadlines and the disk.
+const TICK: Duration = Duration::from_millis(50);
+/// Kept free so that the last word can be written on a full disk.
+const RESERVE: usize = 64 << 10;
+
+/// Runs the job of a folder to its end. This is what the hidden `weftrun supervise DIR` calls, in a session of its
+/// own; its environment is what the processes inherit.
+///
+/// A job that has a supervisor, or had one, is left alone.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the folder cannot be read or written. A job that fails is no error.
+pub fn supervise(folder: &Path) -> Result<()> {
+    run(&Folder::new(folder), None)
+}
+
+/// Runs the job of a folder to its end on this thread; the processes get the environment given, or inherit this
+/// process's if it is none.
+pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>) -> Result<()> {
+    let detached = environment.is_none();
+    let Some(lock) = lock(folder)? else { return Ok(()) };
+    if folder.record().exists() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| error::file("start a runtime for the job", folder.path(), e))?;
+    let mut supervisor = Supervisor::open(folder.clone(), lock, environment)?;
+    runtime.block_on(supervisor.run(detached))
+}
+
+/// Readers take the lock for a moment, so one refusal is not yet a supervisor.
+fn lock(folder: &Folder) -> Result<Option<File>> {
+    for _ in 0..20 {
+        if let Some(lock) = folder.try_lock()? {
+            return Ok(Some(lock));
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    Ok(None)
+}
+
+/// What ends a job before its processes do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Somebody cancelled it.
+    Cancelled(&'static str),
+    /// Its time was over.
+    TimeLimit,
+}
+
+/// A job while it runs.
+struct Supervisor {
+    folder: Folder,
+    list: ProcessList,
+    origin: Origin,
+    record: Record,
+    environment: Option<BTreeMap<String, String>>,
+    /// When its time is over; a monotonic clock, so that setting the machine's ends nothing.
+    deadline: Option<Instant>,
+    unwritten: bool,
+    reserve: Option<std::path::PathBuf>,
+    disk_full: bool,
+    _lock: File,
+}
+
+impl Supervisor {
+    fn open(folder: Folder, lock: File, environment: Option<BTreeMap<String, String>>) -> Result<Self> {
+        let path = folder.job();
+        let text = std::fs::read_to_string(&path).map_err(|e| error::file("read the process list", &path, e))?;
+        let list = ProcessList::parse(&text)?;
+        let origin = folder::read(&folder.origin())?
+            .ok_or_else(|| Error::new(ErrorKind::Io, "not a job's folder").with("path", folder.path().display()))?;
+        let reserve = folder.path().join("reserve");
+        folder::write_new(&reserve, &vec![0; RESERVE])?;
+        let record = Record::starting(list.processes.len());
+        folder::replace(&folder.record(), &record)?;
+        let deadline = list.time_limit.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
+        Ok(Self {
+            folder,
+            list,
+            origin,
+            record,
+            environment,
+            deadline,
+            unwritten: false,
+            reserve: Some(reserve),
+            disk_full: false,
+            _lock: lock,
+        })
+    }
+
+    async fn run(&mut self, detached: bool) -> Result<()> {
+        let mut told = requests::Told::new(detached);
+        match code::bring(self).await {
+            Ok(()) => self.attempts(&mut told).await,
+            Err(error) => self.record.end(JobPhase::Failed, error.to_string(), None),
+        }
+        self.last_word().await
+    }
+
+    async fn attempts(&mut self, told: &mut requests::Told) {
+        loop {
+            let outcome = self.attempt(told).await;
+            self.sweep().await;
+            let attempt = self.record.attempt;
+            match outcome {
+                Outcome::Ended => return self.record.end(JobPhase::Succeeded, "", Some(0)),
+                Outcome::Stopped(Stop::Cancelled(by)) => return self.record.end(JobPhase::Cancelled, by, None),
+                Outcome::Stopped(Stop::TimeLimit) => {
+                    let limit = self.list.time_limit.unwrap_or_default();
+                    let reason = format!("its time limit of {limit} s was over");
+                    return self.record.end(JobPhase::Failed, reason, None);
+                }
+                Outcome::Failed { reason, code } if attempt >= self.list.restarts => {
+                    let reason = match attempt {
+                        0 => reason,
+                        n => format!("{reason}, after {n} of {} restarts", self.list.restarts),
+                    };
+                    return self.record.end(JobPhase::Failed, reason, Some(code));
+                }
+                Outcome::Failed { reason, .. } => {
+                    self.record.attempt += 1;
+                    self.record.phase = JobPhase::Restarting;
+                    let text = format!("{reason}; restart {} of {}", self.record.attempt, self.list.restarts);
+                    self.record.note(Severity::Warning, "restarted", text.clone());
+                    self.record.reason = text;
+                    self.record.processes.fill(super::record::ProcessRecord::waiting());
+                    self.unwritten = true;
+                }
+            }
+        }
+    }
+
+    /// Ends what processes left behind: children that outlived them, whatever group or session they moved to.
+    async fn sweep(&mut self) {
+        let submission = self.list.submission.as_str().to_owned();
+        let left = process::marked(&submission);
+        if left.is_empty() {
+            return;
+        }
+        let text = format!("{} processes were left behind by their parents, and were ended", left.len());
+        self.record.note(Severity::Warning, "left-behind", text);
+        let grace = Duration::from_millis(self.list.grace_ms);
+        let (began, mut number) = (Instant::now(), 15);
+        loop {
+            let left = process::marked(&submission);
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                process::signal(pid, number);
+                process::signal(pid, 18);
+            }
+            tokio::time::sleep(TICK).await;
+            number = if began.elapsed() > grace { 9 } else { 15 };
+        }
+    }
+
+    /// Writes the record if something happened. A failure is tried again at the next tick: it must not end the job.
+    fn write(&mut self) {
+        if !self.unwritten {
+            return;
+        }
+        match folder::replace(&self.folder.record(), &self.record) {
+            Ok(()) => self.unwritten = false,
+            Err(_) => {
+                if let Some(reserve) = self.reserve.take() {
+                    let _ = std::fs::remove_file(reserve);
+                }
+            }
+        }
+    }
+
+    /// Notes once that the disk is full: the processes' logs may be cut, and only we can say so.
+    fn look_at_the_disk(&mut self) {
+        if self.disk_full {
+            return;
+        }
+        let Ok(disk) = rustix::fs::statvfs(self.folder.path()) else { return };
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE as u64 {
+            self.disk_full = true;
+            let text = "the disk is full: what processes write to their logs may be lost";
+            self.record.note(Severity::Error, "disk-full", text);
+            self.unwritten = true;
+        }
+    }
+
+    /// The last record, tried for a minute if the disk is full.
+    async fn last_word(&mut self) -> Result<()> {
+        self.look_at_the_disk();
+        self.unwritten = true;
+        for _ in 0..1200 {
+            self.write();
+            if !self.unwritten {
+                if let Some(reserve) = self.reserve.take() {
+                    let _ = std::fs::remove_file(reserve);
+                }
+                return Ok(());
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        folder::replace(&self.folder.record(), &self.record)
+    }
+}

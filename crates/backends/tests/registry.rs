@@ -1,0 +1,45 @@
+//! What is linked in is what the features say, and a name stands for one backend only.
+
+use std::sync::Arc;
+
+use weftrun_core::backend::{Backend, BackendEntry, Registry, TargetConfig};
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// The backends of the features this test was built with, sorted.
+fn expected() -> Vec<&'static str> {
+    // Each backend adds its line when it registers.
+    let all = [("local", cfg!(feature = "local"))];
+    all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn linked_names_are_those_of_the_features() {
+    weftrun_backends::link();
+    let registry = Registry::linked();
+    registry.check().unwrap();
+    assert_eq!(registry.names(), expected());
+}
+
+async fn refuse(_: TargetConfig) -> Result<Arc<dyn Backend>> {
+    Err(Error::new(ErrorKind::Unsupported, "only its name matters here"))
+}
+
+fn entry(krate: &'static str) -> BackendEntry {
+    BackendEntry { name: "flyte", summary: "", krate, connect: |target| Box::pin(refuse(target)) }
+}
+
+#[test]
+fn two_backends_of_one_name_are_an_error_naming_both_crates() {
+    let registry = Registry::empty().with(entry("zeta-flyte")).with(entry("acme-flyte"));
+    let error = registry.check().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.message().contains("acme-flyte") && error.message().contains("zeta-flyte"), "{error}");
+}
+
+#[test]
+fn an_unknown_name_lists_what_is_linked() {
+    let error = Registry::empty().with(entry("acme-flyte")).get("flyt").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("flyte"), "{error}");
+    assert_eq!(error.hints(), ["did you mean `flyte`?"]);
+}
