@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -83,8 +83,11 @@ impl Store {
             list.notes.iter().map(|note| Finding::info("LOCAL-NOTE", note.clone())).collect();
         for name in &list.secrets {
             if !self.environment.contains_key(name) {
-                let text = format!("this machine has no secret store, and `{name}` is not in your environment");
-                findings.push(Finding::error("LOCAL-SECRET", text).fix(format!("export {name} before you submit")));
+                let text =
+                    format!("this machine has no secret store, and `{name}` is not in your environment");
+                findings.push(
+                    Finding::error("LOCAL-SECRET", text).fix(format!("export {name} before you submit")),
+                );
             }
         }
         if !self.detaches() {
@@ -114,12 +117,18 @@ impl Store {
     fn claim(&self, list: &ProcessList, text: &str, job: &Job) -> Result<()> {
         folder::make(&self.jobs())?;
         let lock = self.root.join("lock");
-        let lock = folder::private_file().create(true).truncate(false).open(&lock)
+        let lock = folder::private_file()
+            .create(true)
+            .truncate(false)
+            .open(&lock)
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|e| error::file("lock the target's jobs", &lock, e))?;
         self.refuse_taken_name(list)?;
         self.sweep_cut_off_claims();
-        let new = tempfile::Builder::new().prefix(".new-").tempdir_in(self.jobs());
+        let new = tempfile::Builder::new()
+            .prefix(".new-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(self.jobs());
         let new = new.map_err(|e| error::file("make the job's folder", &self.jobs(), e))?;
         let draft = Folder::new(new.path());
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -156,10 +165,13 @@ impl Store {
                 continue;
             }
             if Snapshot::read(&job.folder, &job.submission)?.is_some_and(|now| !now.phase.is_terminal()) {
-                return Err(Error::new(ErrorKind::AlreadyExists, format!("a job named `{}` still runs", list.name))
-                    .with("handle", &job.handle)
-                    .hint("`--name-suffix` makes a new name")
-                    .hint(format!("`weftrun cancel {}` ends the other", job.handle)));
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    format!("a job named `{}` still runs", list.name),
+                )
+                .with("handle", &job.handle)
+                .hint("`--name-suffix` makes a new name")
+                .hint(format!("`weftrun cancel {}` ends the other", job.handle)));
             }
         }
         Ok(())
@@ -174,10 +186,13 @@ impl Store {
         while !job.folder.record().exists() {
             if began.elapsed() > START {
                 let said = fs::read_to_string(job.folder.supervisor_log()).unwrap_or_default();
-                return Err(Error::new(ErrorKind::Io, "the job was taken, but its supervisor does not start")
-                    .with("handle", &job.handle)
-                    .with("it said", said.lines().last().unwrap_or("nothing"))
-                    .retryable());
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    "the job was taken, but its supervisor does not start",
+                )
+                .with("handle", &job.handle)
+                .with("it said", said.lines().last().unwrap_or("nothing"))
+                .retryable());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -207,14 +222,17 @@ impl Store {
         let reap = move || {
             let _ = child.wait();
         };
-        let thread = std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
+        let thread =
+            std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
         thread.map(drop).map_err(|e| error::file("start a thread", binary, e))
     }
 
     fn start_attached(&self, job: &Job) -> Result<()> {
         let mut environment = self.environment.clone();
         if environment.is_empty() {
-            environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+            environment = std::env::vars_os()
+                .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+                .collect();
         }
         environment.remove(process::MARK);
         let (folder, log) = (job.folder.clone(), job.folder.supervisor_log());
@@ -263,10 +281,14 @@ impl Store {
     /// The job of a handle: the newest of its name, or exactly the one of its uid.
     pub fn get(&self, handle: &JobHandle) -> Result<Job> {
         if handle.backend() != NAME || handle.target() != self.target {
-            return Err(Error::new(ErrorKind::Usage, format!("{handle} is not a job of target `{}`", self.target)));
+            return Err(Error::new(
+                ErrorKind::Usage,
+                format!("{handle} is not a job of target `{}`", self.target),
+            ));
         }
         let fits = |job: &Job| {
-            job.handle.name() == handle.name() && handle.uid().is_none_or(|uid| job.submission.starts_with(uid))
+            job.handle.name() == handle.name()
+                && handle.uid().is_none_or(|uid| job.submission.starts_with(uid))
         };
         self.all()?.into_iter().find(fits).ok_or_else(|| error::no_job(handle))
     }
@@ -287,7 +309,11 @@ impl Store {
     }
 
     fn chosen(&self, filter: &JobFilter) -> Result<Vec<Job>> {
-        if filter.handles.is_empty() { self.all() } else { filter.handles.iter().map(|h| self.get(h)).collect() }
+        if filter.handles.is_empty() {
+            self.all()
+        } else {
+            filter.handles.iter().map(|h| self.get(h)).collect()
+        }
     }
 
     /// Lists jobs. One that cannot be read is listed with the reason.
@@ -301,7 +327,8 @@ impl Store {
             }
         };
         let jobs = self.chosen(filter)?.into_iter().map(read);
-        let wanted = jobs.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
+        let wanted =
+            jobs.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
         Ok(wanted.take(filter.limit.unwrap_or(usize::MAX)).collect())
     }
 
@@ -368,8 +395,13 @@ impl Store {
             return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({})", now.phase))
                 .with("handle", &job.handle));
         }
-        let supervised = now.record.as_ref().is_some_and(|record| record.supervisor.is_alive());
-        if supervised && supervisor::ask(&job.folder, request)? {
+        if let Some(record) = &now.record
+            && supervisor::ask(&job.folder, request, &record.supervisor)?
+        {
+            return Ok(());
+        }
+        let now = Self::snapshot(job)?;
+        if now.phase.is_terminal() && request == Request::Cancel {
             return Ok(());
         }
         let Some(_lock) = job.folder.try_lock()? else {

@@ -38,9 +38,13 @@ pub(super) fn no_job(handle: &impl std::fmt::Display) -> Error {
 }
 
 /// Runs something that may block on the disk where it holds up nobody.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(join) => Err(Error::new(ErrorKind::Unexpected, "a task of the local backend was ended").source(join)),
+        Err(join) => {
+            Err(Error::new(ErrorKind::Unexpected, "a task of the local backend was ended").source(join))
+        }
     }
 }

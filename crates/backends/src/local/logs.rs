@@ -26,7 +26,11 @@ const MOST_A_LOOK: usize = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// Reads the logs of a job.
-pub(super) fn logs(store: Store, handle: JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+pub(super) fn logs(
+    store: Store,
+    handle: JobHandle,
+    options: LogOptions,
+) -> BoxStream<'static, Result<LogBatch>> {
     if options.since.is_some() {
         let error = Error::unsupported(NAME, "log_times")
             .hint("processes write their own files here, without times: use `tail`");
@@ -102,8 +106,15 @@ impl Reader {
             },
             None => now,
         };
-        let mut reader =
-            Self { job, list, options, attempt: start, sources: Vec::new(), turn: VecDeque::new(), over: false };
+        let mut reader = Self {
+            job,
+            list,
+            options,
+            attempt: start,
+            sources: Vec::new(),
+            turn: VecDeque::new(),
+            over: false,
+        };
         reader.enter(start);
         Ok(reader)
     }
@@ -114,7 +125,8 @@ impl Reader {
         let wanted = |(_, process): &(usize, &Process)| self.options.wants(process);
         let source = |(index, process): (usize, &Process)| {
             let id = source_id(&self.job.submission, process, attempt);
-            let mark = self.options.from.iter().find(|cursor| cursor.uid == id.uid && cursor.attempt == attempt);
+            let mark =
+                self.options.from.iter().find(|cursor| cursor.uid == id.uid && cursor.attempt == attempt);
             let offset = mark.map_or(0, |cursor| cursor.offset);
             let tail = if mark.is_none() { self.options.tail } else { None };
             Source { id: Arc::new(id), index, offset, tail }

@@ -40,7 +40,9 @@ impl Identity {
         match stat(self.pid) {
             Some(stat) => stat.start == self.start && !stat.ended,
             None if has_proc() => false,
-            None => Pid::from_raw(self.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
+            None => {
+                Pid::from_raw(self.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+            }
         }
     }
 
@@ -111,11 +113,27 @@ pub(super) fn by_number(number: i32) -> Option<Signal> {
 /// What a signal is called.
 pub(super) fn name(number: i32) -> String {
     let known = [
-        (1, "SIGHUP"), (2, "SIGINT"), (3, "SIGQUIT"), (4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"),
-        (9, "SIGKILL"), (10, "SIGUSR1"), (11, "SIGSEGV"), (12, "SIGUSR2"), (13, "SIGPIPE"), (14, "SIGALRM"),
-        (15, "SIGTERM"), (24, "SIGXCPU"), (25, "SIGXFSZ"),
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (10, "SIGUSR1"),
+        (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
     ];
-    known.iter().find(|(n, _)| *n == number).map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
+    known
+        .iter()
+        .find(|(n, _)| *n == number)
+        .map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
 }
 
 #[cfg(test)]

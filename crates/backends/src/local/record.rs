@@ -112,7 +112,12 @@ impl Record {
         if self.history.len() >= MOST_HAPPENINGS {
             self.history.remove(MOST_HAPPENINGS / 2);
         }
-        self.history.push(Happening { time: Timestamp::now(), severity, what: what.to_owned(), text: text.into() });
+        self.history.push(Happening {
+            time: Timestamp::now(),
+            severity,
+            what: what.to_owned(),
+            text: text.into(),
+        });
     }
 
     /// Ends the job.

@@ -62,8 +62,8 @@ struct Renderer<'a> {
     notes: Vec<String>,
 }
 
-impl Renderer<'_> {
-    fn spec(&self) -> &JobSpec {
+impl<'a> Renderer<'a> {
+    fn spec(&self) -> &'a JobSpec {
         &self.job.spec
     }
 
@@ -75,8 +75,11 @@ impl Renderer<'_> {
         if let Some(Code::Script { name, .. }) = &spec.code
             && !is_plain(name)
         {
-            return Err(Error::new(ErrorKind::InvalidSpec, "the name of the script is not a plain file name")
-                .with("code.name", format!("{name:?}")));
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                "the name of the script is not a plain file name",
+            )
+            .with("code.name", format!("{name:?}")));
         }
         Ok(ProcessList {
             name: spec.name.clone(),
@@ -167,14 +170,19 @@ impl Renderer<'_> {
     /// One launcher. What `mpirun` puts on this machine it puts on one host, whatever the nodes.
     fn mpi(&mut self, nodes: &[Node<'_>], world: u32) -> Result<Vec<Process>> {
         let own = self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher);
-        let command = own.or(nodes.first().map(|node| node.role)).map(|role| role.command.clone()).unwrap_or_default();
-        let calls_mpirun = command.first().is_some_and(|p| p.rsplit('/').next().is_some_and(|n| n.starts_with("mpi")));
+        let command =
+            own.or(nodes.first().map(|node| node.role)).map(|role| role.command.clone()).unwrap_or_default();
+        let calls_mpirun =
+            command.first().is_some_and(|p| p.rsplit('/').next().is_some_and(|n| n.starts_with("mpi")));
         let Some(mpirun) = &self.config.mpirun else {
             if calls_mpirun || own.is_some() {
-                return Err(Error::new(ErrorKind::Unsupported, "the job starts mpirun itself, and there is none here")
-                    .with("command", command.join(" "))
-                    .hint("install Open MPI or MPICH, or set `mpirun` of the target to its path")
-                    .hint("`launch = \"per-rank\"` needs no mpirun"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the job starts mpirun itself, and there is none here",
+                )
+                .with("command", command.join(" "))
+                .hint("install Open MPI or MPICH, or set `mpirun` of the target to its path")
+                .hint("`launch = \"per-rank\"` needs no mpirun"));
             }
             self.notes.push(
                 "mpirun is not in PATH: each rank is started on its own, with Open MPI's and PMI's variables"
@@ -185,7 +193,10 @@ impl Renderer<'_> {
         let argv = if calls_mpirun || own.is_some() {
             command
         } else {
-            [mpirun.display().to_string(), "-n".to_owned(), world.to_string()].into_iter().chain(command).collect()
+            [mpirun.display().to_string(), "-n".to_owned(), world.to_string()]
+                .into_iter()
+                .chain(command)
+                .collect()
         };
         let Some(first) = nodes.first() else { return Ok(Vec::new()) };
         let role = own.unwrap_or(first.role);
@@ -195,7 +206,9 @@ impl Renderer<'_> {
         let launcher = Node { role, ..*first };
         let mut env = BTreeMap::new();
         // More ranks than cores, and root in a container, are what this backend is for.
-        for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"] {
+        for name in
+            ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"]
+        {
             env.insert(name.to_owned(), "1".to_owned());
         }
         env.insert("PRTE_MCA_rmaps_default_mapping_policy".to_owned(), ":oversubscribe".to_owned());
@@ -241,7 +254,8 @@ impl Renderer<'_> {
     fn devices(&self, node: &Node<'_>) -> Option<String> {
         let have: u32 = self.job.facts.nodes.first()?.allocatable.get("nvidia.com/gpu")?.parse().ok()?;
         let each = node.role.gpus_per_node;
-        let want = self.spec().workers().map(|role| role.nodes.saturating_mul(role.gpus_per_node)).sum::<u32>();
+        let want =
+            self.spec().workers().map(|role| role.nodes.saturating_mul(role.gpus_per_node)).sum::<u32>();
         if each == 0 || have < want || self.spec().nodes() < 2 {
             return None;
         }
@@ -284,7 +298,8 @@ fn nodes(spec: &JobSpec) -> Vec<Node<'_>> {
 
 /// A torchrun script: `train.py`, or `-m package.module`.
 fn is_python(command: &[String]) -> bool {
-    let py = |name: &String| std::path::Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("py"));
+    let py =
+        |name: &String| std::path::Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("py"));
     command.first().is_some_and(|first| py(first) || first == "-m")
 }
 

@@ -44,7 +44,8 @@ impl Snapshot {
         let record = folder::read::<Record>(&folder.record())?;
         let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
         let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
-        let orphans = if supervised || over || record.is_none() { Vec::new() } else { process::marked(submission) };
+        let orphans =
+            if supervised || over || record.is_none() { Vec::new() } else { process::marked(submission) };
         let witness = Witness {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
@@ -104,7 +105,13 @@ impl Snapshot {
     }
 
     /// Everything known of it.
-    pub fn detail(&self, handle: &JobHandle, submission: &str, list: &ProcessList, folder: &Folder) -> JobDetail {
+    pub fn detail(
+        &self,
+        handle: &JobHandle,
+        submission: &str,
+        list: &ProcessList,
+        folder: &Folder,
+    ) -> JobDetail {
         let mut detail = JobDetail::new(self.summary(handle.clone(), submission));
         detail.replicas = self.replicas(list);
         detail.findings = self.findings();
@@ -141,9 +148,11 @@ impl Snapshot {
             );
         }
         let bad = self.record.iter().flat_map(|record| &record.history);
-        findings.extend(bad.filter(|h| h.severity != Severity::Info && h.what != "ended").map(|h| {
-            Finding::new(h.severity, format!("LOCAL-{}", h.what.to_uppercase()), h.text.clone())
-        }));
+        findings.extend(
+            bad.filter(|h| h.severity != Severity::Info && h.what != "ended").map(|h| {
+                Finding::new(h.severity, format!("LOCAL-{}", h.what.to_uppercase()), h.text.clone())
+            }),
+        );
         findings
     }
 }
@@ -154,7 +163,8 @@ fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
         return if seen.age < START_PATIENCE {
             (JobPhase::Submitted, "its supervisor has not started yet".to_owned())
         } else {
-            let text = "it was never started: weftrun ended between taking the job and starting it; nothing ran";
+            let text =
+                "it was never started: weftrun ended between taking the job and starting it; nothing ran";
             (JobPhase::Failed, text.to_owned())
         };
     };
@@ -162,7 +172,10 @@ fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
         return (record.phase, record.reason.clone());
     }
     if seen.rebooted {
-        return (JobPhase::Failed, "the machine was started again while it ran; its processes are gone".to_owned());
+        return (
+            JobPhase::Failed,
+            "the machine was started again while it ran; its processes are gone".to_owned(),
+        );
     }
     match seen.orphans {
         0 => {

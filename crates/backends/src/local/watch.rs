@@ -58,9 +58,14 @@ async fn look(store: &Store, filter: &JobFilter, first: bool) -> Result<Vec<Look
 }
 
 /// What is new since the last look, and whether everything that was asked for has ended.
-fn compare(told: &mut BTreeMap<JobHandle, Told>, seen: Vec<Look>, filter: &JobFilter) -> (Vec<Result<JobEvent>>, bool) {
+fn compare(
+    told: &mut BTreeMap<JobHandle, Told>,
+    seen: Vec<Look>,
+    filter: &JobFilter,
+) -> (Vec<Result<JobEvent>>, bool) {
     let mut events = Vec::new();
-    let gone: Vec<_> = told.keys().filter(|h| !seen.iter().any(|l| l.summary.handle == **h)).cloned().collect();
+    let gone: Vec<_> =
+        told.keys().filter(|h| !seen.iter().any(|l| l.summary.handle == **h)).cloned().collect();
     for handle in gone {
         told.remove(&handle);
         events.push(Ok(JobEvent::Gone { job: handle }));

@@ -141,8 +141,13 @@ impl Supervisor {
         command.env("TORCHELASTIC_RESTART_COUNT", attempt.to_string());
         command.env("TORCHELASTIC_MAX_RESTARTS", self.list.restarts.to_string());
         command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => (format!("the command `{program}` of {} was not found", it.name), 127),
-            _ => (format!("the command `{program}` of {} cannot be run: {}", it.name, error::plain(&error)), 126),
+            std::io::ErrorKind::NotFound => {
+                (format!("the command `{program}` of {} was not found", it.name), 127)
+            }
+            _ => (
+                format!("the command `{program}` of {} cannot be run: {}", it.name, error::plain(&error)),
+                126,
+            ),
         })
     }
 
@@ -248,7 +253,8 @@ impl Supervisor {
         if let Some((since, false)) = attempt.ending
             && since.elapsed() >= Duration::from_millis(self.list.grace_ms)
         {
-            let names: Vec<_> = attempt.living.keys().map(|i| self.list.processes[*i].name.as_str()).collect();
+            let names: Vec<_> =
+                attempt.living.keys().map(|i| self.list.processes[*i].name.as_str()).collect();
             let text = format!("{} did not end on TERM and got KILL", names.join(", "));
             self.record.note(Severity::Warning, "killed", text);
             self.unwritten = true;

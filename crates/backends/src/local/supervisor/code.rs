@@ -23,9 +23,12 @@ pub(super) async fn bring(supervisor: &Supervisor) -> Result<()> {
             git(supervisor, &["clone", "--quiet", "--", url, &target]).await?;
             match rev {
                 Some(rev) if rev.starts_with('-') => {
-                    Err(Error::new(ErrorKind::InvalidSpec, "a Git revision cannot start with `-`").with("rev", rev))
+                    Err(Error::new(ErrorKind::InvalidSpec, "a Git revision cannot start with `-`")
+                        .with("rev", rev))
                 }
-                Some(rev) => git(supervisor, &["-C", &target, "checkout", "--quiet", "--detach", rev, "--"]).await,
+                Some(rev) => {
+                    git(supervisor, &["-C", &target, "checkout", "--quiet", "--detach", rev, "--"]).await
+                }
                 None => Ok(()),
             }
         }

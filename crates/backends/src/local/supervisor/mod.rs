@@ -91,10 +91,12 @@ struct Supervisor {
 impl Supervisor {
     fn open(folder: Folder, lock: File, environment: Option<BTreeMap<String, String>>) -> Result<Self> {
         let path = folder.job();
-        let text = std::fs::read_to_string(&path).map_err(|e| error::file("read the process list", &path, e))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| error::file("read the process list", &path, e))?;
         let list = ProcessList::parse(&text)?;
-        let origin = folder::read(&folder.origin())?
-            .ok_or_else(|| Error::new(ErrorKind::Io, "not a job's folder").with("path", folder.path().display()))?;
+        let origin = folder::read(&folder.origin())?.ok_or_else(|| {
+            Error::new(ErrorKind::Io, "not a job's folder").with("path", folder.path().display())
+        })?;
         let reserve = folder.path().join("reserve");
         folder::write_new(&reserve, &vec![0; RESERVE])?;
         let record = Record::starting(list.processes.len());
@@ -130,7 +132,9 @@ impl Supervisor {
             let attempt = self.record.attempt;
             match outcome {
                 Outcome::Ended => return self.record.end(JobPhase::Succeeded, "", Some(0)),
-                Outcome::Stopped(Stop::Cancelled(by)) => return self.record.end(JobPhase::Cancelled, by, None),
+                Outcome::Stopped(Stop::Cancelled(by)) => {
+                    return self.record.end(JobPhase::Cancelled, by, None);
+                }
                 Outcome::Stopped(Stop::TimeLimit) => {
                     let limit = self.list.time_limit.unwrap_or_default();
                     let reason = format!("its time limit of {limit} s was over");

@@ -7,6 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use weftrun_core::Result;
 
 use crate::local::folder::{self, Folder};
+use crate::local::process::Identity;
 
 /// Something asked of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl Request {
     }
 }
 
-/// Asks, and waits until the supervisor took it. False if it does not.
-pub(crate) fn ask(folder: &Folder, request: Request) -> Result<bool> {
+/// Asks, and waits until the supervisor took it. False if it does not, or ends first.
+pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<bool> {
     folder::make(&folder.requests())?;
     let now = jiff::Timestamp::now().as_nanosecond();
     let name = format!("{now:020}-{}-{}", std::process::id(), request.word());
@@ -51,6 +52,9 @@ pub(crate) fn ask(folder: &Folder, request: Request) -> Result<bool> {
     for _ in 0..250 {
         if !file.exists() {
             return Ok(true);
+        }
+        if !supervisor.is_alive() {
+            break;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -67,7 +71,11 @@ impl Told {
     /// Listens; a supervisor that is a thread of somebody leaves that program's signals alone.
     pub fn new(detached: bool) -> Self {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let signals = if detached { kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect() } else { Vec::new() };
+        let signals = if detached {
+            kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+        } else {
+            Vec::new()
+        };
         Self { signals }
     }
 

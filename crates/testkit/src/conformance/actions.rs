@@ -1,0 +1,143 @@
+//! What can be done to a job; what cannot is an error that names the capability.
+
+use std::time::Duration;
+
+use weftrun_core::ErrorKind;
+use weftrun_core::job::{Action, JobPhase};
+use weftrun_core::log::LogOptions;
+use weftrun_core::spec::RestartPolicy;
+
+use super::bench::{Bench, must, refuses, said};
+use super::{Checked, Verdict};
+
+const SLEEPER: &str = "echo weft-up; sleep 600";
+
+/// A cancelled job ends, is called cancelled, and can be cancelled again without harm.
+pub(super) async fn cancel_ends_it(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    job.until_written("weft-up", bench.world() as usize).await?;
+    job.backend.act(&job.handle, Action::Cancel).await.map_err(said("cancel"))?;
+    let end = job.wait().await?;
+    must(end.phase == JobPhase::Cancelled, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.backend.act(&job.handle, Action::Cancel).await.map_err(said("cancel of a cancelled job"))?;
+    job.done().await
+}
+
+/// A deleted job is no longer there.
+pub(super) async fn delete_removes_it(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    if !job.backend.capability().delete {
+        let backend = job.backend.clone();
+        let handle = job.handle.clone();
+        let verdict = refuses(job, Action::Delete, "delete").await?;
+        backend.act(&handle, Action::Cancel).await.map_err(said("cancel"))?;
+        return Ok(verdict);
+    }
+    job.backend.act(&job.handle, Action::Delete).await.map_err(said("delete"))?;
+    loop {
+        match job.backend.describe(&job.handle).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Verdict::Passed),
+            Err(error) => return Err(format!("describe of a deleted job: {error}")),
+            Ok(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// A suspended job says so, and goes on after a resume.
+pub(super) async fn suspend_and_resume(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    if !job.backend.capability().suspend {
+        return refuses(job, Action::Suspend, "suspend").await;
+    }
+    job.until_written("weft-up", bench.world() as usize).await?;
+    job.backend.act(&job.handle, Action::Suspend).await.map_err(said("suspend"))?;
+    job.until(JobPhase::Suspended).await?;
+    job.backend.act(&job.handle, Action::Resume).await.map_err(said("resume"))?;
+    job.until(JobPhase::Running).await?;
+    job.done().await
+}
+
+/// A signal reaches the ranks.
+pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
+    // The shell runs a trap between commands, so it must not wait for one long sleep.
+    let script = "trap 'echo weft-usr1; exit 0' USR1; echo weft-up; while :; do sleep 0.1; done";
+    let job = bench.submit(script).await?;
+    if !job.backend.capability().signal {
+        return refuses(job, Action::Signal(10), "signal").await;
+    }
+    job.until_written("weft-up", bench.world() as usize).await?;
+    job.backend.act(&job.handle, Action::Signal(10)).await.map_err(said("signal"))?;
+    job.until_written("weft-usr1", 1).await?;
+    job.done().await
+}
+
+/// Holding is done or refused.
+pub(super) async fn hold_and_release(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    if !job.backend.capability().hold {
+        return refuses(job, Action::Hold, "hold").await;
+    }
+    // A job that runs already cannot be held everywhere; that is the cluster's to refuse, with a kind.
+    match job.backend.act(&job.handle, Action::Hold).await {
+        Ok(()) => job.backend.act(&job.handle, Action::Release).await.map_err(said("release"))?,
+        Err(error) if error.kind() == ErrorKind::Refused => {}
+        Err(error) => return Err(format!("hold is of kind {:?}: {error}", error.kind())),
+    }
+    job.done().await
+}
+
+/// A requeued job starts again.
+pub(super) async fn requeue_starts_again(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    if !job.backend.capability().requeue {
+        return refuses(job, Action::Requeue, "requeue").await;
+    }
+    job.until(JobPhase::Running).await?;
+    job.backend.act(&job.handle, Action::Requeue).await.map_err(said("requeue"))?;
+    let now = job.backend.describe(&job.handle).await.map_err(said("describe"))?.summary;
+    must(!now.phase.is_terminal(), || format!("a requeued job is {} ({})", now.phase, now.reason))?;
+    job.done().await
+}
+
+/// With restarts allowed a failing job starts again as often, and then fails; the logs of the attempt before the last
+/// can be read where the backend keeps them.
+pub(super) async fn restarts_are_counted(bench: Bench<'_>) -> Checked {
+    let capability = bench.capability().await?;
+    if !capability.restarts {
+        return Ok(Verdict::Skipped("it does not restart".to_owned()));
+    }
+    let mut spec = bench.job("echo weft-try; [ \"${RANK:-0}\" = 0 ] || sleep 60; exit 3");
+    spec.restart = RestartPolicy::OnFailure { max: 1 };
+    let job = bench.submit_spec(spec).await?;
+    let end = job.wait().await?;
+    must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+    let detail = job.backend.describe(&job.handle).await.map_err(said("describe"))?;
+    let restarts = detail.replicas.iter().map(|replica| replica.restarts).max();
+    must(restarts == Some(1), || format!("one restart was allowed, {restarts:?} were made"))?;
+    if capability.previous_logs {
+        let mut options = LogOptions::default();
+        options.previous = true;
+        let read = job.read(options, usize::MAX).await?;
+        must(!read.lines_with("weft-try").is_empty(), || {
+            "the logs of the first attempt are empty".to_owned()
+        })?;
+    }
+    job.done().await
+}
+
+/// A job longer than its time limit is ended, and says why.
+pub(super) async fn the_time_limit_is_kept(bench: Bench<'_>) -> Checked {
+    if !bench.capability().await?.time_limit {
+        return Ok(Verdict::Skipped("it keeps no time limit".to_owned()));
+    }
+    if bench.fixture.time_limit() * 2 > bench.fixture.patience() {
+        return Ok(Verdict::Skipped("its shortest limit is longer than the suite waits".to_owned()));
+    }
+    let mut spec = bench.job("sleep 600");
+    spec.time_limit = Some(bench.fixture.time_limit());
+    let job = bench.submit_spec(spec).await?;
+    let end = job.wait().await?;
+    must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+    must(end.reason.contains("time"), || format!("its reason does not speak of time: {:?}", end.reason))?;
+    job.done().await
+}

@@ -1,0 +1,142 @@
+//! Log bytes: every one, once, in order, whatever is cut.
+
+use std::collections::BTreeMap;
+
+use weftrun_core::log::{LogOptions, Mark};
+
+use super::bench::{Bench, Read, Submitted, must};
+use super::{Checked, Verdict};
+
+/// Lines each rank writes; enough that several batches are needed.
+const LINES: usize = 400;
+
+/// Writes lines that say who wrote them and which they are, in bursts.
+fn writer() -> String {
+    format!(
+        "i=0; while [ $i -lt {LINES} ]; do echo \"weft ${{RANK:-0}} $i of {LINES}: all work and no play\"; \
+         i=$((i+1)); [ $((i % 100)) -eq 0 ] && sleep 0.05; done; exit 0"
+    )
+}
+
+/// The lines of each rank, in the order read.
+fn by_rank(read: &Read) -> Result<BTreeMap<u32, Vec<usize>>, String> {
+    let mut ranks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for line in read.lines_with("weft ") {
+        let mut words = line.split(' ').skip(1);
+        let number = |word: Option<&str>| word.and_then(|w| w.parse::<usize>().ok());
+        match (number(words.next()), number(words.next())) {
+            (Some(rank), Some(at)) if line.ends_with("no play") => {
+                ranks.entry(u32::try_from(rank).unwrap_or(u32::MAX)).or_default().push(at);
+            }
+            _ => return Err(format!("a line is torn: {line:?}")),
+        }
+    }
+    Ok(ranks)
+}
+
+fn check_whole(read: &Read, world: u32) -> Result<(), String> {
+    let ranks = by_rank(read)?;
+    must(ranks.len() == world as usize, || format!("{} of {world} ranks were read", ranks.len()))?;
+    for (rank, lines) in &ranks {
+        must(lines.iter().copied().eq(0..LINES), || {
+            let at = lines.iter().zip(0..).find(|(line, at)| *line != at).map_or(lines.len(), |(_, at)| at);
+            format!(
+                "rank {rank}: {} lines read of {LINES}, the first that is wrong is line {at}",
+                lines.len()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn check_sources(read: &Read, job: &Submitted, world: u32) -> Result<(), String> {
+    must(read.ended > 0, || "no source was told to have ended".to_owned())?;
+    if job.backend.capability().rank_logs {
+        let mut ranks = read.ranks.clone();
+        ranks.sort_unstable();
+        must(ranks.iter().copied().eq(0..world), || {
+            format!("`rank_logs`, but the sources are ranks {ranks:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Followed from the start, every line of every rank comes once and in order, and then the stream ends.
+pub(super) async fn every_line_of_every_rank(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(&writer()).await?;
+    let read = job.follow().await?;
+    check_whole(&read, bench.world())?;
+    check_sources(&read, &job, bench.world())?;
+    job.done().await
+}
+
+/// Dropped and resumed from the cursors again and again, nothing is lost, and nothing repeated where the backend
+/// claims `exact_resume`; elsewhere what may be repeated is marked.
+pub(super) async fn exact_over_cuts(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(&writer()).await?;
+    let mut all = Read::default();
+    for cut in 1..10_000_usize {
+        let mut options = LogOptions::follow();
+        options.from = all.cursors.values().cloned().collect();
+        let part = job.read(options, 1 + cut % 5).await?;
+        let over = part.batches < 1 + cut % 5;
+        for (source, bytes) in part.bytes {
+            all.bytes.entry(source).or_default().extend(bytes);
+        }
+        all.cursors.extend(part.cursors);
+        all.marks.extend(part.marks);
+        if over {
+            break;
+        }
+    }
+    if job.backend.capability().exact_resume {
+        check_whole(&all, bench.world())?;
+    } else {
+        let ranks = by_rank(&all)?;
+        let lost = ranks.values().any(|lines| (0..LINES).any(|line| !lines.contains(&line)));
+        must(!lost && ranks.len() == bench.world() as usize, || "lines are lost over cuts".to_owned())?;
+        let repeated = ranks.values().any(|lines| lines.len() > LINES);
+        let marked = all.marks.iter().any(|mark| matches!(mark, Mark::Resumed { .. }));
+        must(!repeated || marked, || "lines are repeated over cuts, and no mark says so".to_owned())?;
+    }
+    job.done().await
+}
+
+/// Read after the end, without following, the logs are whole and the stream ends by itself.
+pub(super) async fn a_finished_job_is_read_whole(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(&writer()).await?;
+    job.wait().await?;
+    let read = job.read(LogOptions::default(), usize::MAX).await?;
+    check_whole(&read, bench.world())?;
+    job.done().await
+}
+
+/// `tail` gives the last lines of each source and no other.
+pub(super) async fn tail_is_the_end(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(&writer()).await?;
+    job.wait().await?;
+    let mut options = LogOptions::default();
+    options.tail = Some(3);
+    let read = job.read(options, usize::MAX).await?;
+    for ((source, _), bytes) in &read.bytes {
+        let lines = memchr::memchr_iter(b'\n', bytes).count();
+        must(lines <= 3, || format!("a tail of 3 gave {lines} lines of {source}"))?;
+    }
+    let last = format!(" {} of {LINES}", LINES - 1);
+    let found = read.lines_with("weft ").iter().filter(|line| line.contains(&last)).count();
+    must(found > 0, || "the last line is not in the tail".to_owned())?;
+    job.done().await
+}
+
+/// Where sources are ranks, only those asked for are read.
+pub(super) async fn only_the_ranks_asked_for(bench: Bench<'_>) -> Checked {
+    if !bench.capability().await?.rank_logs {
+        return Ok(Verdict::Skipped("a source carries several ranks".to_owned()));
+    }
+    let job = bench.submit(&writer()).await?;
+    let mut options = LogOptions::follow();
+    options.ranks = vec![bench.world() - 1];
+    let read = job.read(options, usize::MAX).await?;
+    must(read.ranks == [bench.world() - 1], || format!("ranks {:?} were read", read.ranks))?;
+    job.done().await
+}

@@ -1,0 +1,217 @@
+//! The suite every backend must pass, chosen by its [`Capability`].
+//!
+//! A backend's own test implements [`Fixture`] (how to connect, and what a job of a POSIX shell script looks like
+//! there) and calls [`run`]:
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use weftrun_core::{Result, backend::{Backend, TargetConfig}};
+//! use weftrun_testkit::conformance::{self, Fixture};
+//!
+//! #[derive(Debug)]
+//! struct Mine;
+//!
+//! #[async_trait::async_trait]
+//! impl Fixture for Mine {
+//!     async fn connect(&self) -> Result<Arc<dyn Backend>> {
+//!         # unimplemented!()
+//!         // (entry.connect)(TargetConfig::new("test", "mine", "/tmp/mine-test")).await
+//!     }
+//! }
+//!
+//! # async fn test() {
+//! conformance::run(&Mine).await.assert();
+//! # }
+//! ```
+//!
+//! What a backend says it cannot do is not skipped: the suite checks that it says so, with an error of kind
+//! [`Unsupported`](weftrun_core::ErrorKind::Unsupported).
+
+mod actions;
+mod bench;
+mod errors;
+mod logs;
+mod submit;
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use weftrun_core::Result;
+use weftrun_core::backend::{Backend, Capability, PlannedJob};
+use weftrun_core::spec::{JobSpec, Launch, Role};
+
+pub use bench::{Bench, Read, Submitted};
+
+/// What the suite needs of a backend under test.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// Connects anew, as another process of weftrun would: nothing may be shared with earlier connections but the
+    /// cluster and the target's state folder.
+    async fn connect(&self) -> Result<Arc<dyn Backend>>;
+
+    /// The job that runs a POSIX shell script once on each rank. The script finds its rank in `RANK`.
+    fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
+        let role = Role::worker().nodes(nodes).ranks_per_node(ranks_per_node).command(["sh", "-c", script]);
+        let built = JobSpec::builder(name).launch(Launch::PerRank).role(role).build();
+        built.unwrap_or_else(|error| unreachable!("a job of the suite is invalid: {error}"))
+    }
+
+    /// The job with everything decided.
+    fn plan(&self, spec: JobSpec) -> PlannedJob {
+        crate::planned(spec)
+    }
+
+    /// The shape of the suite's jobs: nodes, and ranks on each.
+    fn shape(&self) -> (u32, u32) {
+        (2, 2)
+    }
+
+    /// Longest time one check may take.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// The shortest time limit the backend can keep.
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// A connection that passes the next submit on but loses its answer; none where the fixture cannot do that.
+    async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
+        None
+    }
+}
+
+/// What became of one check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Passed,
+    /// Not what this backend says it can do, or what the fixture cannot bring about.
+    Skipped(String),
+    /// Not as it should be: what was expected, what was seen.
+    Failed(String),
+}
+
+/// What the suite found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What the backend says it can do.
+    pub capability: Capability,
+    /// Each check with its verdict and the time it took.
+    pub checks: Vec<(&'static str, Verdict, Duration)>,
+}
+
+impl Report {
+    /// The checks that failed.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.checks
+            .iter()
+            .filter(|(_, verdict, _)| matches!(verdict, Verdict::Failed(_)))
+            .map(|(name, ..)| *name)
+    }
+
+    /// Panics with the whole report if a check failed.
+    ///
+    /// # Panics
+    /// If a check failed: this is a test's last line.
+    pub fn assert(&self) {
+        assert!(self.failures().next().is_none(), "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "conformance of `{}`:", self.capability.backend)?;
+        for (name, verdict, took) in &self.checks {
+            let mut line = format!("{name:28} {:>6.2}s  ", took.as_secs_f64());
+            match verdict {
+                Verdict::Passed => line.push_str("passed"),
+                Verdict::Skipped(why) => write!(line, "skipped: {why}")?,
+                Verdict::Failed(why) => write!(line, "FAILED: {why}")?,
+            }
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a check gives: an error text is a failure.
+pub(crate) type Checked = Result<Verdict, String>;
+
+macro_rules! checks {
+    ($fixture:expr, $only:expr, [$($path:path),+ $(,)?]) => {{
+        let mut done = Vec::new();
+        $(
+            let name = stringify!($path);
+            if $only.is_empty() || $only.iter().any(|word| name.contains(word)) {
+                done.push(one(name, $fixture.patience(), Box::pin($path(Bench::new($fixture)))).await);
+            }
+        )+
+        done
+    }};
+}
+
+/// Runs the suite.
+pub async fn run(fixture: &dyn Fixture) -> Report {
+    run_some(fixture, &[]).await
+}
+
+/// Runs the checks whose name contains one of the words; all if there are none.
+pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
+    let capability = match fixture.connect().await {
+        Ok(backend) => backend.capability(),
+        Err(error) => {
+            let checks = vec![("connect", Verdict::Failed(error.to_string()), Duration::ZERO)];
+            return Report { capability: Capability::default(), checks };
+        }
+    };
+    let checks = checks!(
+        fixture,
+        only,
+        [
+            submit::renders_the_same_twice,
+            submit::is_found_by_its_id,
+            submit::submits_once_when_sent_twice,
+            submit::submits_once_when_the_answer_is_lost,
+            submit::outlives_its_connection,
+            submit::a_taken_name_makes_no_confusion,
+            submit::watch_ends_with_success,
+            submit::failure_has_its_exit_code,
+            submit::a_command_that_is_not_there_fails,
+            logs::every_line_of_every_rank,
+            logs::exact_over_cuts,
+            logs::a_finished_job_is_read_whole,
+            logs::tail_is_the_end,
+            logs::only_the_ranks_asked_for,
+            actions::cancel_ends_it,
+            actions::delete_removes_it,
+            actions::suspend_and_resume,
+            actions::signal_reaches_the_ranks,
+            actions::hold_and_release,
+            actions::requeue_starts_again,
+            actions::restarts_are_counted,
+            actions::the_time_limit_is_kept,
+            errors::an_unknown_job_is_not_found,
+            errors::an_unknown_id_finds_nothing,
+            errors::a_foreign_handle_is_refused,
+        ]
+    );
+    Report { capability, checks }
+}
+
+async fn one(
+    name: &'static str,
+    patience: Duration,
+    check: futures_util::future::BoxFuture<'_, Checked>,
+) -> (&'static str, Verdict, Duration) {
+    let began = Instant::now();
+    let verdict = match tokio::time::timeout(patience, check).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(why)) => Verdict::Failed(why),
+        Err(_) => Verdict::Failed(format!("did not end in {} s", patience.as_secs())),
+    };
+    (name, verdict, began.elapsed())
+}
