@@ -38,6 +38,7 @@ pub fn decide(
     rules::detect::decide(&ctx, &mut draft, &mut launch);
     give_launchers_values(&ctx, &mut draft, &launch);
     rules::launch::decide(&ctx, &mut draft, &launch);
+    rules::preflight::decide(&ctx, &mut draft);
     let expected = expected_fabric(&ctx, &draft, applies);
     draft.finish(expected)
 }

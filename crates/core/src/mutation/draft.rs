@@ -113,6 +113,11 @@ impl<'a> Draft<'a> {
         ours.or_else(|| job.workers().find_map(|role| role.container.env(name)?.value.clone()))
     }
 
+    /// The changes so far, each with its role.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
+        self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
+    }
+
     /// Whether a finding of a code was reported.
     pub(crate) fn said(&self, code: &str) -> bool {
         self.findings.iter().any(|finding| finding.code == code)

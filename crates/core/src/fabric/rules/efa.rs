@@ -4,7 +4,7 @@ use super::{Context, Launch, efa_role, opt_out, placement, webhook};
 use crate::Finding;
 use crate::fabric::node::{Count, Node};
 use crate::fabric::{EfaProfile, Fabric, Inject, Stack, StackProfile};
-use crate::mutation::draft::Draft;
+use crate::mutation::draft::{At, Draft};
 use crate::mutation::view::{JobKind, RoleView};
 
 /// Paths by which a job shows that its image brings the stack: AWS's installer, and a plugin built by hand.
@@ -37,6 +37,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> b
     }
     let parts = parts(ctx, draft, efa);
     for (at, role) in ctx.roles() {
+        report_idle_gpus(ctx, draft, at, role);
         if !role.worker && opt_out::role_is_out(ctx, role) {
             draft.say(
                 Finding::warning(
@@ -233,6 +234,20 @@ fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
             .find_map(|text| BUNDLED.iter().find(|path| text.contains(**path)))
             .map(|path| (at.name, *path))
     })
+}
+
+/// mpi-operator empties NVIDIA_VISIBLE_DEVICES of a launcher that is no worker.
+fn report_idle_gpus(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+    if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(role) > 0 {
+        draft.say(
+            Finding::warning(
+                "W-LAUNCHER-GPU",
+                "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
+            )
+            .at(at.name)
+            .fix("remove them, or set runLauncherAsWorker: true"),
+        );
+    }
 }
 
 /// What the launcher's `mpirun` is to be.

@@ -8,6 +8,7 @@ pub(crate) mod infiniband;
 pub(crate) mod launch;
 pub(crate) mod opt_out;
 mod placement;
+pub(crate) mod preflight;
 pub(crate) mod roce;
 pub(crate) mod set;
 pub(crate) mod strict;

@@ -1,0 +1,58 @@
+//! What the cluster would refuse or leave Pending, as far as it said what it has.
+
+use super::Context;
+use crate::Finding;
+use crate::mutation::draft::Draft;
+use crate::mutation::{Change, Quantity};
+
+/// Looks at the changes that were decided.
+pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
+    pod_security(ctx, draft);
+    huge_pages(ctx, draft);
+}
+
+fn pod_security(ctx: &Context, draft: &mut Draft) {
+    let Some(level @ ("baseline" | "restricted")) = ctx.facts.pod_security.as_deref() else { return };
+    let forbidden: Vec<&str> = draft
+        .changes()
+        .filter_map(|(_, change)| match change {
+            Change::Mount { .. } => Some("hostPath volumes"),
+            Change::Capability { .. } => Some("the capability IPC_LOCK"),
+            _ => None,
+        })
+        .collect();
+    if let Some(what) = forbidden.first() {
+        draft.say(
+            Finding::warning(
+                "W-POD-SECURITY",
+                format!("the namespace enforces Pod Security `{level}`, which forbids {what}: every pod would be refused"),
+            )
+            .fix("use another namespace, or a profile whose stack is in the image (eks-image)")
+            .source("https://kubernetes.io/docs/concepts/security/pod-security-standards/"),
+        );
+    }
+}
+
+fn huge_pages(ctx: &Context, draft: &mut Draft) {
+    const NAME: &str = "hugepages-2Mi";
+    let amount = |text: &String| Quantity::parse(text);
+    let most = ctx.facts.nodes.iter().filter_map(|group| group.allocatable.get(NAME).and_then(amount)).max();
+    let asked = draft
+        .changes()
+        .filter_map(|(role, change)| match change {
+            Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
+            _ => None,
+        })
+        .max_by_key(|(_, quantity)| amount(quantity));
+    let (Some(most), Some((role, quantity))) = (most, asked) else { return };
+    if amount(&quantity).is_some_and(|asked| asked > most) {
+        draft.say(
+            Finding::warning(
+                "W-HP-ALLOCATABLE",
+                format!("{quantity} of huge pages are asked, and no node has as many allocatable: the pods would stay Pending"),
+            )
+            .at(role)
+            .fix("--no-fabric-rule efa.hugepages leaves them out; libfabric then uses normal pages"),
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Reasons why a fabric was not applied.
+
+use super::Code;
+
+pub(super) const SKIPS: &[Code] = &[
+    Code {
+        code: "opt-out",
+        title: "the job opts out",
+        meaning: "The annotation `disable-auto-efa: \"true\"` stands on the job or on a worker's pods (and is not ours: our own has the marker `weftrun.dev/applied` beside it).",
+        fix: "Remove the annotation, if EFA is wanted.",
+        source: "https://docs.nvidia.com/dgx-cloud/ (DGX Cloud Create, AWS clusters, Opt-Out)",
+    },
+    Code {
+        code: "not-distributed",
+        title: "the job has one pod with ranks",
+        meaning: "With one pod nothing passes between nodes; EFA devices would be taken for nothing.",
+        fix: "Nothing, or ask for more nodes.",
+        source: "",
+    },
+    Code {
+        code: "no-gpu",
+        title: "no worker asks accelerators",
+        meaning: "NCCL does not run without GPUs. Neuron and Gaudi count only where the profile names their resource.",
+        fix: "Ask GPUs, or choose the profile of the accelerator (`--profile neuron`).",
+        source: "",
+    },
+    Code {
+        code: "partial-node",
+        title: "a worker asks part of a node",
+        meaning: "EFA is for whole nodes: device and bandwidth cannot be shared sensibly, and ranks with and without EFA in one communicator hang or fail. So no role gets it, the launcher neither. Without a known instance type 8 GPUs are a node.",
+        fix: "Ask all GPUs of the node; name the instance type where a node has fewer than 8.",
+        source: "https://docs.nvidia.com/dgx-cloud/ (DGX Cloud Create: not supported for partial node workloads)",
+    },
+    Code {
+        code: "no-efa-on-instance-type",
+        title: "the instance type has no EFA",
+        meaning: "The catalogue, or the cluster's own nodes, say that there is no EFA interface; or the sources disagree, and nothing is done unasked.",
+        fix: "Choose another instance type; `weftrun instances` lists them. On clusters with the EFA DRA driver the resource does not exist: claim it in the pod.",
+        source: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+    },
+    Code {
+        code: "no-profile",
+        title: "no profile says which fabric the nodes have",
+        meaning: "`fabric = \"auto\"` takes the profile's fabric, and neither the job, the target nor the cluster names a profile.",
+        fix: "`--profile NAME`, or `profile = \"NAME\"` in the job file or of the target.",
+        source: "",
+    },
+];

@@ -1,0 +1,81 @@
+//! One table of codes: everything the sources can say has its page, and the reference page is that table.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weftrun_core::mutation::{RULES, codes};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// `"E-…"`, `"W-…"`, `"I-…"`, `"L-…"` in the sources of the mutation.
+fn codes_in_sources() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for folder in ["mutation", "fabric", "manifest"] {
+        rust_files(&root().join("crates/core/src").join(folder), &mut files);
+    }
+    let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let is_code = |word: &&str| {
+        matches!(word.get(..2), Some("E-" | "W-" | "I-" | "L-"))
+            && word.len() > 4
+            && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-')
+    };
+    texts.iter().flat_map(|text| text.split('"').filter(is_code)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_code_in_the_sources_has_its_page() {
+    let missing: Vec<String> =
+        codes_in_sources().into_iter().filter(|code| codes::page(code).is_none()).collect();
+    assert!(missing.is_empty(), "no page in mutation/codes for {missing:?}");
+}
+
+#[test]
+fn codes_and_rules_are_unique_and_say_something() {
+    let mut seen = BTreeSet::new();
+    for name in codes::names() {
+        assert!(seen.insert(name), "{name} stands twice");
+        assert!(
+            codes::page(name).unwrap().text().contains("Source") || !name.starts_with("L-"),
+            "{name} has no source"
+        );
+    }
+    for code in codes::codes() {
+        assert!(
+            !code.title.ends_with('.') && code.meaning.ends_with('.') && code.fix.ends_with('.'),
+            "{}",
+            code.code
+        );
+    }
+    for rule in RULES {
+        assert!(rule.depends_on.is_none_or(|base| RULES.iter().any(|rule| rule.id == base)), "{}", rule.id);
+    }
+}
+
+#[test]
+fn the_reference_page_is_the_table() {
+    let path = root().join("docs/reference/codes.md");
+    if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, codes::markdown()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == codes::markdown(),
+        "run this test with WEFTRUN_WRITE_DOCS=1 to write {}",
+        path.display()
+    );
+}
