@@ -109,6 +109,13 @@ pub(super) const ERRORS: &[Code] = &[
         source: "https://github.com/kubeflow/trainer (v2.3.0, pkg/runtime)",
     },
     Code {
+        code: "E-TRAINJOB-VERSION",
+        title: "this Trainer version has no field for the change",
+        meaning: "What a TrainJob may override grew from release to release: 2.0 has podSpecOverrides without annotations or capabilities, 2.1 podTemplateOverrides, 2.2 runtimePatches.",
+        fix: "Use Trainer 2.2 or later (`--trainer-version`), put the setting into a TrainingRuntime of your own, or switch the rule off.",
+        source: "https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1",
+    },
+    Code {
         code: "E-VOLUME-NAME",
         title: "the volume's name is taken by another volume",
         meaning: "A volume with the name of the stack's is there and is something else. Two volumes of one name are refused, and renaming the user's is not ours to do.",
@@ -121,5 +128,12 @@ pub(super) const ERRORS: &[Code] = &[
         meaning: "Where a change would fall into an alias, a merge key or a mapping with one key twice, splicing text would change something else too.",
         fix: "Write the part out; or pass `--reformat`, which writes the document anew (comments are lost).",
         source: "",
+    },
+    Code {
+        code: "E-YAML-SYNTAX",
+        title: "the text is no YAML or JSON that can be read",
+        meaning: "The place is where reading stopped; the mistake may stand a little before it. Nothing was written.",
+        fix: "Look for a tab, a lost quote, or an indentation that does not match.",
+        source: "https://yaml.org/spec/1.2.2/",
     },
 ];

@@ -151,6 +151,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://github.com/awslabs/awsome-distributed-training (verl, \"Mixing EFA and non-EFA pods\")",
     },
     Code {
+        code: "I-RUNTIME-ASSUMED",
+        title: "the runtime of the TrainJob was not given",
+        meaning: "A TrainJob says little itself: GPU count, environment and the launcher stand in its runtime. Without it, one replicated job `node` with a container `node`, without MPI, is assumed.",
+        fix: "Pass it: `--runtime FILE`, from `kubectl get clustertrainingruntime NAME -o yaml`.",
+        source: "",
+    },
+    Code {
         code: "I-STACK-BUNDLED",
         title: "the image brings its own stack",
         meaning: "A path like /opt/amazon/efa or /opt/amazon/openmpi in command, arguments or environment shows it. Only devices and huge pages are asked; libraries, environment and mpirun are the image's.",
