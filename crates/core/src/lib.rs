@@ -22,6 +22,7 @@ pub mod backend;
 pub mod catalogue;
 pub mod config;
 pub mod diagnose;
+pub mod env_names;
 pub mod error;
 pub mod exit_codes;
 pub mod fabric;

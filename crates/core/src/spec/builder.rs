@@ -14,28 +14,7 @@ pub struct JobSpecBuilder {
 
 impl JobSpecBuilder {
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self {
-            spec: JobSpec {
-                name: name.into(),
-                image: None,
-                launch: Launch::default(),
-                roles: Vec::new(),
-                code: None,
-                env: Vec::new(),
-                secrets: Vec::new(),
-                volumes: Vec::new(),
-                workdir: None,
-                fabric: FabricRequest::default(),
-                profile: None,
-                queue: None,
-                priority: None,
-                restart: RestartPolicy::default(),
-                time_limit: None,
-                labels: std::collections::BTreeMap::new(),
-                annotations: std::collections::BTreeMap::new(),
-                backend: std::collections::BTreeMap::new(),
-            },
-        }
+        Self { spec: JobSpec { name: name.into(), ..JobSpec::empty() } }
     }
 
     /// Sets the container image.
@@ -152,16 +131,5 @@ impl JobSpecBuilder {
             return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
         }
         Ok(self.spec)
-    }
-}
-
-impl JobSpec {
-    /// Checks everything that needs no cluster.
-    pub fn validate(&self) -> Vec<crate::Finding> {
-        let mut findings = Vec::new();
-        if self.roles.is_empty() {
-            findings.push(crate::Finding::error("SPEC-NO-ROLE", "a job needs at least one role"));
-        }
-        findings
     }
 }

@@ -1,13 +1,23 @@
 //! What to run: one [`JobSpec`], whether it came from a file, from flags or from a builder.
 
 mod builder;
+pub mod duration;
+pub mod file;
 mod launch;
+mod origins;
+pub mod quantity;
 mod role;
+mod validate;
+mod words;
 
 pub use builder::JobSpecBuilder;
 pub use duration::parse as parse_duration;
+pub use file::{Draft, Format, JobFile, Overrides, patched, to_toml};
 pub use launch::{Rendezvous, node_command};
+pub use origins::Origins;
+pub use quantity::Quantity;
 pub use role::{Role, RoleKind};
+pub use words::did_you_mean;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,6 +69,9 @@ pub struct JobSpec {
     pub annotations: BTreeMap<String, String>,
     /// Settings only one backend knows, by backend name; passed on as they are.
     pub backend: BTreeMap<String, serde_json::Value>,
+    /// Where each value came from; no part of what the job is.
+    #[serde(skip)]
+    pub origins: Origins,
 }
 
 /// Who starts the processes of a node.
@@ -168,6 +181,31 @@ pub enum RestartPolicy {
 }
 
 impl JobSpec {
+    /// A job that says nothing yet.
+    pub(crate) fn empty() -> Self {
+        Self {
+            name: String::new(),
+            image: None,
+            launch: Launch::default(),
+            roles: Vec::new(),
+            code: None,
+            env: Vec::new(),
+            secrets: Vec::new(),
+            volumes: Vec::new(),
+            workdir: None,
+            fabric: FabricRequest::default(),
+            profile: None,
+            queue: None,
+            priority: None,
+            restart: RestartPolicy::default(),
+            time_limit: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            backend: BTreeMap::new(),
+            origins: Origins::default(),
+        }
+    }
+
     /// Starts a builder.
     pub fn builder(name: impl Into<String>) -> JobSpecBuilder {
         JobSpecBuilder::new(name)
@@ -180,14 +218,16 @@ impl JobSpec {
 
     /// Number of GPU nodes in total.
     pub fn nodes(&self) -> u32 {
-        self.workers().map(|role| role.nodes).sum()
+        self.workers().fold(0, |sum, role| sum.saturating_add(role.nodes))
     }
 
     /// Number of ranks in total: processes of all worker nodes.
     pub fn world_size(&self) -> u32 {
-        self.workers().map(|role| role.nodes.saturating_mul(role.procs_per_node())).sum()
+        let ranks = |role: &Role| role.nodes.saturating_mul(role.procs_per_node());
+        self.workers().fold(0, |sum, role| sum.saturating_add(ranks(role)))
     }
 }
+<<<<<<< HEAD
 
 /// Durations as people write them: `90s`, `15m`, `4h`, `2d`, `1d12h`.
 pub(crate) mod duration {
@@ -249,3 +289,4 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
         .min()
         .map(|(_, candidate)| candidate)
 }
+=======

@@ -1,0 +1,274 @@
+//! Checks a tree against the table of keys, and reports every mistake.
+
+use std::ops::Range;
+
+use super::shape::{Shape, Table, Word};
+use super::value::{self, Source};
+use crate::Finding;
+use crate::span::{SpanTree, Value};
+use crate::spec::quantity::Quantity;
+
+/// More findings than a person reads; a hostile file gets no more.
+const MAX_FINDINGS: usize = 100;
+
+/// What was found so far.
+pub(super) struct Check<'s> {
+    source: Source<'s>,
+    findings: Vec<Finding>,
+}
+
+impl<'s> Check<'s> {
+    pub fn new(source: Source<'s>) -> Self {
+        Self { source, findings: Vec::new() }
+    }
+
+    pub fn into_findings(self) -> Vec<Finding> {
+        self.findings
+    }
+
+    /// Checks a table.
+    pub fn table(&mut self, node: &SpanTree<'_>, table: &'static Table, path: &str) {
+        if !matches!(node.value, Value::Map(_)) {
+            return self.wrong_kind(node, "a table", path);
+        }
+        for entry in node.entries() {
+            if self.findings.len() >= MAX_FINDINGS {
+                return;
+            }
+            match table.key(&entry.key) {
+                Some(key) => self.shape(&entry.value, &key.shape, &join(path, key.name)),
+                None => self.unknown(&entry.key, &entry.key_span, table, path),
+            }
+        }
+        for key in table.keys.iter().filter(|key| !key.aliases.is_empty()) {
+            let mut found = node.entries().iter().filter(|entry| key.is(&entry.key));
+            if let (Some(first), Some(second)) = (found.next(), found.next())
+                && first.key != second.key
+            {
+                let message = format!("`{}` and `{}` are one thing, said twice", first.key, second.key);
+                self.push("SPEC-DUPLICATE-KEY", message, path, &second.key_span, None);
+            }
+        }
+        // The whole file's own are checked when flags and defaults are in.
+        for key in table.keys.iter().filter(|key| key.required && !path.is_empty()) {
+            if !node.entries().iter().any(|entry| key.is(&entry.key)) {
+                let message = format!("`{path}` needs `{}`: {}", key.name, lower_first(key.doc));
+                let fix = (!key.example.is_empty()).then(|| format!("for example `{} = {}`", key.name, key.example));
+                self.push("SPEC-MISSING", message, path, &node.span, fix);
+            }
+        }
+    }
+
+    fn unknown(&mut self, name: &str, span: &Range<usize>, table: &'static Table, path: &str) {
+        let place = if path.is_empty() { "a job file".to_owned() } else { format!("`{path}`") };
+        let meant = table.meant(name);
+        let fix = match meant {
+            Some(key) => format!("did you mean `{key}`?"),
+            None if path.is_empty() && super::keys::ROLE.key(name).is_some() => {
+                format!("`{name}` belongs to a role: `[roles.NAME]`")
+            }
+            None => {
+                let known: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+                format!("known are {}", known.join(", "))
+            }
+        };
+        let message = format!("{place} has no key `{}`", shown(name));
+        self.push("SPEC-UNKNOWN-KEY", message, &join(path, name), span, Some(fix));
+    }
+
+    fn shape(&mut self, node: &SpanTree<'_>, shape: &'static Shape, path: &str) {
+        if self.findings.len() >= MAX_FINDINGS {
+            return;
+        }
+        match shape {
+            Shape::Any => {}
+            Shape::Text => self.want(node, value::text(node).is_some(), shape, path),
+            Shape::Scalar => self.scalar(node, path),
+            Shape::Texts => self.want(node, value::texts(node).is_some(), shape, path),
+            Shape::Command => self.command(node, path),
+            Shape::Bool => self.want(node, value::bool(node).is_some(), shape, path),
+            Shape::Count { min } => self.count(node, *min, shape, path),
+            Shape::Quantity => self.quantity(node, shape, path),
+            Shape::Duration => self.duration(node, shape, path),
+            Shape::Word(words) => self.word(node, words, path),
+            Shape::Gid => self.want(node, value::gid(node).is_some(), shape, path),
+            Shape::Rules(words) => self.rules(node, words, path),
+            Shape::Map(inner) => self.map(node, inner, path),
+            Shape::Table(table) => self.table(node, table, path),
+            Shape::Named(table) => self.named(node, table, path),
+            Shape::OneOf(shapes) => self.one_of(node, shapes, shape, path),
+        }
+    }
+
+    fn want(&mut self, node: &SpanTree<'_>, good: bool, shape: &Shape, path: &str) {
+        if !good {
+            self.wrong_kind(node, &shape.expected(), path);
+        }
+    }
+
+    fn wrong_kind(&mut self, node: &SpanTree<'_>, expected: &str, path: &str) {
+        let name = if path.is_empty() { "a job file".to_owned() } else { format!("`{path}`") };
+        let message = if node.is_null() {
+            format!("{name} has no value; it must be {expected}")
+        } else {
+            format!("{name} must be {expected}, not {}", node.kind())
+        };
+        let quotable = matches!(node.value, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_));
+        let raw = self.source.raw(node).filter(|_| quotable && expected.contains("string"));
+        self.push("SPEC-TYPE", message, path, &node.span, raw.map(|raw| format!("put it in quotes: \"{raw}\"")));
+    }
+
+    fn scalar(&mut self, node: &SpanTree<'_>, path: &str) {
+        if value::scalar(node, self.source).is_some() {
+            return;
+        }
+        let fix = match (&node.value, self.source.raw(node)) {
+            (Value::Map(_) | Value::Seq(_) | Value::Null, _) | (_, None) => None,
+            (_, Some(raw)) => Some(format!("put it in quotes, so that it reads one way only: \"{raw}\"")),
+        };
+        let message = format!("`{path}` must be a string, not {}", node.kind());
+        self.push("SPEC-TYPE", message, path, &node.span, fix);
+    }
+
+    fn command(&mut self, node: &SpanTree<'_>, path: &str) {
+        match value::command(node, self.source) {
+            Ok(Some(_)) => {}
+            Ok(None) => self.wrong_kind(node, "a list of strings, or one string", path),
+            Err(why) => {
+                let fix = "for a shell, write `[\"sh\", \"-c\", \"…\"]`".to_owned();
+                self.push("SPEC-COMMAND", format!("`{path}` {why}"), path, &node.span, Some(fix));
+            }
+        }
+    }
+
+    fn count(&mut self, node: &SpanTree<'_>, min: u32, shape: &Shape, path: &str) {
+        match node.value {
+            Value::Int(number) if u32::try_from(number).is_ok_and(|n| n >= min) => {}
+            Value::Int(number) => {
+                let message = format!("`{path}` must be {}, not {number}", shape.expected());
+                self.push("SPEC-VALUE", message, path, &node.span, None);
+            }
+            _ => self.wrong_kind(node, &shape.expected(), path),
+        }
+    }
+
+    fn quantity(&mut self, node: &SpanTree<'_>, shape: &Shape, path: &str) {
+        let Some(text) = value::quantity(node, self.source) else {
+            return self.wrong_kind(node, &shape.expected(), path);
+        };
+        if let Err(error) = Quantity::read(&text) {
+            let meant: Vec<String> = error.meant().iter().map(|m| format!("`{m}`")).collect();
+            let fix = match meant.as_slice() {
+                [] => "a quantity is a number with a suffix such as `Mi`, `Gi`, `Ti`, `M`, `G` or none".to_owned(),
+                [one] => format!("did you mean {one}?"),
+                [decimal, binary, ..] => format!("did you mean {decimal} (powers of 1000) or {binary} (of 1024)?"),
+            };
+            self.push("SPEC-QUANTITY", format!("`{path}`: {error}"), path, &node.span, Some(fix));
+        }
+    }
+
+    fn duration(&mut self, node: &SpanTree<'_>, shape: &Shape, path: &str) {
+        let Some(text) = value::duration_text(node) else {
+            return self.wrong_kind(node, &shape.expected(), path);
+        };
+        if crate::spec::duration::parse(&text).is_none() {
+            let message = format!("`{path}`: `{}` is not a duration", shown(&text));
+            let fix = "write days, hours, minutes and seconds as `1d12h`, `90m`, `45s`".to_owned();
+            self.push("SPEC-DURATION", message, path, &node.span, Some(fix));
+        }
+    }
+
+    fn word(&mut self, node: &SpanTree<'_>, words: &'static [Word], path: &str) {
+        let expected = Shape::Word(words).expected();
+        let Some(text) = value::word_text(node, self.source) else {
+            return self.wrong_kind(node, &expected, path);
+        };
+        if words.iter().any(|word| word.word == text) {
+            return;
+        }
+        let near = match &*text {
+            "false" => words.iter().map(|w| w.word).find(|w| matches!(*w, "off" | "no")),
+            "true" => words.iter().map(|w| w.word).find(|w| matches!(*w, "on" | "yes")),
+            "ib" => words.iter().map(|w| w.word).find(|w| *w == "infiniband"),
+            "none" => words.iter().map(|w| w.word).find(|w| *w == "off"),
+            text => crate::spec::did_you_mean(text, words.iter().map(|w| w.word)),
+        };
+        let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));
+        self.push("SPEC-VALUE", message, path, &node.span, near.map(|near| format!("did you mean `{near}`?")));
+    }
+
+    fn rules(&mut self, node: &SpanTree<'_>, words: &'static [Word], path: &str) {
+        let Some(rules) = value::rules(node) else {
+            return self.wrong_kind(node, "a table of rule ids, each `auto`, `on` or `off`", path);
+        };
+        for (id, value) in rules {
+            self.word(value, words, &join(path, &id));
+        }
+    }
+
+    fn map(&mut self, node: &SpanTree<'_>, inner: &'static Shape, path: &str) {
+        if !matches!(node.value, Value::Map(_)) {
+            return self.wrong_kind(node, "a table", path);
+        }
+        for entry in node.entries() {
+            self.shape(&entry.value, inner, &join(path, &entry.key));
+        }
+    }
+
+    fn named(&mut self, node: &SpanTree<'_>, table: &'static Table, path: &str) {
+        if !matches!(node.value, Value::Map(_)) {
+            let expected = format!("a table of tables, `[{path}.NAME]`");
+            return self.wrong_kind(node, &expected, path);
+        }
+        for entry in node.entries() {
+            self.table(&entry.value, table, &join(path, &entry.key));
+        }
+    }
+
+    /// The alternatives differ in kind (a word or a table), so the kind says which one was meant.
+    fn one_of(&mut self, node: &SpanTree<'_>, shapes: &'static [Shape], all: &Shape, path: &str) {
+        let is_map = matches!(node.value, Value::Map(_));
+        let fits = |shape: &&Shape| match shape {
+            Shape::Table(_) => is_map,
+            Shape::Bool => matches!(node.value, Value::Bool(_)),
+            _ => !is_map && !matches!(node.value, Value::Seq(_) | Value::Null),
+        };
+        match shapes.iter().find(fits) {
+            Some(shape) => self.shape(node, shape, path),
+            None => self.wrong_kind(node, &all.expected(), path),
+        }
+    }
+
+    fn push(&mut self, code: &str, message: String, path: &str, span: &Range<usize>, fix: Option<String>) {
+        if self.findings.len() == MAX_FINDINGS {
+            return;
+        }
+        let mut finding = Finding::error(code, message).at(path);
+        finding.span = self.source.place(span);
+        finding.fix = fix.map(|text| crate::finding::Fix { text, patch: Vec::new() });
+        self.findings.push(finding);
+    }
+}
+
+/// A path with one more key, quoted where it must be.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let key = if bare { shown(key) } else { format!("\"{}\"", shown(key).replace('\\', "\\\\").replace('"', "\\\"")) };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// A text of the file's, cut to what fits a message, without control characters.
+fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut out: String =
+        text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(MOST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

@@ -1,0 +1,244 @@
+//! From a job file, defaults and flags to a [`JobSpec`], with every mistake reported at once.
+//!
+//! [`keys`] is the one table of what a file may say; [`check`] holds a file against it, [`read`] takes what is right,
+//! and [`JobSpec::validate_with`] judges the whole. Flags and the configuration's defaults go the same way.
+
+mod check;
+mod flags;
+mod keys;
+mod places;
+mod read;
+pub mod reference;
+mod shape;
+mod text;
+mod value;
+mod write;
+
+pub use flags::Overrides;
+pub use text::{Format, MAX_BYTES};
+pub use write::{patched, to_toml};
+
+pub(crate) use check::join;
+
+use crate::catalogue::Catalogue;
+use crate::fabric::Origin;
+use crate::finding::Finding;
+use crate::span::{self, SpanTree};
+use crate::spec::{Code, JobSpec, Launch, RoleKind};
+use crate::{Error, ErrorKind, Result};
+
+use check::Check;
+use places::Places;
+use read::Read;
+use value::Source;
+
+/// A job that was read, and what remains to be done with it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct JobFile {
+    /// The job.
+    pub spec: JobSpec,
+    /// Warnings and remarks; no errors.
+    pub findings: Vec<Finding>,
+    /// Path, as it stands in the file, of the script whose text is to be read: [`JobFile::set_script`].
+    pub script: Option<String>,
+}
+
+impl JobFile {
+    /// Reads a job file alone, without defaults and flags.
+    ///
+    /// ```
+    /// use weftrun_core::spec::JobFile;
+    /// let file = JobFile::parse("job.toml", b"name = \"demo\"\nnodes = 2\ncommand = \"hostname\"\n")?;
+    /// assert_eq!(file.spec.nodes(), 2);
+    /// # Ok::<(), weftrun_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake, each with its line and column.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
+        let mut draft = Draft::new();
+        draft.file(file, bytes);
+        draft.finish(&Catalogue::builtin())
+    }
+
+    /// Gives the text of the script named in [`JobFile::script`].
+    pub fn set_script(&mut self, content: String) {
+        if let Some(Code::Script { text, .. }) = &mut self.spec.code {
+            *text = content;
+            self.script = None;
+        }
+    }
+}
+
+/// A job while it is put together: defaults, then the file, then flags; later ones win.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    spec: JobSpec,
+    findings: Vec<Finding>,
+    places: Places,
+    script: Option<String>,
+    file: Option<String>,
+    broken: bool,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Draft {
+    /// Starts an empty job.
+    pub fn new() -> Self {
+        Self {
+            spec: JobSpec::empty(),
+            findings: Vec::new(),
+            places: Places::default(),
+            script: None,
+            file: None,
+            broken: false,
+        }
+    }
+
+    /// Takes the job file.
+    pub fn file(&mut self, file: &str, bytes: &[u8]) {
+        self.file = Some(file.to_owned());
+        let text = match text::decode(file, bytes) {
+            Ok(text) => text,
+            Err(finding) => {
+                self.broken = true;
+                return self.findings.push(*finding);
+            }
+        };
+        let source = Source { file, text };
+        let (root, syntax) = parse(source);
+        self.broken |= !syntax.is_empty();
+        let root = root.filter(|root| !root.is_null());
+        if let Some(root) = &root {
+            let found = self.tree(root, source, Origin::Job);
+            // Behind a syntax error, what could be read of that line says nothing.
+            let lines: Vec<usize> = syntax.iter().filter_map(|f| f.span.as_ref()).map(|span| span.line).collect();
+            let apart = |f: &Finding| f.span.as_ref().is_none_or(|span| !lines.contains(&span.line));
+            self.findings.extend(found.into_iter().filter(apart));
+            self.places.add(root, source);
+        } else if syntax.is_empty() {
+            self.broken = true;
+            let empty = Finding::error("SPEC-EMPTY", format!("{file} is empty"));
+            self.findings.push(empty.fix("`weftrun init` writes a job file to start from"));
+        }
+        self.findings.extend(syntax);
+    }
+
+    /// Takes defaults for all jobs, from a table of the configuration.
+    pub(crate) fn defaults(&mut self, tree: &SpanTree<'_>, origin: &Origin, file: &str, text: &str) {
+        let found = self.tree(tree, Source { file, text }, origin.clone());
+        self.findings.extend(found);
+    }
+
+    /// Takes flags. What is wrong with one is reported under its name.
+    pub fn flags(&mut self, overrides: &Overrides) {
+        flags::apply(self, overrides);
+    }
+
+    fn tree(&mut self, tree: &SpanTree<'_>, source: Source<'_>, origin: Origin) -> Vec<Finding> {
+        let mut check = Check::new(source);
+        check.table(tree, &keys::JOB, "");
+        Read { source, origin, job: &mut self.spec, script: &mut self.script }.job(tree);
+        check.into_findings()
+    }
+
+    /// Ends the draft: checks the whole and gives the job.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
+    pub fn finish(mut self, catalogue: &Catalogue) -> Result<JobFile> {
+        self.complete();
+        if !self.broken {
+            let mut found = self.spec.validate_with(catalogue);
+            found.extend(self.both_forms());
+            for mut finding in found {
+                self.places.locate(&mut finding);
+                // A value that is wrong was not taken; that it is missing now is no second mistake.
+                if !self.findings.iter().any(|known| covers(known, &finding)) {
+                    self.findings.push(finding);
+                }
+            }
+        }
+        self.findings.sort_by_key(|f| f.span.as_ref().map_or(usize::MAX, |span| span.start));
+        if !self.findings.iter().any(Finding::is_error) {
+            return Ok(JobFile { spec: self.spec, findings: self.findings, script: self.script });
+        }
+        let errors = self.findings.iter().filter(|f| f.is_error()).count();
+        let what = self.file.unwrap_or_else(|| "the job".to_owned());
+        let message = match errors {
+            1 => format!("{what} has a mistake"),
+            count => format!("{what} has {count} mistakes"),
+        };
+        Err(Error::from_findings(ErrorKind::InvalidSpec, message, self.findings))
+    }
+
+    /// Fills in what follows from the rest: torchrun starts the script that is brought along.
+    fn complete(&mut self) {
+        if self.spec.launch != Launch::Torchrun {
+            return;
+        }
+        let Some(Code::Script { name, .. }) = &self.spec.code else { return };
+        let workers = self.spec.roles.iter_mut().filter(|r| r.kind == RoleKind::Worker && r.command.is_empty());
+        for role in workers {
+            role.command = vec![name.clone()];
+        }
+    }
+
+    /// Keys of a role both at the top and under `[roles]`: which is meant cannot be told.
+    fn both_forms(&self) -> Vec<Finding> {
+        if !self.places.has("roles") {
+            return Vec::new();
+        }
+        let top = keys::ROLE.keys.iter().filter(|key| keys::is_shorthand(key.name) && self.places.has(key.name));
+        top.map(|key| {
+            let message = format!("`{}` stands beside `[roles]`; with roles, each says its own", key.name);
+            Finding::error("SPEC-ROLE-KEY", message)
+                .at(key.name)
+                .fix(format!("move it into a role: `[roles.worker]` `{} = …`", key.name))
+        })
+        .collect()
+    }
+}
+
+/// Whether a finding about a missing or wrong value says no more than one that is known.
+fn covers(known: &Finding, new: &Finding) -> bool {
+    let (Some(known_at), Some(new_at)) = (&known.subject, &new.subject) else { return false };
+    known.is_error() && (known_at == new_at || new_at.strip_prefix(known_at.as_str()).is_some_and(|r| r.starts_with('.')))
+}
+
+fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
+    let bad = |error: &span::SyntaxError| {
+        let mut finding = Finding::error("SPEC-SYNTAX", error.message.clone());
+        finding.span = source.place(&error.span);
+        finding
+    };
+    match Format::of(source.file, source.text) {
+        Format::Toml => {
+            let (document, errors) = span::toml(source.text);
+            let most = errors.iter().take(100).map(bad).collect();
+            (Some(document.root), most)
+        }
+        Format::Yaml => match span::yaml(source.text) {
+            Ok(document) => {
+                let twice = document.duplicates.iter().take(100).map(|twice| {
+                    let message = format!("`{}` stands twice", twice.key);
+                    let mut finding = Finding::error("SPEC-DUPLICATE-KEY", message).fix("remove one of them");
+                    finding.span = source.place(&twice.span);
+                    finding
+                });
+                let twice = twice.collect();
+                (Some(document.root), twice)
+            }
+            Err(error) => (None, vec![bad(&error)]),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Where the values of a job stand in its file, by path.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::check::join;
+use super::keys::{self, is_shorthand};
+use super::value::Source;
+use crate::Finding;
+use crate::finding::Span;
+use crate::span::{SpanTree, Value};
+
+/// More paths than a job file of a person has; what is beyond is shown by what it stands in.
+const MAX_PLACES: usize = 10_000;
+
+/// The places of a job file's values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    by_path: BTreeMap<String, Range<usize>>,
+    file: String,
+    text: String,
+}
+
+impl Places {
+    pub fn add(&mut self, root: &SpanTree<'_>, source: Source<'_>) {
+        source.file.clone_into(&mut self.file);
+        source.text.clone_into(&mut self.text);
+        self.walk(root, "");
+    }
+
+    fn walk(&mut self, node: &SpanTree<'_>, path: &str) {
+        for entry in node.entries() {
+            if self.by_path.len() >= MAX_PLACES {
+                return;
+            }
+            let name = if path.is_empty() { keys::JOB.key(&entry.key).map_or(&*entry.key, |key| key.name) } else { &entry.key };
+            let path = join(path, name);
+            // A table is shown by its key, a value by itself.
+            let table = matches!(entry.value.value, Value::Map(_));
+            let span = if table || entry.value.is_null() { &entry.key_span } else { &entry.value.span };
+            self.by_path.insert(path.clone(), span.clone());
+            self.walk(&entry.value, &path);
+        }
+    }
+
+    /// Whether the file has something at a path.
+    pub fn has(&self, path: &str) -> bool {
+        self.by_path.contains_key(path)
+    }
+
+    /// Says of a finding where it stands, and calls what it is about by the name it has in the file.
+    pub fn locate(&self, finding: &mut Finding) {
+        let Some(path) = finding.subject.clone() else { return };
+        let path = self.as_written(&path);
+        if let Some(fix) = &mut finding.fix {
+            for edit in &mut fix.patch {
+                edit.path = self.as_written(&edit.path);
+            }
+        }
+        finding.span = self.place(&path);
+        finding.subject = Some(path);
+    }
+
+    /// The one role's keys stand at the top unless the file has `[roles]`.
+    fn as_written(&self, path: &str) -> String {
+        let Some(rest) = path.strip_prefix("roles.worker.") else { return path.to_owned() };
+        let key = rest.split('.').next().unwrap_or("");
+        if self.has("roles") || !(is_shorthand(key) || key == "env" || key == "image") { path.to_owned() } else { rest.to_owned() }
+    }
+
+    fn place(&self, path: &str) -> Option<Span> {
+        let source = Source { file: &self.file, text: &self.text };
+        let mut path = path;
+        loop {
+            if let Some(range) = self.by_path.get(path) {
+                return source.place(range);
+            }
+            match path.rfind('.') {
+                Some(at) => path = &path[..at],
+                None => return source.place(&(0..0)),
+            }
+        }
+    }
+}

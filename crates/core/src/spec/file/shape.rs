@@ -1,0 +1,161 @@
+//! The shapes a value of a job file can have.
+
+/// A table of keys.
+#[derive(Debug)]
+pub struct Table {
+    /// Where it stands, for people: `fabric`, `roles.NAME`; empty for the whole file.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    /// Its keys, in the order of the reference page.
+    pub keys: &'static [Key],
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub shape: Shape,
+    /// What it does.
+    pub doc: &'static str,
+    /// A value, in TOML; empty for what an example of one line cannot show.
+    pub example: &'static str,
+    /// Whether it must be there.
+    pub required: bool,
+    /// Whether the configuration's `[job]` table may set it for all jobs.
+    pub config: bool,
+    /// Other names that mean the same here.
+    pub aliases: &'static [&'static str],
+    /// Names other tools have for it: what somebody who writes one meant.
+    pub synonyms: &'static [&'static str],
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// A string.
+    Text,
+    /// A string, or a number or boolean that reads the same either way.
+    Scalar,
+    /// A list of strings, or one string for a list of one.
+    Texts,
+    /// A list of strings, or a string that is split into words.
+    Command,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Count {
+        /// The least.
+        min: u32,
+    },
+    /// A Kubernetes quantity, as a string or a number.
+    Quantity,
+    /// A duration, as a string or a number of seconds.
+    Duration,
+    /// One of these words.
+    Word(&'static [Word]),
+    /// `auto`, `compute` or a number.
+    Gid,
+    /// Rule ids, each with one of these words.
+    Rules(&'static [Word]),
+    /// Free keys with values of one shape.
+    Map(&'static Shape),
+    /// A table with these keys.
+    Table(&'static Table),
+    /// Free names, each a table with these keys; their order is kept.
+    Named(&'static Table),
+    /// The first that fits the kind of value.
+    OneOf(&'static [Shape]),
+    /// Anything.
+    Any,
+}
+
+/// A word with what it means.
+#[derive(Debug)]
+pub struct Word {
+    /// The word.
+    pub word: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+pub(super) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, shape, doc, example: "", required: false, config: false, aliases: &[], synonyms: &[] }
+}
+
+impl Key {
+    pub(super) const fn example(mut self, toml: &'static str) -> Self {
+        self.example = toml;
+        self
+    }
+
+    pub(super) const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    pub(super) const fn config(mut self) -> Self {
+        self.config = true;
+        self
+    }
+
+    pub(super) const fn alias(mut self, names: &'static [&'static str]) -> Self {
+        self.aliases = names;
+        self
+    }
+
+    pub(super) const fn synonyms(mut self, names: &'static [&'static str]) -> Self {
+        self.synonyms = names;
+        self
+    }
+
+    /// Whether this is its name or an alias.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+}
+
+impl Table {
+    /// The key of a name or alias.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.is(name))
+    }
+
+    /// The key somebody meant who wrote another name: the one other tools call so, or the nearest.
+    pub fn meant(&self, name: &str) -> Option<&'static str> {
+        let spelling = name.replace('-', "_").to_lowercase();
+        let known = self.keys.iter().find(|key| key.name == spelling || key.synonyms.contains(&spelling.as_str()));
+        known.map(|key| key.name).or_else(|| {
+            crate::spec::did_you_mean(name, self.keys.iter().map(|key| key.name))
+                .and_then(|near| self.key(near))
+                .map(|key| key.name)
+        })
+    }
+}
+
+impl Shape {
+    /// What is expected, in a user's words.
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Text => "a string".to_owned(),
+            Self::Scalar => "a string, a whole number or a boolean".to_owned(),
+            Self::Texts | Self::Command => "a list of strings, or one string".to_owned(),
+            Self::Bool => "`true` or `false`".to_owned(),
+            Self::Count { min: 0 } => "a whole number".to_owned(),
+            Self::Count { min } => format!("a whole number from {min}"),
+            Self::Quantity => "a quantity such as `\"64Gi\"`".to_owned(),
+            Self::Duration => "a duration such as `\"12h\"` or `\"1d12h\"`".to_owned(),
+            Self::Word(words) => {
+                format!("one of {}", words.iter().map(|w| format!("`{}`", w.word)).collect::<Vec<_>>().join(", "))
+            }
+            Self::Gid => "`auto`, `compute` or a number".to_owned(),
+            Self::Rules(_) => "a table of rule ids, each `auto`, `on` or `off`".to_owned(),
+            Self::Map(_) | Self::Table(_) => "a table".to_owned(),
+            Self::Named(_) => "a table of tables, one for each name".to_owned(),
+            Self::OneOf(shapes) => shapes.iter().map(Self::expected).collect::<Vec<_>>().join(", or "),
+            Self::Any => "anything".to_owned(),
+        }
+    }
+}

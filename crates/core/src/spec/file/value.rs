@@ -1,0 +1,192 @@
+//! One value of a tree as the type it should be; none where it is another.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as WordError, StrDeserializer};
+
+use crate::fabric::Gid;
+use crate::finding::Span;
+use crate::span::{SpanTree, Style, Value, position};
+
+/// The text a tree was read from; a flag has none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'s> {
+    pub file: &'s str,
+    pub text: &'s str,
+}
+
+impl<'s> Source<'s> {
+    /// What does not come from a file.
+    pub const NONE: Source<'static> = Source { file: "", text: "" };
+
+    /// The place of bytes, as findings carry it.
+    pub fn place(self, span: &Range<usize>) -> Option<Span> {
+        if self.file.is_empty() {
+            return None;
+        }
+        let (line, column) = position(self.text, span.start);
+        Some(Span { file: self.file.to_owned(), start: span.start, end: span.end, line, column })
+    }
+
+    /// A bare scalar as it stands in the file.
+    pub fn raw(self, node: &SpanTree<'_>) -> Option<&'s str> {
+        let plain = node.style == Style::Plain && !self.text.is_empty();
+        plain.then(|| self.text.get(node.span.clone())).flatten().map(str::trim)
+    }
+}
+
+pub(super) fn text(node: &SpanTree<'_>) -> Option<String> {
+    node.as_str().map(str::to_owned)
+}
+
+pub(super) fn bool(node: &SpanTree<'_>) -> Option<bool> {
+    match node.value {
+        Value::Bool(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// A string; or a whole number or boolean that says the same when it is read as a string. `0777`, `1e3` and `yes`
+/// do not: what the file shows and what it means differ.
+pub(super) fn scalar(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
+    let canonical = match &node.value {
+        Value::Str(text) => return Some(text.to_string()),
+        Value::Int(number) => number.to_string(),
+        Value::UInt(number) => number.to_string(),
+        Value::Bool(value) => value.to_string(),
+        _ => return None,
+    };
+    (source.raw(node).is_none_or(|raw| raw == canonical || raw.starts_with('*'))).then_some(canonical)
+}
+
+pub(super) fn texts(node: &SpanTree<'_>) -> Option<Vec<String>> {
+    match &node.value {
+        Value::Str(one) => Some(vec![one.to_string()]),
+        Value::Seq(items) => items.iter().map(text).collect(),
+        _ => None,
+    }
+}
+
+/// The words of a command. An error says what only a shell would do.
+pub(super) fn command(node: &SpanTree<'_>, source: Source<'_>) -> Result<Option<Vec<String>>, String> {
+    match &node.value {
+        Value::Str(line) => words(line).map(Some),
+        Value::Seq(items) => Ok(items.iter().map(|item| argument(item, source)).collect()),
+        _ => Ok(None),
+    }
+}
+
+/// `["--lr", 1e-4, "--steps", 0100]` is what people write; the program gets what the file shows.
+fn argument(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
+    match &node.value {
+        Value::Str(text) => Some(text.to_string()),
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_) => {
+            source.raw(node).filter(|raw| !raw.starts_with('*')).map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// Splits a line as a shell would, where splitting is all a shell would do.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut quote = None;
+    let mut chars = line.trim().chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (None | Some('"'), '\\') => {
+                chars.next();
+            }
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if c == open => quote = None,
+            (None | Some('"'), '$' | '`') => return Err(format!("has `{c}`, which only a shell expands")),
+            (None, '|' | '&' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '\n' | '#') => {
+                let shown = if c == '\n' { "a line break".to_owned() } else { format!("`{c}`") };
+                return Err(format!("has {shown}, which only a shell understands"));
+            }
+            _ => {}
+        }
+    }
+    shlex::split(line).ok_or_else(|| "has a quote that is not closed".to_owned())
+}
+
+/// A quantity as it was written; it is not read yet.
+pub(super) fn quantity(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
+    match &node.value {
+        Value::Str(text) => Some(text.to_string()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        Value::Float(number) => {
+            Some(source.raw(node).map_or_else(|| number.to_string(), |raw| raw.replace('_', "")))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn duration_text(node: &SpanTree<'_>) -> Option<Cow<'_, str>> {
+    match &node.value {
+        Value::Str(text) => Some(Cow::Borrowed(text)),
+        Value::Int(number) => Some(Cow::Owned(number.to_string())),
+        _ => None,
+    }
+}
+
+pub(super) fn count(node: &SpanTree<'_>) -> Option<u32> {
+    match node.value {
+        Value::Int(number) => u32::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn gid(node: &SpanTree<'_>) -> Option<Gid> {
+    match (&node.value, node.as_str()) {
+        (Value::Int(number), _) => u32::try_from(*number).ok().map(Gid::Index),
+        (_, Some("auto")) => Some(Gid::Auto),
+        (_, Some("compute")) => Some(Gid::Compute),
+        (_, Some(text)) => text.parse().ok().map(Gid::Index),
+        _ => None,
+    }
+}
+
+/// A word. To YAML, `off` and `yes` are booleans; here they are what the file shows.
+pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Option<Cow<'n, str>> {
+    match &node.value {
+        Value::Str(text) => Some(Cow::Borrowed(text)),
+        Value::Bool(value) => {
+            let raw = source.raw(node).filter(|raw| !raw.starts_with('*'));
+            Some(raw.map_or_else(|| Cow::Owned(value.to_string()), |raw| Cow::Owned(raw.to_ascii_lowercase())))
+        }
+        _ => None,
+    }
+}
+
+/// The value of a word.
+pub(super) fn word<T: DeserializeOwned>(node: &SpanTree<'_>, source: Source<'_>) -> Option<T> {
+    let text = word_text(node, source)?;
+    let deserializer: StrDeserializer<'_, WordError> = text.as_ref().into_deserializer();
+    T::deserialize(deserializer).ok()
+}
+
+/// Rules by id. TOML's `efa.hugepages = "off"` without quotes is a table in a table, and means the same.
+pub(super) fn rules<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n SpanTree<'a>)>> {
+    if !matches!(node.value, Value::Map(_)) {
+        return None;
+    }
+    let mut rules = Vec::new();
+    for entry in node.entries() {
+        match rules_below(&entry.value) {
+            Some(inner) => rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value))),
+            None => rules.push((entry.key.to_string(), &entry.value)),
+        }
+    }
+    Some(rules)
+}
+
+fn rules_below<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n SpanTree<'a>)>> {
+    match node.value {
+        Value::Map(_) => rules(node),
+        _ => None,
+    }
+}

@@ -1,0 +1,66 @@
+//! Environment and secrets.
+
+use std::collections::BTreeMap;
+
+use super::names::is_subdomain;
+use super::{Findings, shown};
+use crate::env_names;
+use crate::spec::file::join;
+use crate::spec::{EnvVar, JobSpec};
+
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    let mut names = BTreeMap::new();
+    list("env", &job.env, &mut names, out);
+    for secret in &job.secrets {
+        let path = join("secrets", &secret.env);
+        name(&secret.env, &path, out);
+        if let Some(other) = names.insert(secret.env.clone(), "secrets") {
+            let message = format!("`{}` stands in `{other}` and in `secrets`", shown(&secret.env));
+            out.error("SPEC-DUPLICATE", &path, message).fix("remove one of them");
+        }
+        if !is_subdomain(&secret.secret) || secret.key.is_empty() {
+            out.error("SPEC-SECRET", &path, "a secret is named by its name and a key in it")
+                .fix("write `VARIABLE = \"secret/key\"`, the secret's name in lower case");
+        }
+    }
+    for role in &job.roles {
+        // A role's own value replaces the job's, so the two lists are apart.
+        list(&join(&join("roles", &role.name), "env"), &role.env, &mut BTreeMap::new(), out);
+    }
+}
+
+fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>, out: &mut Findings) {
+    for var in vars {
+        let path = join(path, &var.name);
+        name(&var.name, &path, out);
+        if names.insert(var.name.clone(), "env").is_some() {
+            out.error("SPEC-DUPLICATE", &path, format!("`{}` is set twice", shown(&var.name)));
+        }
+        if var.value.contains('\0') {
+            out.error("SPEC-ENV", &path, format!("the value of `{}` holds a NUL character", shown(&var.name)));
+        }
+        if env_names::is_set_by_launcher(&var.name) {
+            let message = format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
+            out.warning("SPEC-ENV", &path, message).fix("leave it out");
+        } else if looks_secret(&var.name) && !var.value.is_empty() {
+            let message = format!("`{}` looks like a secret, and stands here for all to read", var.name);
+            out.warning("SPEC-SECRET", &path, message)
+                .fix(format!("put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`", var.name));
+        }
+    }
+}
+
+fn name(name: &str, path: &str, out: &mut Findings) {
+    let good = |(index, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit());
+    if name.is_empty() || !name.chars().enumerate().all(good) {
+        out.error("SPEC-ENV", path, format!("`{}` cannot be a variable's name", shown(name)))
+            .fix("use letters, digits and `_`, no digit first");
+    }
+}
+
+/// Names that hold credentials by long habit (`HF_TOKEN`, `WANDB_API_KEY`, `AWS_SECRET_ACCESS_KEY`).
+fn looks_secret(name: &str) -> bool {
+    const ENDINGS: [&str; 6] = ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
+    let upper = name.to_ascii_uppercase();
+    ENDINGS.iter().any(|ending| upper.ends_with(ending)) || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
+}

@@ -1,0 +1,47 @@
+//! What is asked of the fabric, as far as it contradicts itself.
+
+use super::{Findings, shown};
+use crate::fabric::{Fabric, Gid};
+use crate::spec::JobSpec;
+
+/// The table of GIDs of a port has at most 256 entries (`ibv_port_attr.gid_tbl_len` of mlx5: 255).
+const MAX_GID: u32 = 255;
+
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    let request = &job.fabric;
+    if request.strict && request.kind == Fabric::Off {
+        out.error("SPEC-FABRIC", "fabric.strict", "`strict` pins a fabric, and the fabric is off").fix("remove one of them");
+    }
+    if let Some(Gid::Index(index)) = request.gid
+        && index > MAX_GID
+    {
+        out.error("SPEC-FABRIC", "fabric.gid", format!("{index} is no GID index; they end at {MAX_GID}"));
+    }
+    let rdma = matches!(request.kind, Fabric::Auto | Fabric::Roce | Fabric::InfiniBand);
+    if request.gid.is_some() && !rdma {
+        out.warning("SPEC-FABRIC", "fabric.gid", format!("{} has no GID index; `gid` does nothing", word(request.kind)));
+    }
+    if !request.networks.is_empty() && !rdma {
+        let message = format!("{} attaches no networks; `network` does nothing", word(request.kind));
+        out.warning("SPEC-FABRIC", "fabric.network", message);
+    }
+    for network in &request.networks {
+        let parts: Vec<&str> = network.split('/').collect();
+        let good = parts.len() <= 2 && parts.iter().all(|part| super::names::is_subdomain(part));
+        if !good {
+            out.error("SPEC-FABRIC", "fabric.network", format!("`{}` is no network attachment", shown(network)))
+                .fix("write `namespace/name`, and several as a list");
+        }
+    }
+}
+
+fn word(kind: Fabric) -> &'static str {
+    match kind {
+        Fabric::Auto => "auto",
+        Fabric::Efa => "EFA",
+        Fabric::Roce => "RoCE",
+        Fabric::InfiniBand => "InfiniBand",
+        Fabric::Tcp => "TCP",
+        Fabric::Off => "a fabric that is off",
+    }
+}

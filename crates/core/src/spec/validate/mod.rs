@@ -1,0 +1,74 @@
+//! Judges a job as a whole: what a cluster would refuse later, or do otherwise than meant, is said now.
+//!
+//! Each finding's subject is the path of the value in a job file (`roles.worker.memory`), by which a file's reader
+//! finds its line. One file a concern; each is a list of pure rules.
+
+mod env;
+mod fabric;
+mod names;
+mod parts;
+mod roles;
+mod sizes;
+
+use crate::Finding;
+use crate::catalogue::Catalogue;
+use crate::finding::Fix;
+use crate::spec::JobSpec;
+
+impl JobSpec {
+    /// Checks everything that needs no cluster, against the instance types that are in the tree.
+    pub fn validate(&self) -> Vec<Finding> {
+        self.validate_with(&Catalogue::builtin())
+    }
+
+    /// Checks everything that needs no cluster.
+    pub fn validate_with(&self, catalogue: &Catalogue) -> Vec<Finding> {
+        let mut out = Findings::default();
+        names::check(self, &mut out);
+        roles::check(self, &mut out);
+        sizes::check(self, catalogue, &mut out);
+        env::check(self, &mut out);
+        parts::check(self, &mut out);
+        fabric::check(self, &mut out);
+        out.0
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn error(&mut self, code: &str, path: &str, message: impl Into<String>) -> Last<'_> {
+        self.push(Finding::error(code, message).at(path))
+    }
+
+    fn warning(&mut self, code: &str, path: &str, message: impl Into<String>) -> Last<'_> {
+        self.push(Finding::warning(code, message).at(path))
+    }
+
+    fn push(&mut self, finding: Finding) -> Last<'_> {
+        self.0.push(finding);
+        Last(self.0.last_mut())
+    }
+}
+
+/// The finding just made, to which a fix can be added.
+struct Last<'f>(Option<&'f mut Finding>);
+
+impl Last<'_> {
+    fn fix(self, text: impl Into<String>) {
+        if let Some(finding) = self.0 {
+            finding.fix = Some(Fix { text: text.into(), patch: Vec::new() });
+        }
+    }
+}
+
+/// Text of a user's, cut to what fits a message.
+fn shown(text: &str) -> String {
+    let cut: String = text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if cut.chars().count() < text.chars().count() { cut + "…" } else { cut }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Names that clusters make other names of.
+
+use super::{Findings, shown};
+use crate::spec::file::join;
+use crate::spec::{JobSpec, RoleKind};
+
+/// Longest DNS label (RFC 1035 §2.3.4): host names of pods are labels.
+const LABEL: usize = 63;
+
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    job_name(job, out);
+    for (path, map) in [("labels", &job.labels), ("annotations", &job.annotations)] {
+        for (key, value) in map {
+            if let Some(why) = bad_key(key) {
+                out.error("SPEC-LABEL", &join(path, key), format!("`{}` is no {path} key: {why}", shown(key)))
+                    .fix("a key is `name` or `domain/name`, the name at most 63 letters, digits, `-`, `_` and `.`");
+            } else if path == "labels" && !label_value(value) {
+                let message = format!("label `{key}` cannot have the value `{}`", shown(value));
+                out.error("SPEC-LABEL", &join(path, key), message)
+                    .fix("a label's value is at most 63 letters, digits, `-`, `_` and `.`; annotations take any text");
+            }
+        }
+    }
+    for (path, value) in
+        [("queue", &job.queue), ("priority", &job.priority), ("profile", &job.profile)]
+    {
+        if let Some(text) = value
+            && (text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ','))
+        {
+            out.error("SPEC-VALUE", path, format!("`{}` is no name of a {path}", shown(text)));
+        }
+    }
+}
+
+fn job_name(job: &JobSpec, out: &mut Findings) {
+    let name = &job.name;
+    if name.is_empty() {
+        return out.error("SPEC-NAME", "name", "the job has no name").fix("set `name = \"…\"`, or `--name`");
+    }
+    if !is_label(name) {
+        let message = format!("`{}` cannot be a job's name: clusters make host names of it", shown(name));
+        let last = out.error("SPEC-NAME", "name", message);
+        return match label_of(name) {
+            Some(near) => last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first")),
+            None => last.fix("use lower-case letters, digits and `-`, a letter first"),
+        };
+    }
+    let longest = longest_pod_name(job);
+    if longest.len() > LABEL {
+        let over = longest.len() - LABEL;
+        let message =
+            format!("the name is {over} characters too long: a pod would be `{longest}`, and host names end at {LABEL}");
+        out.error("SPEC-NAME", "name", message)
+            .fix(format!("use at most {} characters", name.len().saturating_sub(over)));
+    }
+}
+
+/// The longest name a pod of the job gets on Kubernetes: `JOB-worker-N` of the operators, or `JOB-ROLE-N`.
+fn longest_pod_name(job: &JobSpec) -> String {
+    let pods = job.roles.iter().flat_map(|role| {
+        let kind = match role.kind {
+            RoleKind::Worker => "worker",
+            RoleKind::Launcher => "launcher",
+        };
+        let last = role.nodes.saturating_sub(1);
+        [kind, role.name.as_str()].map(|word| format!("{}-{word}-{last}", job.name))
+    });
+    pods.max_by_key(String::len).unwrap_or_else(|| job.name.clone())
+}
+
+/// A DNS-1035 label, which is what the operators ask of names (kubeflow/training-operator v1.9,
+/// `pkg/webhooks/pytorch`; Trainer's CEL rule on `metadata.name`).
+pub(super) fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let good = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+    text.len() <= LABEL
+        && bytes.first().is_some_and(u8::is_ascii_lowercase)
+        && bytes.last().is_some_and(|b| *b != b'-')
+        && bytes.iter().all(good)
+}
+
+/// The label nearest to a name: `My_Job.v2` is `my-job-v2`.
+fn label_of(name: &str) -> Option<String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let text: String = name.chars().map(plain).take(LABEL).collect();
+    let text = text.trim_start_matches(|c: char| !c.is_ascii_lowercase()).trim_end_matches('-').to_owned();
+    is_label(&text).then_some(text)
+}
+
+/// A DNS subdomain (RFC 1123), as claims and secrets have for names.
+pub(super) fn is_subdomain(text: &str) -> bool {
+    let good = |part: &str| {
+        let bytes = part.as_bytes();
+        let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        ends(bytes.first())
+            && ends(bytes.last())
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+    };
+    !text.is_empty() && text.len() <= 253 && text.split('.').all(good)
+}
+
+/// Why a text is no key of a label or annotation.
+fn bad_key(key: &str) -> Option<&'static str> {
+    let name = match key.split_once('/') {
+        Some((domain, _)) if !is_subdomain(domain) => return Some("what stands before `/` is no domain"),
+        Some((_, name)) => name,
+        None => key,
+    };
+    if name.is_empty() {
+        Some("the name is empty")
+    } else if !label_value(name) {
+        Some("it has characters no key can have, or is too long")
+    } else {
+        None
+    }
+}
+
+/// The characters of a label's value, which are also those of a key's name.
+fn label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    text.len() <= LABEL
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}

@@ -1,0 +1,132 @@
+//! Image, code, volumes, limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::{is_label, is_subdomain};
+use super::{Findings, shown};
+use crate::spec::file::join;
+use crate::spec::{Code, JobSpec, RestartPolicy, VolumeSource};
+
+/// Largest script carried inside a job: a ConfigMap holds 1 MiB, of which other files need some.
+pub(super) const MAX_SCRIPT: usize = 900_000;
+const MAX_RESTARTS: u32 = 1000;
+
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    let images = job.image.iter().map(|image| ("image".to_owned(), image)).chain(
+        job.roles.iter().filter_map(|r| Some((join(&join("roles", &r.name), "image"), r.image.as_ref()?))),
+    );
+    for (path, text) in images {
+        image(text, &path, out);
+    }
+    if let Some(code) = &job.code {
+        self::code(code, out);
+    }
+    if let Some(dir) = &job.workdir
+        && !dir.starts_with('/')
+    {
+        out.error("SPEC-PATH", "workdir", format!("`{}` is no absolute path", shown(dir))).fix("begin it with `/`");
+    }
+    volumes(job, out);
+    if job.time_limit.is_some_and(|limit| limit.is_zero()) {
+        out.error("SPEC-DURATION", "time_limit", "a time limit of nothing").fix("leave it out for none");
+    }
+    if let RestartPolicy::OnFailure { max } = job.restart
+        && !(1..=MAX_RESTARTS).contains(&max)
+    {
+        out.error("SPEC-VALUE", "restart.max", format!("{max} restarts")).fix(format!("1 to {MAX_RESTARTS}"));
+    }
+}
+
+fn image(text: &str, path: &str, out: &mut Findings) {
+    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        out.error("SPEC-IMAGE", path, format!("`{}` is no image", shown(text)))
+            .fix("an image is `registry/name:tag` or a path of a file, without spaces");
+    } else if text.starts_with("https://") || text.starts_with("http://") {
+        out.error("SPEC-IMAGE", path, "an image has no `https://` before it").fix("name it as `docker pull` does");
+    }
+}
+
+fn code(code: &Code, out: &mut Findings) {
+    match code {
+        Code::Script { name, text } => {
+            if name.is_empty() || name.contains(['/', '\0', '\n']) || matches!(name.as_str(), "." | "..") {
+                out.error("SPEC-CODE", "code.script", format!("`{}` is no file name", shown(name)));
+            }
+            if text.len() > MAX_SCRIPT {
+                let message = format!("the script is {} bytes; a job carries {MAX_SCRIPT} at most", text.len());
+                out.error("SPEC-CODE", "code.script", message)
+                    .fix("put it into the image or on a volume, or use `code = { git = … }`");
+            }
+        }
+        Code::Git { url, rev } => {
+            // A word that begins with `-` would be an option to git.
+            let bad = |text: &str| {
+                text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || c.is_control())
+            };
+            if bad(url) {
+                out.error("SPEC-CODE", "code.git", format!("`{}` is no address of a repository", shown(url)));
+            } else if has_password(url) {
+                out.error("SPEC-SECRET", "code.git", "the address holds a password, which everybody who sees the job can read")
+                    .fix("leave it out, and let the cluster give the credentials to git");
+            }
+            if let Some(rev) = rev
+                && bad(rev)
+            {
+                out.error("SPEC-CODE", "code.ref", format!("`{}` is no branch, tag or commit", shown(rev)));
+            }
+        }
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let authority = rest.split('/').next().unwrap_or("");
+    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+}
+
+fn volumes(job: &JobSpec, out: &mut Findings) {
+    let mut mounts: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    for volume in &job.volumes {
+        let path = join("volumes", &volume.name);
+        if !is_label(&volume.name) {
+            out.error("SPEC-VOLUME", &path, format!("`{}` cannot be a volume's name", shown(&volume.name)))
+                .fix("use lower-case letters, digits and `-`, a letter first");
+        }
+        if !names.insert(&volume.name) {
+            out.error("SPEC-DUPLICATE", &path, format!("two volumes are named `{}`", shown(&volume.name)));
+        }
+        let mount = volume.mount.trim_end_matches('/');
+        if !volume.mount.starts_with('/') || volume.mount.contains([':', '\0']) {
+            out.error("SPEC-PATH", &join(&path, "mount"), format!("`{}` is no absolute path", shown(&volume.mount)));
+        } else if mount.is_empty() {
+            out.error("SPEC-PATH", &join(&path, "mount"), "a volume over `/` would hide the image");
+        } else if let Some(other) = mounts.insert(mount, &volume.name) {
+            let message = format!("`{mount}` is where `{other}` is mounted already");
+            out.error("SPEC-DUPLICATE", &join(&path, "mount"), message);
+        }
+        if mount == "/dev/shm" && job.roles.iter().any(|role| role.shm.is_some()) {
+            out.error("SPEC-DUPLICATE", &join(&path, "mount"), "`shm` is mounted at /dev/shm already").fix("remove one");
+        }
+        source(&volume.source, &path, out);
+    }
+}
+
+fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
+    match source {
+        VolumeSource::HostPath(host) if host.is_empty() => {
+            out.error("SPEC-VOLUME", path, "a volume has exactly one of `host_path`, `claim` and `memory`").fix("set one");
+        }
+        VolumeSource::HostPath(host) if !host.starts_with('/') => {
+            let message = format!("`{}` is no absolute path", shown(host));
+            out.error("SPEC-PATH", &join(path, "host_path"), message);
+        }
+        VolumeSource::HostPath(host) if host.split('/').any(|part| part == "..") => {
+            out.error("SPEC-PATH", &join(path, "host_path"), "Kubernetes refuses `..` in a host path");
+        }
+        VolumeSource::Claim(claim) if !is_subdomain(claim) => {
+            out.error("SPEC-VOLUME", &join(path, "claim"), format!("`{}` is no name of a claim", shown(claim)));
+        }
+        _ => {}
+    }
+}
