@@ -64,7 +64,9 @@ fn clock(text: &str) -> Option<u64> {
         None => (0, text),
     };
     let mut parts = time.split(':').map(|part| {
-        (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())).then(|| part.parse::<u64>().ok()).flatten()
+        (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| part.parse::<u64>().ok())
+            .flatten()
     });
     let hours = parts.next()??;
     let minutes = parts.next()??;
@@ -94,12 +96,32 @@ mod tests {
 
     #[test]
     fn reads_what_people_and_slurm_write() {
-        for (text, seconds) in
-            [("90s", 90), ("15m", 900), ("4h", 14_400), ("2d", 172_800), ("1d12h", 129_600), ("45", 45), ("04:00:00", 14_400), ("1-00:00:00", 86_400)]
-        {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("15m", 900),
+            ("4h", 14_400),
+            ("2d", 172_800),
+            ("1d12h", 129_600),
+            ("45", 45),
+            ("04:00:00", 14_400),
+            ("1-00:00:00", 86_400),
+        ] {
             assert_eq!(parse(text), Some(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "h", "4 h", "4hours", "12h1d", "1h1h", "-1s", "1.5h", "1h30", "01:60:00", "99999999999d", "1:2"] {
+        for text in [
+            "",
+            "h",
+            "4 h",
+            "4hours",
+            "12h1d",
+            "1h1h",
+            "-1s",
+            "1.5h",
+            "1h30",
+            "01:60:00",
+            "99999999999d",
+            "1:2",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -53,7 +53,8 @@ impl<'s> Check<'s> {
         for key in table.keys.iter().filter(|key| key.required && !path.is_empty()) {
             if !node.entries().iter().any(|entry| key.is(&entry.key)) {
                 let message = format!("`{path}` needs `{}`: {}", key.name, lower_first(key.doc));
-                let fix = (!key.example.is_empty()).then(|| format!("for example `{} = {}`", key.name, key.example));
+                let fix = (!key.example.is_empty())
+                    .then(|| format!("for example `{} = {}`", key.name, key.example));
                 self.push("SPEC-MISSING", message, path, &node.span, fix);
             }
         }
@@ -113,9 +114,16 @@ impl<'s> Check<'s> {
         } else {
             format!("{name} must be {expected}, not {}", node.kind())
         };
-        let quotable = matches!(node.value, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_));
+        let quotable =
+            matches!(node.value, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_));
         let raw = self.source.raw(node).filter(|_| quotable && expected.contains("string"));
-        self.push("SPEC-TYPE", message, path, &node.span, raw.map(|raw| format!("put it in quotes: \"{raw}\"")));
+        self.push(
+            "SPEC-TYPE",
+            message,
+            path,
+            &node.span,
+            raw.map(|raw| format!("put it in quotes: \"{raw}\"")),
+        );
     }
 
     fn scalar(&mut self, node: &SpanTree<'_>, path: &str) {
@@ -159,9 +167,12 @@ impl<'s> Check<'s> {
         if let Err(error) = Quantity::read(&text) {
             let meant: Vec<String> = error.meant().iter().map(|m| format!("`{m}`")).collect();
             let fix = match meant.as_slice() {
-                [] => "a quantity is a number with a suffix such as `Mi`, `Gi`, `Ti`, `M`, `G` or none".to_owned(),
+                [] => "a quantity is a number with a suffix such as `Mi`, `Gi`, `Ti`, `M`, `G` or none"
+                    .to_owned(),
                 [one] => format!("did you mean {one}?"),
-                [decimal, binary, ..] => format!("did you mean {decimal} (powers of 1000) or {binary} (of 1024)?"),
+                [decimal, binary, ..] => {
+                    format!("did you mean {decimal} (powers of 1000) or {binary} (of 1024)?")
+                }
             };
             self.push("SPEC-QUANTITY", format!("`{path}`: {error}"), path, &node.span, Some(fix));
         }
@@ -194,7 +205,13 @@ impl<'s> Check<'s> {
             text => crate::spec::did_you_mean(text, words.iter().map(|w| w.word)),
         };
         let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));
-        self.push("SPEC-VALUE", message, path, &node.span, near.map(|near| format!("did you mean `{near}`?")));
+        self.push(
+            "SPEC-VALUE",
+            message,
+            path,
+            &node.span,
+            near.map(|near| format!("did you mean `{near}`?")),
+        );
     }
 
     fn rules(&mut self, node: &SpanTree<'_>, words: &'static [Word], path: &str) {
@@ -253,7 +270,11 @@ impl<'s> Check<'s> {
 /// A path with one more key, quoted where it must be.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-    let key = if bare { shown(key) } else { format!("\"{}\"", shown(key).replace('\\', "\\\\").replace('"', "\\\"")) };
+    let key = if bare {
+        shown(key)
+    } else {
+        format!("\"{}\"", shown(key).replace('\\', "\\\\").replace('"', "\\\""))
+    };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 

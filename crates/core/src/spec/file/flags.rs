@@ -98,9 +98,12 @@ fn aim(draft: &Draft, flag: &Flag) -> Result<Vec<Vec<String>>, Box<Finding>> {
     let one_each = matches!(key, "nodes" | "gpus_per_node" | "ranks_per_node" | "command");
     if one_each && workers.len() > 1 {
         let message = format!("{} does not say which role: the file has {}", flag.name, workers.join(", "));
-        return Err(Box::new(Finding::error("SPEC-ROLE-KEY", message).at(flag.name).fix("set it in the file")));
+        return Err(Box::new(
+            Finding::error("SPEC-ROLE-KEY", message).at(flag.name).fix("set it in the file"),
+        ));
     }
-    let path = |role: &&str| ["roles".to_owned(), (*role).to_owned()].into_iter().chain(flag.path.clone()).collect();
+    let path =
+        |role: &&str| ["roles".to_owned(), (*role).to_owned()].into_iter().chain(flag.path.clone()).collect();
     Ok(workers.iter().map(path).collect())
 }
 
@@ -211,7 +214,9 @@ impl Flags {
             value: node(string(text)),
         };
         match (&o.script, &o.git, &o.git_ref) {
-            (Some(path), None, None) => self.push("--script", &["code"], Value::Map(vec![entry("script", path)])),
+            (Some(path), None, None) => {
+                self.push("--script", &["code"], Value::Map(vec![entry("script", path)]))
+            }
             (None, Some(url), rev) => {
                 let rev = rev.iter().map(|rev| entry("ref", rev));
                 let table = std::iter::once(entry("git", url)).chain(rev).collect();

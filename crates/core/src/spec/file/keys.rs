@@ -63,9 +63,16 @@ const NODES: Key = key("nodes", Shape::Count { min: 1 }, "Number of GPU nodes in
 const GPUS: Key = key("gpus_per_node", Shape::Count { min: 0 }, "GPUs asked on each node")
     .example("8")
     .synonyms(&["gpus", "gpu", "num_gpus", "accelerators", "gpu_count", "gres"]);
-const RANKS: Key = key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, where it is not one per GPU")
-    .example("8")
-    .synonyms(&["nproc_per_node", "procs_per_node", "ntasks_per_node", "tasks_per_node", "slots_per_worker"]);
+const RANKS: Key =
+    key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, where it is not one per GPU")
+        .example("8")
+        .synonyms(&[
+            "nproc_per_node",
+            "procs_per_node",
+            "ntasks_per_node",
+            "tasks_per_node",
+            "slots_per_worker",
+        ]);
 const INSTANCE: Key = key(
     "instance_type",
     Shape::Text,
@@ -82,10 +89,13 @@ const COMMAND: Key = key(
 )
 .example("[\"train.py\", \"--epochs\", \"3\"]")
 .synonyms(&["run", "args", "cmd", "entrypoint", "script"]);
-const CPUS: Key = key("cpus", Shape::Quantity, "CPUs of each node")
-    .example("180")
-    .synonyms(&["cpu", "vcpus", "cpus_per_node"]);
-const MEMORY: Key = key("memory", Shape::Quantity, "Memory of each node").example("\"1800Gi\"").synonyms(&["mem", "ram"]);
+const CPUS: Key = key("cpus", Shape::Quantity, "CPUs of each node").example("180").synonyms(&[
+    "cpu",
+    "vcpus",
+    "cpus_per_node",
+]);
+const MEMORY: Key =
+    key("memory", Shape::Quantity, "Memory of each node").example("\"1800Gi\"").synonyms(&["mem", "ram"]);
 const SHM: Key = key("shm", Shape::Quantity, "Size of /dev/shm, in memory")
     .example("\"64Gi\"")
     .synonyms(&["shm_size", "shared_memory"]);
@@ -96,10 +106,11 @@ const RESOURCES: Key = key(
 )
 .example("{ \"vpc.amazonaws.com/efa\" = 32 }")
 .synonyms(&["limits", "requests", "extended_resources"]);
-const IMAGE: Key = key("image", Shape::Text, "Container image; none for `local`, and for Slurm without containers")
-    .example("\"nvcr.io/nvidia/pytorch:25.09-py3\"")
-    .config()
-    .synonyms(&["container_image", "container", "docker_image", "image_id"]);
+const IMAGE: Key =
+    key("image", Shape::Text, "Container image; none for `local`, and for Slurm without containers")
+        .example("\"nvcr.io/nvidia/pytorch:25.09-py3\"")
+        .config()
+        .synonyms(&["container_image", "container", "docker_image", "image_id"]);
 const ENV: Key = key("env", Shape::Map(&Shape::Scalar), "Environment, taken literally: nothing is expanded")
     .example("{ NCCL_DEBUG = \"INFO\" }")
     .config()
@@ -137,13 +148,17 @@ pub static VOLUME: Table = Table {
         key("host_path", Shape::Text, "A folder of the node, or of the shared file system on Slurm")
             .example("\"/fsx/data\"")
             .synonyms(&["source", "host", "hostpath"]),
-        key("claim", Shape::Text, "A PersistentVolumeClaim")
-            .example("\"datasets\"")
-            .synonyms(&["pvc", "claim_name", "existing_claim"]),
+        key("claim", Shape::Text, "A PersistentVolumeClaim").example("\"datasets\"").synonyms(&[
+            "pvc",
+            "claim_name",
+            "existing_claim",
+        ]),
         key("memory", Shape::OneOf(&[Shape::Bool, Shape::Quantity]), "Memory: `true`, or its upper limit")
             .example("\"64Gi\"")
             .synonyms(&["size", "tmpfs"]),
-        key("read_only", Shape::Bool, "Whether writing is refused").example("true").synonyms(&["ro", "readonly"]),
+        key("read_only", Shape::Bool, "Whether writing is refused")
+            .example("true")
+            .synonyms(&["ro", "readonly"]),
     ],
 };
 
@@ -159,7 +174,9 @@ pub static CODE: Table = Table {
         key("git", Shape::Text, "A Git repository, cloned before the start")
             .example("\"https://git.example.com/team/train.git\"")
             .synonyms(&["url", "repo", "repository"]),
-        key("ref", Shape::Text, "Branch, tag or commit").example("\"main\"").synonyms(&["rev", "branch", "tag", "commit"]),
+        key("ref", Shape::Text, "Branch, tag or commit")
+            .example("\"main\"")
+            .synonyms(&["rev", "branch", "tag", "commit"]),
     ],
 };
 
@@ -177,10 +194,11 @@ pub static SECRET: Table = Table {
 pub static RESTART_TABLE: Table = Table {
     name: "restart",
     doc: "All ranks start again when one fails.",
-    keys: &[key("max", Shape::Count { min: 1 }, "Most restarts")
-        .example("3")
-        .required()
-        .synonyms(&["on_failure", "retries", "limit"])],
+    keys: &[key("max", Shape::Count { min: 1 }, "Most restarts").example("3").required().synonyms(&[
+        "on_failure",
+        "retries",
+        "limit",
+    ])],
 };
 
 /// `fabric`.
@@ -188,7 +206,10 @@ pub static FABRIC_TABLE: Table = Table {
     name: "fabric",
     doc: "Which fabric, and which of its rules. `fabric = \"efa\"` is short for `fabric.kind = \"efa\"`.",
     keys: &[
-        key("kind", Shape::Word(FABRIC), "The fabric").example("\"efa\"").config().synonyms(&["type", "name"]),
+        key("kind", Shape::Word(FABRIC), "The fabric")
+            .example("\"efa\"")
+            .config()
+            .synonyms(&["type", "name"]),
         key("rules", Shape::Rules(RULE), "Rules by id (`weftrun explain` lists them)")
             .example("{ \"efa.hugepages\" = \"off\" }")
             .config()
@@ -205,7 +226,9 @@ pub static FABRIC_TABLE: Table = Table {
         .example("\"kube-system/roce\"")
         .config()
         .synonyms(&["networks"]),
-        key("stack", Shape::Word(STACK), "Where the fabric's libraries come from").example("\"auto\"").config(),
+        key("stack", Shape::Word(STACK), "Where the fabric's libraries come from")
+            .example("\"auto\"")
+            .config(),
         key("strict", Shape::Bool, "Pin the network plugin, so that a silent fallback is a failure")
             .example("true")
             .config(),
@@ -213,14 +236,26 @@ pub static FABRIC_TABLE: Table = Table {
         key("webhook", Shape::Word(WEBHOOK), "Whether a webhook of the cluster adds EFA on its own")
             .example("\"auto\"")
             .config(),
-        key("detect", Shape::Bool, "Set NCCL_DEBUG=INFO where it is unset, without which no transport can be seen")
-            .example("true")
-            .config(),
-        key("trainer_version", Shape::Text, "Version of Kubeflow Trainer a TrainJob is written for (`2.0` to `2.3`)")
-            .example("\"2.3\"")
-            .config(),
-        key("runtime", Shape::Text, "File with the TrainJob's runtime, where it cannot be read from the cluster")
-            .example("\"runtime.yaml\""),
+        key(
+            "detect",
+            Shape::Bool,
+            "Set NCCL_DEBUG=INFO where it is unset, without which no transport can be seen",
+        )
+        .example("true")
+        .config(),
+        key(
+            "trainer_version",
+            Shape::Text,
+            "Version of Kubeflow Trainer a TrainJob is written for (`2.0` to `2.3`)",
+        )
+        .example("\"2.3\"")
+        .config(),
+        key(
+            "runtime",
+            Shape::Text,
+            "File with the TrainJob's runtime, where it cannot be read from the cluster",
+        )
+        .example("\"runtime.yaml\""),
     ],
 };
 

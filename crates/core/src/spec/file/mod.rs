@@ -118,7 +118,8 @@ impl Draft {
         if let Some(root) = &root {
             let found = self.tree(root, source, Origin::Job);
             // Behind a syntax error, what could be read of that line says nothing.
-            let lines: Vec<usize> = syntax.iter().filter_map(|f| f.span.as_ref()).map(|span| span.line).collect();
+            let lines: Vec<usize> =
+                syntax.iter().filter_map(|f| f.span.as_ref()).map(|span| span.line).collect();
             let apart = |f: &Finding| f.span.as_ref().is_none_or(|span| !lines.contains(&span.line));
             self.findings.extend(found.into_iter().filter(apart));
             self.places.add(root, source);
@@ -184,7 +185,8 @@ impl Draft {
             return;
         }
         let Some(Code::Script { name, .. }) = &self.spec.code else { return };
-        let workers = self.spec.roles.iter_mut().filter(|r| r.kind == RoleKind::Worker && r.command.is_empty());
+        let workers =
+            self.spec.roles.iter_mut().filter(|r| r.kind == RoleKind::Worker && r.command.is_empty());
         for role in workers {
             role.command = vec![name.clone()];
         }
@@ -195,7 +197,8 @@ impl Draft {
         if !self.places.has("roles") {
             return Vec::new();
         }
-        let top = keys::ROLE.keys.iter().filter(|key| keys::is_shorthand(key.name) && self.places.has(key.name));
+        let top =
+            keys::ROLE.keys.iter().filter(|key| keys::is_shorthand(key.name) && self.places.has(key.name));
         top.map(|key| {
             let message = format!("`{}` stands beside `[roles]`; with roles, each says its own", key.name);
             Finding::error("SPEC-ROLE-KEY", message)
@@ -209,7 +212,8 @@ impl Draft {
 /// Whether a finding about a missing or wrong value says no more than one that is known.
 fn covers(known: &Finding, new: &Finding) -> bool {
     let (Some(known_at), Some(new_at)) = (&known.subject, &new.subject) else { return false };
-    known.is_error() && (known_at == new_at || new_at.strip_prefix(known_at.as_str()).is_some_and(|r| r.starts_with('.')))
+    known.is_error()
+        && (known_at == new_at || new_at.strip_prefix(known_at.as_str()).is_some_and(|r| r.starts_with('.')))
 }
 
 fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
@@ -240,5 +244,3 @@ fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -33,7 +33,11 @@ impl Places {
             if self.by_path.len() >= MAX_PLACES {
                 return;
             }
-            let name = if path.is_empty() { keys::JOB.key(&entry.key).map_or(&*entry.key, |key| key.name) } else { &entry.key };
+            let name = if path.is_empty() {
+                keys::JOB.key(&entry.key).map_or(&*entry.key, |key| key.name)
+            } else {
+                &entry.key
+            };
             let path = join(path, name);
             // A table is shown by its key, a value by itself.
             let table = matches!(entry.value.value, Value::Map(_));
@@ -65,7 +69,11 @@ impl Places {
     fn as_written(&self, path: &str) -> String {
         let Some(rest) = path.strip_prefix("roles.worker.") else { return path.to_owned() };
         let key = rest.split('.').next().unwrap_or("");
-        if self.has("roles") || !(is_shorthand(key) || key == "env" || key == "image") { path.to_owned() } else { rest.to_owned() }
+        if self.has("roles") || !(is_shorthand(key) || key == "env" || key == "image") {
+            path.to_owned()
+        } else {
+            rest.to_owned()
+        }
     }
 
     fn place(&self, path: &str) -> Option<Span> {

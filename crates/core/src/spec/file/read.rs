@@ -8,7 +8,9 @@ use super::value::{self, Source};
 use crate::fabric::{FabricRequest, Origin};
 use crate::span::{SpanTree, Value};
 use crate::spec::quantity::Quantity;
-use crate::spec::{Code, EnvVar, JobSpec, RestartPolicy, Role, RoleKind, SecretRef, Volume, VolumeSource, duration};
+use crate::spec::{
+    Code, EnvVar, JobSpec, RestartPolicy, Role, RoleKind, SecretRef, Volume, VolumeSource, duration,
+};
 
 /// How often a job restarts that says `on-failure` and no number.
 const DEFAULT_RESTARTS: u32 = 3;
@@ -130,7 +132,9 @@ impl Read<'_, '_> {
         }
         for entry in node.entries() {
             let _ = fabric_key(request, &entry.key, &entry.value, source);
-            if let (name @ ("trainer_version" | "runtime"), Some(text)) = (&*entry.key, value::text(&entry.value)) {
+            if let (name @ ("trainer_version" | "runtime"), Some(text)) =
+                (&*entry.key, value::text(&entry.value))
+            {
                 let own = serde_json::json!({ name: text });
                 merge(self.job.backend.entry("kubeflow".to_owned()).or_default(), own);
             }
@@ -138,7 +142,12 @@ impl Read<'_, '_> {
     }
 }
 
-fn fabric_key(request: &mut FabricRequest, name: &str, node: &SpanTree<'_>, source: Source<'_>) -> Option<()> {
+fn fabric_key(
+    request: &mut FabricRequest,
+    name: &str,
+    node: &SpanTree<'_>,
+    source: Source<'_>,
+) -> Option<()> {
     match name {
         "kind" => request.kind = value::word(node, source)?,
         "rules" => {
@@ -176,7 +185,8 @@ fn role_key(role: &mut Role, name: &str, node: &SpanTree<'_>, source: Source<'_>
         "env" => env(&mut role.env, node, source),
         "resources" => {
             for entry in node.entries() {
-                let text = value::quantity(&entry.value, source).filter(|text| Quantity::parse(text).is_some());
+                let text =
+                    value::quantity(&entry.value, source).filter(|text| Quantity::parse(text).is_some());
                 if let Some(text) = text {
                     role.resources.insert(entry.key.to_string(), text);
                 }

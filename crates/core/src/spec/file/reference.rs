@@ -28,11 +28,20 @@ pub fn markdown() -> String {
 fn section(page: &mut String, table: &Table) {
     let title = if table.name.is_empty() { "Top level" } else { table.name };
     let code = if table.name.is_empty() { "" } else { "`" };
-    let _ = write!(page, "\n## {code}{title}{code}\n\n{}\n\n| key | value | what it does | example |\n|---|---|---|---|\n", table.doc);
+    let _ = write!(
+        page,
+        "\n## {code}{title}{code}\n\n{}\n\n| key | value | what it does | example |\n|---|---|---|---|\n",
+        table.doc
+    );
     for key in table.keys {
         let required = if key.required { " **(required)**" } else { "" };
-        let also = if key.aliases.is_empty() { String::new() } else { format!(" (also `{}`)", key.aliases.join("`, `")) };
-        let example = if key.example.is_empty() { String::new() } else { format!("`{} = {}`", key.name, key.example) };
+        let also = if key.aliases.is_empty() {
+            String::new()
+        } else {
+            format!(" (also `{}`)", key.aliases.join("`, `"))
+        };
+        let example =
+            if key.example.is_empty() { String::new() } else { format!("`{} = {}`", key.name, key.example) };
         let _ = writeln!(
             page,
             "| `{}`{also} | {} | {}{required} | {example} |",
@@ -80,7 +89,11 @@ fn kind(shape: &Shape) -> String {
 }
 
 fn anchor(title: &str) -> String {
-    title.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').flat_map(char::to_lowercase).collect()
+    title
+        .chars()
+        .filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_')
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// The JSON schema of the job file.
@@ -128,8 +141,10 @@ fn property(key: &Key) -> Value {
 }
 
 fn of_shape(shape: &Shape) -> Value {
-    const QUANTITY: &str = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]+)?$";
-    const DURATION: &str = r"^(([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?|[0-9]+|([0-9]+-)?[0-9]+:[0-9]{1,2}:[0-9]{1,2})$";
+    const QUANTITY: &str =
+        r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]+)?$";
+    const DURATION: &str =
+        r"^(([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?|[0-9]+|([0-9]+-)?[0-9]+:[0-9]{1,2}:[0-9]{1,2})$";
     match shape {
         Shape::Text => json!({ "type": "string" }),
         Shape::Scalar => json!({ "type": ["string", "integer", "boolean"] }),
@@ -141,7 +156,9 @@ fn of_shape(shape: &Shape) -> Value {
         ] }),
         Shape::Bool => json!({ "type": "boolean" }),
         Shape::Count { min } => json!({ "type": "integer", "minimum": min, "maximum": u32::MAX }),
-        Shape::Quantity => json!({ "oneOf": [{ "type": "string", "pattern": QUANTITY }, { "type": "number" }] }),
+        Shape::Quantity => {
+            json!({ "oneOf": [{ "type": "string", "pattern": QUANTITY }, { "type": "number" }] })
+        }
         Shape::Duration => {
             json!({ "oneOf": [{ "type": "string", "pattern": DURATION }, { "type": "integer", "minimum": 0 }] })
         }

@@ -126,7 +126,8 @@ impl Table {
     /// The key somebody meant who wrote another name: the one other tools call so, or the nearest.
     pub fn meant(&self, name: &str) -> Option<&'static str> {
         let spelling = name.replace('-', "_").to_lowercase();
-        let known = self.keys.iter().find(|key| key.name == spelling || key.synonyms.contains(&spelling.as_str()));
+        let known =
+            self.keys.iter().find(|key| key.name == spelling || key.synonyms.contains(&spelling.as_str()));
         known.map(|key| key.name).or_else(|| {
             crate::spec::did_you_mean(name, self.keys.iter().map(|key| key.name))
                 .and_then(|near| self.key(near))
@@ -148,7 +149,10 @@ impl Shape {
             Self::Quantity => "a quantity such as `\"64Gi\"`".to_owned(),
             Self::Duration => "a duration such as `\"12h\"` or `\"1d12h\"`".to_owned(),
             Self::Word(words) => {
-                format!("one of {}", words.iter().map(|w| format!("`{}`", w.word)).collect::<Vec<_>>().join(", "))
+                format!(
+                    "one of {}",
+                    words.iter().map(|w| format!("`{}`", w.word)).collect::<Vec<_>>().join(", ")
+                )
             }
             Self::Gid => "`auto`, `compute` or a number".to_owned(),
             Self::Rules(_) => "a table of rule ids, each `auto`, `on` or `off`".to_owned(),

@@ -28,7 +28,11 @@ pub(super) fn decode<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Fin
     }
     std::str::from_utf8(bytes).or_else(|error| {
         let line = memchr::memchr_iter(b'\n', &bytes[..error.valid_up_to()]).count() + 1;
-        refuse("SPEC-NOT-TEXT", format!("{file} is not UTF-8: the first wrong byte is in line {line}"), "save it as UTF-8")
+        refuse(
+            "SPEC-NOT-TEXT",
+            format!("{file} is not UTF-8: the first wrong byte is in line {line}"),
+            "save it as UTF-8",
+        )
     })
 }
 
@@ -50,7 +54,8 @@ impl Format {
             Some("yaml" | "yml" | "json") => return Self::Yaml,
             _ => {}
         }
-        let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
+        let line =
+            text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
         let key = line.find(['=', ':', '[', '{']).and_then(|at| line[at..].chars().next());
         let table = line.starts_with('[') && line.ends_with(']');
         if table || key == Some('=') { Self::Toml } else { Self::Yaml }

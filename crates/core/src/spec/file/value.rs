@@ -125,10 +125,10 @@ pub(super) fn quantity(node: &SpanTree<'_>, source: Source<'_>) -> Option<String
     }
 }
 
-pub(super) fn duration_text(node: &SpanTree<'_>) -> Option<Cow<'_, str>> {
+pub(super) fn duration_text(node: &SpanTree<'_>) -> Option<String> {
     match &node.value {
-        Value::Str(text) => Some(Cow::Borrowed(text)),
-        Value::Int(number) => Some(Cow::Owned(number.to_string())),
+        Value::Str(text) => Some(text.to_string()),
+        Value::Int(number) => Some(number.to_string()),
         _ => None,
     }
 }
@@ -156,7 +156,9 @@ pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Optio
         Value::Str(text) => Some(Cow::Borrowed(text)),
         Value::Bool(value) => {
             let raw = source.raw(node).filter(|raw| !raw.starts_with('*'));
-            Some(raw.map_or_else(|| Cow::Owned(value.to_string()), |raw| Cow::Owned(raw.to_ascii_lowercase())))
+            Some(
+                raw.map_or_else(|| Cow::Owned(value.to_string()), |raw| Cow::Owned(raw.to_ascii_lowercase())),
+            )
         }
         _ => None,
     }
@@ -177,7 +179,9 @@ pub(super) fn rules<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n S
     let mut rules = Vec::new();
     for entry in node.entries() {
         match rules_below(&entry.value) {
-            Some(inner) => rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value))),
+            Some(inner) => {
+                rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value)))
+            }
             None => rules.push((entry.key.to_string(), &entry.value)),
         }
     }

@@ -5,7 +5,9 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, TableLike, Va
 use super::Format;
 use super::keys::is_shorthand;
 use crate::finding::PatchEdit;
-use crate::spec::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource, duration};
+use crate::spec::{
+    Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource, duration,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Writes a job as a job file. Reading it back gives an equal job.
@@ -90,7 +92,8 @@ fn role_keys(table: &mut Table, role: &Role) {
     put_some(table, "memory", role.memory.as_ref());
     put_some(table, "shm", role.shm.as_ref());
     if !role.resources.is_empty() {
-        table.insert("resources", inline(role.resources.iter().map(|(k, v)| (k.as_str(), v.as_str().into()))));
+        table
+            .insert("resources", inline(role.resources.iter().map(|(k, v)| (k.as_str(), v.as_str().into()))));
     }
 }
 
@@ -269,14 +272,17 @@ fn from_json(value: &serde_json::Value) -> Option<Value> {
 /// [`ErrorKind::Unsupported`] for YAML.
 pub fn patched(file: &str, text: &str, edits: &[PatchEdit]) -> Result<String> {
     if Format::of(file, text) == Format::Yaml {
-        return Err(Error::new(ErrorKind::Unsupported, "edits are applied to TOML job files only").with("file", file));
+        return Err(
+            Error::new(ErrorKind::Unsupported, "edits are applied to TOML job files only").with("file", file)
+        );
     }
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
         Error::new(ErrorKind::InvalidSpec, error.message().to_owned()).with("file", file)
     })?;
     for edit in edits {
         apply(document.as_table_mut(), edit).map_err(|why| {
-            Error::new(ErrorKind::InvalidSpec, format!("`{}` cannot be {}: {why}", edit.path, edit.op)).with("file", file)
+            Error::new(ErrorKind::InvalidSpec, format!("`{}` cannot be {}: {why}", edit.path, edit.op))
+                .with("file", file)
         })?;
     }
     Ok(document.to_string())
@@ -296,10 +302,15 @@ fn apply(root: &mut Table, edit: &PatchEdit) -> std::result::Result<(), &'static
             if edit.op == "unset" {
                 return Ok(());
             }
-            let new = if is_shorthand(key.get()) || key.get() == "rules" { inline([]) } else { Item::Table(Table::new()) };
+            let new = if is_shorthand(key.get()) || key.get() == "rules" {
+                inline([])
+            } else {
+                Item::Table(Table::new())
+            };
             table.insert(key.get(), new);
         }
-        table = table.get_mut(key.get()).and_then(Item::as_table_like_mut).ok_or("it leads through a value")?;
+        table =
+            table.get_mut(key.get()).and_then(Item::as_table_like_mut).ok_or("it leads through a value")?;
     }
     match (edit.op.as_str(), &edit.value) {
         ("set", Some(value)) => set(table, last.get(), value),
@@ -311,7 +322,11 @@ fn apply(root: &mut Table, edit: &PatchEdit) -> std::result::Result<(), &'static
     }
 }
 
-fn set(table: &mut dyn TableLike, key: &str, value: &serde_json::Value) -> std::result::Result<(), &'static str> {
+fn set(
+    table: &mut dyn TableLike,
+    key: &str,
+    value: &serde_json::Value,
+) -> std::result::Result<(), &'static str> {
     let mut value = from_json(value).ok_or("it has no value")?;
     match table.get_mut(key) {
         // The comment behind the old value stays.

@@ -37,21 +37,29 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
             out.error("SPEC-DUPLICATE", &path, format!("`{}` is set twice", shown(&var.name)));
         }
         if var.value.contains('\0') {
-            out.error("SPEC-ENV", &path, format!("the value of `{}` holds a NUL character", shown(&var.name)));
+            out.error(
+                "SPEC-ENV",
+                &path,
+                format!("the value of `{}` holds a NUL character", shown(&var.name)),
+            );
         }
         if env_names::is_set_by_launcher(&var.name) {
-            let message = format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
+            let message =
+                format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
             out.warning("SPEC-ENV", &path, message).fix("leave it out");
         } else if looks_secret(&var.name) && !var.value.is_empty() {
             let message = format!("`{}` looks like a secret, and stands here for all to read", var.name);
-            out.warning("SPEC-SECRET", &path, message)
-                .fix(format!("put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`", var.name));
+            out.warning("SPEC-SECRET", &path, message).fix(format!(
+                "put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`",
+                var.name
+            ));
         }
     }
 }
 
 fn name(name: &str, path: &str, out: &mut Findings) {
-    let good = |(index, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit());
+    let good =
+        |(index, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit());
     if name.is_empty() || !name.chars().enumerate().all(good) {
         out.error("SPEC-ENV", path, format!("`{}` cannot be a variable's name", shown(name)))
             .fix("use letters, digits and `_`, no digit first");
@@ -62,5 +70,6 @@ fn name(name: &str, path: &str, out: &mut Findings) {
 fn looks_secret(name: &str) -> bool {
     const ENDINGS: [&str; 6] = ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
     let upper = name.to_ascii_uppercase();
-    ENDINGS.iter().any(|ending| upper.ends_with(ending)) || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
+    ENDINGS.iter().any(|ending| upper.ends_with(ending))
+        || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
 }

@@ -10,7 +10,8 @@ const MAX_GID: u32 = 255;
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     let request = &job.fabric;
     if request.strict && request.kind == Fabric::Off {
-        out.error("SPEC-FABRIC", "fabric.strict", "`strict` pins a fabric, and the fabric is off").fix("remove one of them");
+        out.error("SPEC-FABRIC", "fabric.strict", "`strict` pins a fabric, and the fabric is off")
+            .fix("remove one of them");
     }
     if let Some(Gid::Index(index)) = request.gid
         && index > MAX_GID
@@ -19,7 +20,11 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     }
     let rdma = matches!(request.kind, Fabric::Auto | Fabric::Roce | Fabric::InfiniBand);
     if request.gid.is_some() && !rdma {
-        out.warning("SPEC-FABRIC", "fabric.gid", format!("{} has no GID index; `gid` does nothing", word(request.kind)));
+        out.warning(
+            "SPEC-FABRIC",
+            "fabric.gid",
+            format!("{} has no GID index; `gid` does nothing", word(request.kind)),
+        );
     }
     if !request.networks.is_empty() && !rdma {
         let message = format!("{} attaches no networks; `network` does nothing", word(request.kind));
@@ -29,8 +34,12 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let parts: Vec<&str> = network.split('/').collect();
         let good = parts.len() <= 2 && parts.iter().all(|part| super::names::is_subdomain(part));
         if !good {
-            out.error("SPEC-FABRIC", "fabric.network", format!("`{}` is no network attachment", shown(network)))
-                .fix("write `namespace/name`, and several as a list");
+            out.error(
+                "SPEC-FABRIC",
+                "fabric.network",
+                format!("`{}` is no network attachment", shown(network)),
+            )
+            .fix("write `namespace/name`, and several as a list");
         }
     }
 }

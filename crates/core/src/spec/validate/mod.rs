@@ -70,5 +70,3 @@ fn shown(text: &str) -> String {
     if cut.chars().count() < text.chars().count() { cut + "…" } else { cut }
 }
 
-#[cfg(test)]
-mod tests;

@@ -12,8 +12,14 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     for (path, map) in [("labels", &job.labels), ("annotations", &job.annotations)] {
         for (key, value) in map {
             if let Some(why) = bad_key(key) {
-                out.error("SPEC-LABEL", &join(path, key), format!("`{}` is no {path} key: {why}", shown(key)))
-                    .fix("a key is `name` or `domain/name`, the name at most 63 letters, digits, `-`, `_` and `.`");
+                out.error(
+                    "SPEC-LABEL",
+                    &join(path, key),
+                    format!("`{}` is no {path} key: {why}", shown(key)),
+                )
+                .fix(
+                    "a key is `name` or `domain/name`, the name at most 63 letters, digits, `-`, `_` and `.`",
+                );
             } else if path == "labels" && !label_value(value) {
                 let message = format!("label `{key}` cannot have the value `{}`", shown(value));
                 out.error("SPEC-LABEL", &join(path, key), message)
@@ -21,9 +27,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             }
         }
     }
-    for (path, value) in
-        [("queue", &job.queue), ("priority", &job.priority), ("profile", &job.profile)]
-    {
+    for (path, value) in [("queue", &job.queue), ("priority", &job.priority), ("profile", &job.profile)] {
         if let Some(text) = value
             && (text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ','))
         {
@@ -41,15 +45,18 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
         let message = format!("`{}` cannot be a job's name: clusters make host names of it", shown(name));
         let last = out.error("SPEC-NAME", "name", message);
         return match label_of(name) {
-            Some(near) => last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first")),
+            Some(near) => {
+                last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first"))
+            }
             None => last.fix("use lower-case letters, digits and `-`, a letter first"),
         };
     }
     let longest = longest_pod_name(job);
     if longest.len() > LABEL {
         let over = longest.len() - LABEL;
-        let message =
-            format!("the name is {over} characters too long: a pod would be `{longest}`, and host names end at {LABEL}");
+        let message = format!(
+            "the name is {over} characters too long: a pod would be `{longest}`, and host names end at {LABEL}"
+        );
         out.error("SPEC-NAME", "name", message)
             .fix(format!("use at most {} characters", name.len().saturating_sub(over)));
     }

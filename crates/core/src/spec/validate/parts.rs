@@ -24,7 +24,8 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(dir) = &job.workdir
         && !dir.starts_with('/')
     {
-        out.error("SPEC-PATH", "workdir", format!("`{}` is no absolute path", shown(dir))).fix("begin it with `/`");
+        out.error("SPEC-PATH", "workdir", format!("`{}` is no absolute path", shown(dir)))
+            .fix("begin it with `/`");
     }
     volumes(job, out);
     if job.time_limit.is_some_and(|limit| limit.is_zero()) {
@@ -42,7 +43,8 @@ fn image(text: &str, path: &str, out: &mut Findings) {
         out.error("SPEC-IMAGE", path, format!("`{}` is no image", shown(text)))
             .fix("an image is `registry/name:tag` or a path of a file, without spaces");
     } else if text.starts_with("https://") || text.starts_with("http://") {
-        out.error("SPEC-IMAGE", path, "an image has no `https://` before it").fix("name it as `docker pull` does");
+        out.error("SPEC-IMAGE", path, "an image has no `https://` before it")
+            .fix("name it as `docker pull` does");
     }
 }
 
@@ -53,7 +55,8 @@ fn code(code: &Code, out: &mut Findings) {
                 out.error("SPEC-CODE", "code.script", format!("`{}` is no file name", shown(name)));
             }
             if text.len() > MAX_SCRIPT {
-                let message = format!("the script is {} bytes; a job carries {MAX_SCRIPT} at most", text.len());
+                let message =
+                    format!("the script is {} bytes; a job carries {MAX_SCRIPT} at most", text.len());
                 out.error("SPEC-CODE", "code.script", message)
                     .fix("put it into the image or on a volume, or use `code = { git = … }`");
             }
@@ -61,13 +64,19 @@ fn code(code: &Code, out: &mut Findings) {
         Code::Git { url, rev } => {
             // A word that begins with `-` would be an option to git.
             let bad = |text: &str| {
-                text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || c.is_control())
+                text.is_empty()
+                    || text.starts_with('-')
+                    || text.contains(|c: char| c.is_whitespace() || c.is_control())
             };
             if bad(url) {
                 out.error("SPEC-CODE", "code.git", format!("`{}` is no address of a repository", shown(url)));
             } else if has_password(url) {
-                out.error("SPEC-SECRET", "code.git", "the address holds a password, which everybody who sees the job can read")
-                    .fix("leave it out, and let the cluster give the credentials to git");
+                out.error(
+                    "SPEC-SECRET",
+                    "code.git",
+                    "the address holds a password, which everybody who sees the job can read",
+                )
+                .fix("leave it out, and let the cluster give the credentials to git");
             }
             if let Some(rev) = rev
                 && bad(rev)
@@ -98,7 +107,11 @@ fn volumes(job: &JobSpec, out: &mut Findings) {
         }
         let mount = volume.mount.trim_end_matches('/');
         if !volume.mount.starts_with('/') || volume.mount.contains([':', '\0']) {
-            out.error("SPEC-PATH", &join(&path, "mount"), format!("`{}` is no absolute path", shown(&volume.mount)));
+            out.error(
+                "SPEC-PATH",
+                &join(&path, "mount"),
+                format!("`{}` is no absolute path", shown(&volume.mount)),
+            );
         } else if mount.is_empty() {
             out.error("SPEC-PATH", &join(&path, "mount"), "a volume over `/` would hide the image");
         } else if let Some(other) = mounts.insert(mount, &volume.name) {
@@ -106,7 +119,8 @@ fn volumes(job: &JobSpec, out: &mut Findings) {
             out.error("SPEC-DUPLICATE", &join(&path, "mount"), message);
         }
         if mount == "/dev/shm" && job.roles.iter().any(|role| role.shm.is_some()) {
-            out.error("SPEC-DUPLICATE", &join(&path, "mount"), "`shm` is mounted at /dev/shm already").fix("remove one");
+            out.error("SPEC-DUPLICATE", &join(&path, "mount"), "`shm` is mounted at /dev/shm already")
+                .fix("remove one");
         }
         source(&volume.source, &path, out);
     }
@@ -115,7 +129,8 @@ fn volumes(job: &JobSpec, out: &mut Findings) {
 fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
     match source {
         VolumeSource::HostPath(host) if host.is_empty() => {
-            out.error("SPEC-VOLUME", path, "a volume has exactly one of `host_path`, `claim` and `memory`").fix("set one");
+            out.error("SPEC-VOLUME", path, "a volume has exactly one of `host_path`, `claim` and `memory`")
+                .fix("set one");
         }
         VolumeSource::HostPath(host) if !host.starts_with('/') => {
             let message = format!("`{}` is no absolute path", shown(host));
@@ -125,7 +140,11 @@ fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
             out.error("SPEC-PATH", &join(path, "host_path"), "Kubernetes refuses `..` in a host path");
         }
         VolumeSource::Claim(claim) if !is_subdomain(claim) => {
-            out.error("SPEC-VOLUME", &join(path, "claim"), format!("`{}` is no name of a claim", shown(claim)));
+            out.error(
+                "SPEC-VOLUME",
+                &join(path, "claim"),
+                format!("`{}` is no name of a claim", shown(claim)),
+            );
         }
         _ => {}
     }

@@ -21,8 +21,10 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     for role in &job.roles {
         let path = join("roles", &role.name);
         if !is_label(&role.name) {
-            let message = format!("`{}` cannot be a role's name: clusters make host names of it", shown(&role.name));
-            out.error("SPEC-ROLE-NAME", &path, message).fix("use lower-case letters, digits and `-`, a letter first");
+            let message =
+                format!("`{}` cannot be a role's name: clusters make host names of it", shown(&role.name));
+            out.error("SPEC-ROLE-NAME", &path, message)
+                .fix("use lower-case letters, digits and `-`, a letter first");
         }
         if !names.insert(&role.name) {
             out.error("SPEC-DUPLICATE", &path, format!("two roles are named `{}`", shown(&role.name)));
@@ -43,7 +45,11 @@ fn counts(role: &Role, path: &str, out: &mut Findings) {
     let ranks = role.procs_per_node();
     if ranks == 0 || ranks > MAX_RANKS {
         let key = if role.ranks_per_node.is_some() { "ranks_per_node" } else { "gpus_per_node" };
-        out.error("SPEC-VALUE", &format!("{path}.{key}"), format!("{ranks} ranks on a node cannot be started"));
+        out.error(
+            "SPEC-VALUE",
+            &format!("{path}.{key}"),
+            format!("{ranks} ranks on a node cannot be started"),
+        );
     } else if role.gpus_per_node > 0 && ranks > role.gpus_per_node {
         let message = format!(
             "{ranks} ranks share {} GPUs, and NCCL refuses two ranks of one communicator on one GPU",
@@ -59,8 +65,12 @@ fn launcher(job: &JobSpec, out: &mut Findings) {
     for role in &launchers {
         let path = join("roles", &role.name);
         if job.launch != Launch::Mpi {
-            out.error("SPEC-LAUNCH", &path, format!("role `{}` launches, but only `launch = \"mpi\"` has a launcher", role.name))
-                .fix("set `launch = \"mpi\"`, or make the role a worker");
+            out.error(
+                "SPEC-LAUNCH",
+                &path,
+                format!("role `{}` launches, but only `launch = \"mpi\"` has a launcher", role.name),
+            )
+            .fix("set `launch = \"mpi\"`, or make the role a worker");
         }
         if role.nodes > 1 {
             out.error("SPEC-LAUNCH", &format!("{path}.nodes"), "there is one launcher, on one node");
@@ -103,16 +113,22 @@ fn command(job: &JobSpec, role: &Role, path: &str, out: &mut Findings) {
 /// A starter in the command beside the one the backend is.
 fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
     let program = argv[0].rsplit('/').next().unwrap_or("");
-    let is_torchrun = program == "torchrun" || argv.windows(2).any(|w| w[0] == "-m" && w[1].starts_with("torch.distributed."));
+    let is_torchrun = program == "torchrun"
+        || argv.windows(2).any(|w| w[0] == "-m" && w[1].starts_with("torch.distributed."));
     match job.launch {
         Launch::Torchrun if is_torchrun || program == "python" || program.starts_with("python3") => {
             let rest = argv.iter().skip(1).find(|word| word.ends_with(".py"));
             let example = rest.map_or("train.py", String::as_str);
-            out.error("SPEC-TORCHRUN", path, format!("weftrun starts `torchrun` itself, and needs the script, not `{program}`"))
-                .fix(format!("begin the command with the script: `[\"{}\", …]`", shown(example)));
+            out.error(
+                "SPEC-TORCHRUN",
+                path,
+                format!("weftrun starts `torchrun` itself, and needs the script, not `{program}`"),
+            )
+            .fix(format!("begin the command with the script: `[\"{}\", …]`", shown(example)));
         }
         Launch::Torchrun if !is_script(job, &argv[0]) => {
-            let message = format!("`{}` is no Python script, and torchrun starts nothing else", shown(&argv[0]));
+            let message =
+                format!("`{}` is no Python script, and torchrun starts nothing else", shown(&argv[0]));
             out.error("SPEC-TORCHRUN", path, message)
                 .fix("name a `.py` file or `-m` with a module first, or use `launch = \"per-rank\"`");
         }
@@ -121,8 +137,12 @@ fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
                 .fix("use `launch = \"torchrun\"` with the script alone");
         }
         Launch::PerRank | Launch::PerNode if matches!(program, "mpirun" | "mpiexec" | "orterun") => {
-            out.error("SPEC-LAUNCH", path, format!("`{program}` would start on every node, each time the whole job"))
-                .fix("use `launch = \"mpi\"`");
+            out.error(
+                "SPEC-LAUNCH",
+                path,
+                format!("`{program}` would start on every node, each time the whole job"),
+            )
+            .fix("use `launch = \"mpi\"`");
         }
         _ => {}
     }

@@ -29,13 +29,18 @@ pub(super) fn check(job: &JobSpec, catalogue: &Catalogue, out: &mut Findings) {
 fn unknown(name: &str, catalogue: &Catalogue, path: &str, out: &mut Findings) {
     let path = format!("{path}.instance_type");
     if name.is_empty() || name.contains(|c: char| c.is_control()) {
-        return out.error("SPEC-INSTANCE", &path, "the instance type has no name").fix("`weftrun instances` lists them");
+        return out
+            .error("SPEC-INSTANCE", &path, "the instance type has no name")
+            .fix("`weftrun instances` lists them");
     }
-    let message = format!("instance type `{}` is not known: its GPUs and fabric cannot be checked", shown(name));
+    let message =
+        format!("instance type `{}` is not known: its GPUs and fabric cannot be checked", shown(name));
     let last = out.warning("SPEC-INSTANCE", &path, message);
     match catalogue.nearest(name) {
         Some(near) => last.fix(format!("did you mean `{near}`?")),
-        None => last.fix("`weftrun instances` lists those that are known; the config file's `[instances]` adds your own"),
+        None => last.fix(
+            "`weftrun instances` lists those that are known; the config file's `[instances]` adds your own",
+        ),
     }
 }
 
@@ -48,14 +53,16 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
     if let (Some(memory), Some(shm)) = (memory, shm)
         && shm > memory
     {
-        let message = "/dev/shm counts as memory of the container, and this one is larger than all its memory";
+        let message =
+            "/dev/shm counts as memory of the container, and this one is larger than all its memory";
         out.error("SPEC-SHM", &format!("{path}.shm"), message).fix("raise `memory`, or lower `shm`");
     }
     for (name, text) in &role.resources {
         let path = join(&format!("{path}.resources"), name);
         let Some(amount) = quantity(text, &path, out) else { continue };
         if name == GPU {
-            out.error("SPEC-GPU", &path, format!("`{GPU}` is asked by `gpus_per_node`")).fix("set `gpus_per_node`");
+            out.error("SPEC-GPU", &path, format!("`{GPU}` is asked by `gpus_per_node`"))
+                .fix("set `gpus_per_node`");
         } else if name.contains('/') && amount.is_fraction() {
             let message = format!("`{name}` counts devices, and `{}` is no whole number", shown(text));
             out.error("SPEC-QUANTITY", &path, message);
@@ -74,7 +81,8 @@ fn quantity(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
         Err(error) => {
             let last = out.error("SPEC-QUANTITY", path, error.to_string());
             match error.meant() {
-                [] => last.fix("a quantity is a number with a suffix such as `Mi`, `Gi`, `Ti`, `M`, `G` or none"),
+                [] => last
+                    .fix("a quantity is a number with a suffix such as `Mi`, `Gi`, `Ti`, `M`, `G` or none"),
                 meant => last.fix(format!("did you mean `{}`?", meant.join("` or `"))),
             }
             None
@@ -104,10 +112,8 @@ fn bytes(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
 fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
     let name = &row.name;
     if role.gpus_per_node > row.accelerators {
-        let message = format!(
-            "{} GPUs per node are asked, and a {name} has {}",
-            role.gpus_per_node, row.accelerators
-        );
+        let message =
+            format!("{} GPUs per node are asked, and a {name} has {}", role.gpus_per_node, row.accelerators);
         out.error("SPEC-GPU", &format!("{path}.gpus_per_node"), message)
             .fix(format!("ask at most {}, on more nodes", row.accelerators));
     } else if role.kind == RoleKind::Worker && role.gpus_per_node == 0 && row.accelerators > 0 {
@@ -118,18 +124,28 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
     let read = |text: &Option<String>| text.as_deref().and_then(Quantity::parse);
     let mut more = |key: &str, asked: Option<Quantity>, has: Option<Quantity>, shown: String| {
         if asked.zip(has).is_some_and(|(asked, has)| asked > has) {
-            out.error("SPEC-TOO-MUCH", &format!("{path}.{key}"), format!("more {key} is asked than a {name} has ({shown})"))
-                .fix("Kubernetes can give a little less than the instance has: leave some to the node");
+            out.error(
+                "SPEC-TOO-MUCH",
+                &format!("{path}.{key}"),
+                format!("more {key} is asked than a {name} has ({shown})"),
+            )
+            .fix("Kubernetes can give a little less than the instance has: leave some to the node");
         }
     };
     let vcpus = row.vcpus.filter(|_| !row.is_unsure("vcpus"));
-    more("cpus", read(&role.cpus), vcpus.map(|n| Quantity::units(n.into())), format!("{}", vcpus.unwrap_or(0)));
+    more(
+        "cpus",
+        read(&role.cpus),
+        vcpus.map(|n| Quantity::units(n.into())),
+        format!("{}", vcpus.unwrap_or(0)),
+    );
     let memory = row.memory_mib.filter(|_| !row.is_unsure("memory_mib"));
     more("memory", read(&role.memory), memory.map(Quantity::mib), format!("{}Mi", memory.unwrap_or(0)));
     if let (Some(asked), Some(most)) = (role.resources.get("vpc.amazonaws.com/efa"), row.efa_max)
         && Quantity::parse(asked).is_some_and(|asked| asked > Quantity::units(most.into()))
     {
-        let message = format!("{} EFA interfaces exceed the instance's capacity: a {name} has {most}", shown(asked));
+        let message =
+            format!("{} EFA interfaces exceed the instance's capacity: a {name} has {most}", shown(asked));
         out.error("SPEC-TOO-MUCH", &join(&format!("{path}.resources"), "vpc.amazonaws.com/efa"), message)
             .fix("leave it out: the plan asks what the instance has");
     }

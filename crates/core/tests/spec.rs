@@ -1,0 +1,430 @@
+//! Job files: every case in `tests/cases/spec`, and the laws that hold between file, flags, builder and writer.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use weftrun_core::Finding;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Fabric, Origin, RuleSetting};
+use weftrun_core::finding::PatchEdit;
+use weftrun_core::spec::file::reference;
+use weftrun_core::spec::{
+    Draft, JobFile, JobSpec, Launch, Overrides, RestartPolicy, Role, Volume, VolumeSource, patched, to_toml,
+};
+
+fn cases(kind: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/spec").join(kind);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+/// One line a finding, as a reviewer reads it.
+fn told(findings: &[Finding]) -> String {
+    findings.iter().fold(String::new(), |mut out, finding| {
+        let place = finding.span.as_ref().map_or("-".to_owned(), |s| format!("{}:{}", s.line, s.column));
+        let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!("\n        fix: {}", fix.text));
+        let at = finding.subject.as_deref().unwrap_or("");
+        let _ =
+            writeln!(out, "{place} {:?} {} [{at}] {}{fix}", finding.severity, finding.code, finding.message);
+        out
+    })
+}
+
+#[test]
+fn valid_files() {
+    for path in cases("valid") {
+        let read = JobFile::parse(name(&path), &std::fs::read(&path).unwrap());
+        let file = read.unwrap_or_else(|error| panic!("{}: {}", path.display(), told(error.findings())));
+        let job = serde_json::to_string_pretty(&file.spec).unwrap();
+        let script = file.script.unwrap_or_default();
+        insta::assert_snapshot!(
+            format!("valid_{}", name(&path)),
+            format!("{job}\nscript: {script}\n{}", told(&file.findings))
+        );
+    }
+}
+
+#[test]
+fn invalid_files() {
+    for path in cases("invalid") {
+        let error = JobFile::parse(name(&path), &std::fs::read(&path).unwrap()).unwrap_err();
+        insta::assert_snapshot!(
+            format!("invalid_{}", name(&path)),
+            format!("{error}\n{}", told(error.findings()))
+        );
+    }
+}
+
+fn case(path: &str) -> JobSpec {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/spec").join(path);
+    JobFile::parse(path, &std::fs::read(file).unwrap()).unwrap().spec
+}
+
+#[test]
+fn toml_and_yaml_give_the_same_job() {
+    let mut from_yaml = case("valid/full.yaml");
+    // The one difference: TOML's own hexadecimal is a number, and a program gets what the file shows in both.
+    from_yaml.origins = case("valid/full.toml").origins;
+    assert_eq!(case("valid/full.toml"), from_yaml);
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn flags() -> Overrides {
+    let text = |text: &str| Some(text.to_owned());
+    Overrides {
+        name: text("llama-8b"),
+        image: text("nvcr.io/nvidia/pytorch:25.09-py3"),
+        launch: text("torchrun"),
+        nodes: text("4"),
+        gpus_per_node: text("8"),
+        ranks_per_node: text("8"),
+        instance_type: text("p5.48xlarge"),
+        command: strings(&["train.py", "--lr", "1e-4", "--steps", "0x10"]),
+        cpus: text("180"),
+        memory: text("1800Gi"),
+        shm: text("64Gi"),
+        resource: strings(&["vpc.amazonaws.com/efa=32"]),
+        git: text("https://git.example.com/team/train.git"),
+        git_ref: text("main"),
+        env: strings(&["NCCL_DEBUG=INFO", "OMP_NUM_THREADS=8", "USE_CACHE=true"]),
+        secret: strings(&["WANDB_API_KEY=wandb/api-key", "HF_TOKEN=hugging-face/token"]),
+        volume: strings(&[
+            "data:/data=claim:datasets,ro",
+            "scratch:/scratch=host:/fsx/scratch",
+            "tmp:/tmp=memory:32Gi",
+        ]),
+        workdir: text("/workspace"),
+        fabric: text("efa"),
+        no_fabric_rule: strings(&["efa.hugepages"]),
+        fabric_rule: strings(&["efa.colocate=on"]),
+        gid: text("3"),
+        network: strings(&["kube-system/roce", "rdma"]),
+        stack: text("bundled"),
+        inject: text("client"),
+        webhook: text("no"),
+        trainer_version: text("2.3"),
+        strict: Some(true),
+        detect: Some(true),
+        profile: text("dgxc"),
+        queue: text("gpu"),
+        priority: text("high"),
+        restart: text("3"),
+        time_limit: text("1d12h"),
+        label: strings(&["team=nlp", "example.com/project=p1"]),
+        annotation: strings(&["example.com/note=any text: at all"]),
+        ..Overrides::default()
+    }
+}
+
+#[test]
+fn flags_give_the_same_job() {
+    let mut draft = Draft::new();
+    draft.flags(&flags());
+    let job = draft.finish(&Catalogue::builtin()).unwrap_or_else(|e| panic!("{}", told(e.findings()))).spec;
+    let mut file = case("valid/full.toml");
+    // Settings of one backend have no flags.
+    file.backend.remove("slurm");
+    assert_eq!(job, file);
+    assert_eq!(job.origins.get("nodes"), Origin::Flag("--nodes".to_owned()));
+    assert_eq!(job.origins.get("env.NCCL_DEBUG"), Origin::Flag("--env".to_owned()));
+}
+
+#[test]
+fn a_builder_gives_the_same_job() {
+    let role = Role::worker().nodes(2).gpus_per_node(8).instance_type("p5.48xlarge").command(["train.py"]);
+    let mount = |source| Volume { name: "d".to_owned(), mount: "/d".to_owned(), source, read_only: false };
+    let built = JobSpec::builder("same")
+        .launch(Launch::Torchrun)
+        .role(role)
+        .env("A", "1")
+        .secret("B", "s", "k")
+        .volume(mount(VolumeSource::Claim("c".to_owned())))
+        .fabric(Fabric::Efa)
+        .rule("efa.hugepages", RuleSetting::Off)
+        .queue("q")
+        .restart(RestartPolicy::OnFailure { max: 2 })
+        .time_limit(Duration::from_secs(3600))
+        .label("k", "v")
+        .build()
+        .unwrap();
+    let file = br#"
+        name = "same"
+        launch = "torchrun"
+        nodes = 2
+        gpus_per_node = 8
+        instance_type = "p5.48xlarge"
+        command = ["train.py"]
+        queue = "q"
+        restart = { max = 2 }
+        time_limit = "1h"
+        fabric = { kind = "efa", rules = { efa.hugepages = "off" } }
+        env = { A = "1" }
+        secrets = { B = "s/k" }
+        volumes.d = { mount = "/d", claim = "c" }
+        labels = { k = "v" }
+    "#;
+    assert_eq!(JobFile::parse("job.toml", file).unwrap().spec, built);
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_says_so() {
+    let mut draft = Draft::new();
+    draft.file("job.toml", b"name = 'a'\nnodes = 2\ncommand = 'x'\nenv = { A = '1', B = '2' }\n");
+    let env = strings(&["A=3"]);
+    draft.flags(&Overrides { nodes: Some("8".to_owned()), env, ..Overrides::default() });
+    let job = draft.finish(&Catalogue::builtin()).unwrap().spec;
+    assert_eq!(job.nodes(), 8);
+    let env: Vec<(&str, &str)> = job.env.iter().map(|v| (v.name.as_str(), v.value.as_str())).collect();
+    assert_eq!(env, [("A", "3"), ("B", "2")]);
+    assert_eq!(job.origins.get("name"), Origin::Job);
+    assert_eq!(job.origins.get("env.B"), Origin::Job);
+    assert_eq!(job.origins.get("nodes"), Origin::Flag("--nodes".to_owned()));
+    assert_eq!(job.origins.get("image"), Origin::Default);
+}
+
+#[test]
+fn wrong_flags_are_called_by_their_names() {
+    let mut draft = Draft::new();
+    let text = |text: &str| Some(text.to_owned());
+    draft.flags(&Overrides {
+        name: text("x"),
+        nodes: text("many"),
+        memory: text("64GB"),
+        fabric: text("eaf"),
+        env: strings(&["SECRET", "=x"]),
+        volume: strings(&["data"]),
+        git_ref: text("main"),
+        restart: text("0"),
+        command: strings(&["true"]),
+        ..Overrides::default()
+    });
+    insta::assert_snapshot!(told(draft.finish(&Catalogue::builtin()).unwrap_err().findings()));
+}
+
+#[test]
+fn flags_reach_the_one_worker_of_a_file_with_roles() {
+    let file = b"name = 'a'\nlaunch = 'mpi'\n[roles.launcher]\ncommand = ['x']\n[roles.gpu]\nnodes = 2\n";
+    let with = |overrides: &Overrides| {
+        let mut draft = Draft::new();
+        draft.file("job.toml", file);
+        draft.flags(overrides);
+        draft.finish(&Catalogue::builtin())
+    };
+    let job = with(&Overrides { nodes: Some("4".to_owned()), ..Overrides::default() }).unwrap().spec;
+    assert_eq!((job.roles.len(), job.roles[1].name.as_str(), job.roles[1].nodes), (2, "gpu", 4));
+}
+
+#[test]
+fn hostile_files_are_refused_at_once() {
+    let deep =
+        |open: &str, close: &str| format!("name: x\nenv: {}{}", open.repeat(100_000), close.repeat(100_000));
+    let bomb = (0..30).fold("a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, n| {
+        let alias = format!("*a{n},").repeat(9);
+        format!("{text}a{}: &a{} [{}]\n", n + 1, n + 1, alias.trim_end_matches(','))
+    });
+    let keys = (0..60_000).fold(String::new(), |text, n| format!("{text}k{n}: 1\n"));
+    let mut cases: Vec<(&str, &str, Vec<u8>)> = vec![
+        ("100 MB", "x.toml", vec![b'a'; 100 << 20]),
+        ("binary", "x.toml", vec![0x7f, b'E', b'L', b'F', 0, 1, 2]),
+        ("utf-16", "x.yaml", vec![0xff, 0xfe, b'n', 0]),
+        ("latin-1", "x.yaml", b"name: caf\xe9\n".to_vec()),
+        ("deep list", "x.yaml", deep("[", "]").into_bytes()),
+        ("deep map", "x.yaml", deep("{a: ", "}").into_bytes()),
+        ("deep toml", "x.toml", format!("a = {}", "[".repeat(500_000)).into_bytes()),
+        ("alias bomb", "x.yaml", bomb.into_bytes()),
+        ("many keys", "x.yaml", keys.clone().into_bytes()),
+        ("many toml keys", "x.toml", keys.replace(": ", " = ").into_bytes()),
+        ("one long line", "x.yaml", vec![b'a'; 1 << 20]),
+        ("many errors", "x.toml", "=\n".repeat(300_000).into_bytes()),
+        ("merge cycle", "x.yaml", b"a: &a\n  <<: *a\n".to_vec()),
+    ];
+    for (what, file, bytes) in &mut cases {
+        let begun = Instant::now();
+        let error = JobFile::parse(file, bytes).expect_err(what);
+        let took = begun.elapsed();
+        // A second is promised for the program that is handed out; this one is built for tests.
+        assert!(took < Duration::from_secs(8), "{what}: {took:?}");
+        assert!(
+            !error.findings().is_empty() && error.findings().len() <= 201,
+            "{what}: {}",
+            error.findings().len()
+        );
+        println!("{what}: {took:?}: {}", error.findings()[0].message.chars().take(120).collect::<String>());
+    }
+}
+
+#[test]
+fn patches_leave_everything_else_as_it_stands() {
+    let text = "# my job\nname = \"a\"   # the name\nnodes = 2 # two\nfabric = \"efa\"\n\n[env]\n# keep\nNCCL_DEBUG = 'WARN'  # quiet\nX = \"1\"\n";
+    let edit = |path: &str, op: &str, value: Option<serde_json::Value>| PatchEdit {
+        path: path.to_owned(),
+        op: op.to_owned(),
+        value,
+    };
+    let edits = [
+        edit("nodes", "set", Some(4.into())),
+        edit("env.NCCL_DEBUG", "set", Some("INFO".into())),
+        edit("env.X", "unset", None),
+        edit("env.NEW", "set", Some("y".into())),
+        edit("fabric.rules.\"efa.hugepages\"", "set", Some("off".into())),
+        edit("labels.team", "set", Some("nlp".into())),
+        edit("secrets.GONE", "unset", None),
+    ];
+    let new = patched("job.toml", text, &edits).unwrap();
+    insta::assert_snapshot!(new);
+    assert_eq!(patched("job.toml", &new, &edits).unwrap(), new, "twice is once");
+    assert!(patched("job.toml", text, &[edit("name.x", "set", Some(1.into()))]).is_err());
+    assert!(patched("job.yaml", "name: a\n", &edits).is_err());
+}
+
+#[test]
+fn every_case_is_written_and_read_back() {
+    for path in cases("valid") {
+        let job = JobFile::parse(name(&path), &std::fs::read(&path).unwrap()).unwrap().spec;
+        let text = to_toml(&job);
+        let back = JobFile::parse("job.toml", text.as_bytes());
+        let back = back.unwrap_or_else(|error| panic!("{text}\n{}", told(error.findings())));
+        assert_eq!(back.spec, job, "{text}");
+    }
+    insta::assert_snapshot!("written", to_toml(&case("valid/full.toml")));
+}
+
+/// The schema and the reader agree on what is a job file, as far as a schema can say it.
+#[test]
+fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
+    let schema = jsonschema::validator_for(&reference::schema()).unwrap();
+    let json = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        match path.extension().unwrap().to_str().unwrap() {
+            "toml" => serde_json::to_value(toml::from_str::<toml::Table>(&text).unwrap()).unwrap(),
+            _ => weftrun_core::span::yaml(&text).unwrap().root.to_json(),
+        }
+    };
+    for path in cases("valid") {
+        let errors: Vec<String> = schema.iter_errors(&json(&path)).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+    }
+    for wrong in ["many.toml", "instance.yaml", "list.yaml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/spec/invalid").join(wrong);
+        assert!(!schema.is_valid(&json(&path)), "{wrong}");
+    }
+}
+
+/// Pages that are made of tables: they are written by this test (`WEFTRUN_BLESS=1`), and cannot drift.
+#[test]
+fn reference_pages_are_current() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let schema = serde_json::to_string_pretty(&reference::schema()).unwrap() + "\n";
+    let pages = [
+        ("spec.md", reference::markdown()),
+        ("env.md", weftrun_core::env_names::markdown()),
+        ("job.schema.json", schema),
+    ];
+    for (page, text) in pages {
+        let path = docs.join(page);
+        if std::env::var_os("WEFTRUN_BLESS").is_some() {
+            std::fs::create_dir_all(&docs).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let current = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(current == text, "{} is not current: run the tests with WEFTRUN_BLESS=1", path.display());
+    }
+}
+
+mod laws {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn word() -> impl Strategy<Value = String> {
+        "[a-z][a-z0-9-]{0,8}[a-z0-9]"
+    }
+
+    prop_compose! {
+        fn role(name: &'static str)(
+            nodes in 1_u32..64, gpus in 0_u32..8, memory in proptest::option::of(1_u32..2000),
+            command in proptest::collection::vec("\\PC{0,12}", 0..4), env in proptest::collection::btree_map("[A-Z_]{1,8}", "\\PC{0,10}", 0..3),
+        ) -> Role {
+            let argv = std::iter::once("./run".to_owned()).chain(command);
+            let mut role = Role::new(name).nodes(nodes).gpus_per_node(gpus).command(argv);
+            role.memory = memory.map(|gi| format!("{gi}Gi"));
+            for (name, value) in env {
+                role = role.env(name, value);
+            }
+            role
+        }
+    }
+
+    prop_compose! {
+        fn job()(
+            name in word(), one in role("worker"), two in proptest::option::of(role("second")),
+            env in proptest::collection::btree_map("[A-Z_]{1,8}", "\\PC{0,10}", 0..4),
+            labels in proptest::collection::btree_map(word(), word(), 0..3),
+            seconds in proptest::option::of(1_u64..1_000_000), max in proptest::option::of(1_u32..9),
+            rules in proptest::collection::btree_map("[a-z]{2,4}\\.[a-z-]{1,8}", any::<bool>(), 0..3),
+        ) -> JobSpec {
+            let mut builder = JobSpec::builder(name).role(one);
+            builder = two.into_iter().fold(builder, weftrun_core::spec::JobSpecBuilder::role);
+            builder = env.into_iter().fold(builder, |b, (k, v)| b.env(k, v));
+            builder = labels.into_iter().fold(builder, |b, (k, v)| b.label(k, v));
+            builder = seconds.into_iter().fold(builder, |b, s| b.time_limit(Duration::from_secs(s)));
+            builder = max.into_iter().fold(builder, |b, max| b.restart(RestartPolicy::OnFailure { max }));
+            let setting = |on| if on { RuleSetting::On } else { RuleSetting::Off };
+            builder = rules.into_iter().fold(builder, |b, (id, on)| b.rule(id, setting(on)));
+            builder.build().unwrap()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_written_is_read_back(job in job()) {
+            let text = to_toml(&job);
+            let back = JobFile::parse("job.toml", text.as_bytes());
+            prop_assert_eq!(back.map(|f| f.spec).map_err(|e| told(e.findings())), Ok(job), "{}", text);
+        }
+
+        #[test]
+        fn yaml_of_the_same_data_is_the_same_job(job in job()) {
+            let data: serde_json::Value = serde_json::to_value(toml::from_str::<toml::Table>(&to_toml(&job)).unwrap()).unwrap();
+            let text = serde_json::to_string(&data).unwrap();
+            let mut back = JobFile::parse("job.yaml", text.as_bytes()).map_err(|e| told(e.findings())).unwrap().spec;
+            // toml's own table sorts its keys.
+            let mut job = job;
+            for list in [&mut back.env, &mut job.env] { list.sort_by(|a, b| a.name.cmp(&b.name)); }
+            for job in [&mut back, &mut job] {
+                job.roles.sort_by(|a, b| a.name.cmp(&b.name));
+                job.roles.iter_mut().for_each(|r| r.env.sort_by(|a, b| a.name.cmp(&b.name)));
+            }
+            prop_assert_eq!(back, job);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "(?s).{0,200}", toml in any::<bool>()) {
+            let _ = JobFile::parse(if toml { "x.toml" } else { "x.yaml" }, text.as_bytes());
+        }
+
+        #[test]
+        fn no_torn_file_makes_it_panic(cut in 0_usize..1400, byte in any::<u8>(), at in 0_usize..1400) {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/spec/valid/full.toml");
+            let mut bytes = std::fs::read(path).unwrap();
+            let at = at.min(bytes.len() - 1);
+            bytes[at] = byte;
+            bytes.truncate(cut);
+            let _ = JobFile::parse("x.toml", &bytes);
+            let _ = JobFile::parse("x.yaml", &bytes);
+        }
+    }
+}
