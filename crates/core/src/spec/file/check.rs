@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::keys::{FABRIC_TABLE, ROLE};
 use super::shape::{Shape, Table, Word};
 use super::value::{self, Source};
 use crate::Finding;
@@ -15,15 +16,18 @@ const MAX_FINDINGS: usize = 100;
 pub(super) struct Check<'s> {
     source: Source<'s>,
     findings: Vec<Finding>,
+    /// Paths of the keys that misspelt ones were meant to be: they are not missing.
+    meant: Vec<String>,
 }
 
 impl<'s> Check<'s> {
     pub fn new(source: Source<'s>) -> Self {
-        Self { source, findings: Vec::new() }
+        Self { source, findings: Vec::new(), meant: Vec::new() }
     }
 
-    pub fn into_findings(self) -> Vec<Finding> {
-        self.findings
+    /// The findings, and the paths of the keys that were meant.
+    pub fn into_parts(self) -> (Vec<Finding>, Vec<String>) {
+        (self.findings, self.meant)
     }
 
     /// Checks a table.
@@ -62,12 +66,15 @@ impl<'s> Check<'s> {
 
     fn unknown(&mut self, name: &str, span: &Range<usize>, table: &'static Table, path: &str) {
         let place = if path.is_empty() { "a job file".to_owned() } else { format!("`{path}`") };
-        let meant = table.meant(name);
-        let fix = match meant {
-            Some(key) => format!("did you mean `{key}`?"),
-            None if path.is_empty() && super::keys::ROLE.key(name).is_some() => {
-                format!("`{name}` belongs to a role: `[roles.NAME]`")
+        let fix = match table.meant(name) {
+            Some(key) => {
+                self.meant.push(join(path, key));
+                format!("did you mean `{key}`?")
             }
+            None if path.is_empty() && FABRIC_TABLE.key(name).is_some() => {
+                format!("did you mean `fabric.{name}`?")
+            }
+            None if ROLE.key(name).is_some() => format!("`{name}` belongs to a role: `[roles.NAME]`"),
             None => {
                 let known: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
                 format!("known are {}", known.join(", "))

@@ -114,7 +114,7 @@ fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'sta
     });
     let mut check = Check::new(Source::NONE);
     check.table(&tree, &keys::JOB, "");
-    let findings = check.into_findings();
+    let (findings, _) = check.into_parts();
     let good = findings.is_empty();
     draft.findings.extend(findings.into_iter().map(|mut finding| {
         let path = finding.subject.take().unwrap_or_default();

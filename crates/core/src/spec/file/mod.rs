@@ -23,7 +23,7 @@ pub(crate) use check::join;
 use crate::catalogue::Catalogue;
 use crate::fabric::Origin;
 use crate::finding::Finding;
-use crate::span::{self, SpanTree};
+use crate::span::{self, SpanTree, Value};
 use crate::spec::{Code, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
 
@@ -79,6 +79,9 @@ pub struct Draft {
     places: Places,
     script: Option<String>,
     file: Option<String>,
+    /// Paths of keys that misspelt ones were meant to be.
+    meant: Vec<String>,
+    /// Whether the file could not be read as one, so that judging the whole would only add noise.
     broken: bool,
 }
 
@@ -97,6 +100,7 @@ impl Draft {
             places: Places::default(),
             script: None,
             file: None,
+            meant: Vec::new(),
             broken: false,
         }
     }
@@ -116,6 +120,7 @@ impl Draft {
         self.broken |= !syntax.is_empty();
         let root = root.filter(|root| !root.is_null());
         if let Some(root) = &root {
+            self.broken |= !matches!(root.value, Value::Map(_));
             let found = self.tree(root, source, Origin::Job);
             // Behind a syntax error, what could be read of that line says nothing.
             let lines: Vec<usize> =
@@ -146,7 +151,9 @@ impl Draft {
         let mut check = Check::new(source);
         check.table(tree, &keys::JOB, "");
         Read { source, origin, job: &mut self.spec, script: &mut self.script }.job(tree);
-        check.into_findings()
+        let (findings, meant) = check.into_parts();
+        self.meant.extend(meant);
+        findings
     }
 
     /// Ends the draft: checks the whole and gives the job.
@@ -161,7 +168,8 @@ impl Draft {
             for mut finding in found {
                 self.places.locate(&mut finding);
                 // A value that is wrong was not taken; that it is missing now is no second mistake.
-                if !self.findings.iter().any(|known| covers(known, &finding)) {
+                let misspelt = finding.subject.as_ref().is_some_and(|path| self.meant.contains(path));
+                if !misspelt && !self.findings.iter().any(|known| covers(known, &finding)) {
                     self.findings.push(finding);
                 }
             }
@@ -225,7 +233,10 @@ fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
     match Format::of(source.file, source.text) {
         Format::Toml => {
             let (document, errors) = span::toml(source.text);
-            let most = errors.iter().take(100).map(bad).collect();
+            let mut errors: Vec<_> = errors.iter().take(100).collect();
+            // Of two errors at one place, the second follows from the first.
+            errors.dedup_by_key(|error| error.span.start);
+            let most = errors.into_iter().map(bad).collect();
             (Some(document.root), most)
         }
         Format::Yaml => match span::yaml(source.text) {
@@ -243,4 +254,3 @@ fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
         },
     }
 }
-

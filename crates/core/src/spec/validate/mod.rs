@@ -69,4 +69,3 @@ fn shown(text: &str) -> String {
     let cut: String = text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if cut.chars().count() < text.chars().count() { cut + "…" } else { cut }
 }
-

@@ -88,8 +88,10 @@ pub(super) fn is_label(text: &str) -> bool {
 
 /// The label nearest to a name: `My_Job.v2` is `my-job-v2`.
 fn label_of(name: &str) -> Option<String> {
+    // What pods add to it must fit too.
+    const ROOM: usize = 13;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let text: String = name.chars().map(plain).take(LABEL).collect();
+    let text: String = name.chars().map(plain).take(LABEL - ROOM).collect();
     let text = text.trim_start_matches(|c: char| !c.is_ascii_lowercase()).trim_end_matches('-').to_owned();
     is_label(&text).then_some(text)
 }
