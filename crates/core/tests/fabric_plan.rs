@@ -27,8 +27,11 @@ fn codes(plan: &FabricPlan) -> Vec<&str> {
 fn a_whole_node_job_gets_everything_and_every_decision_says_why() {
     let plan = plan(&llama(worker().instance_type("p5en.48xlarge")).build().unwrap(), "dgxc");
     assert_eq!(plan.fabric, Fabric::Efa);
-    let lines: Vec<String> =
-        plan.decisions.iter().map(|d| format!("{} | {} = {} | {} | {:?}", d.rule, d.target, d.value, d.why, d.origin)).collect();
+    let lines: Vec<String> = plan
+        .decisions
+        .iter()
+        .map(|d| format!("{} | {} = {} | {} | {:?}", d.rule, d.target, d.value, d.why, d.origin))
+        .collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -105,7 +108,8 @@ fn every_shipped_profile_can_be_read_and_a_user_extends_it() {
 
 #[test]
 fn a_circle_of_extends_is_an_error() {
-    let profiles =
-        Profiles::builtin().with("a", "extends = 'b'".parse().unwrap()).with("b", "extends = 'a'".parse().unwrap());
+    let profiles = Profiles::builtin()
+        .with("a", "extends = 'b'".parse().unwrap())
+        .with("b", "extends = 'a'".parse().unwrap());
     assert!(profiles.get("a").unwrap_err().message().contains("extends itself"));
 }
