@@ -1,0 +1,180 @@
+//! Tokens: asked for, kept until shortly before they run out, asked for again after a 401.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use reqwest::{Client, StatusCode};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use weftrun_core::secret::Secret;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Credentials;
+use super::error;
+
+/// How long before its end a token is renewed.
+const MARGIN: Duration = Duration::from_secs(60);
+/// How long a token is taken to last where nobody says.
+const DEFAULT_LIFE: Duration = Duration::from_secs(600);
+
+/// A token and when to ask for the next.
+#[derive(Clone, Debug)]
+struct Token {
+    secret: Secret,
+    renew_at: Option<Instant>,
+}
+
+/// The tokens of one target.
+#[derive(Debug)]
+pub struct Auth {
+    base: String,
+    credentials: Credentials,
+    current: Mutex<Option<Token>>,
+}
+
+#[derive(Deserialize)]
+struct V1 {
+    #[serde(rename = "accessToken")]
+    access_token: String,
+    #[serde(rename = "expiresIn")]
+    expires_in: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct V2 {
+    access_token: String,
+    expires_in: Option<u64>,
+}
+
+impl Auth {
+    /// Makes the tokens of a control plane; nothing is asked yet.
+    pub fn new(base: String, credentials: Credentials) -> Self {
+        Self { base, credentials, current: Mutex::new(None) }
+    }
+
+    /// A token that is good now.
+    pub async fn token(&self, http: &Client) -> Result<Secret> {
+        let mut current = self.current.lock().await;
+        if let Some(token) = current.as_ref().filter(|token| token.renew_at.is_none_or(|at| Instant::now() < at)) {
+            return Ok(token.secret.clone());
+        }
+        let token = self.fetch(http).await?;
+        let secret = token.secret.clone();
+        *current = Some(token);
+        Ok(secret)
+    }
+
+    /// A token other than one that was refused. Several requests refused at once ask for one new token together.
+    pub async fn renewed(&self, http: &Client, refused: &Secret) -> Result<Secret> {
+        let mut current = self.current.lock().await;
+        if let Some(token) = current.as_ref().filter(|token| token.secret != *refused) {
+            return Ok(token.secret.clone());
+        }
+        let token = self.fetch(http).await?;
+        let secret = token.secret.clone();
+        *current = Some(token);
+        Ok(secret)
+    }
+
+    async fn fetch(&self, http: &Client) -> Result<Token> {
+        match &self.credentials {
+            Credentials::Token(secret) => Ok(Token { secret: secret.clone(), renew_at: None }),
+            Credentials::Command(argv) => run(argv).await,
+            Credentials::Application { id, secret } => self.application(http, id, secret).await,
+        }
+    }
+
+    /// v2 first; v1 `client_credentials` where v2 is not served; `app_token` where v1 does not know that grant.
+    async fn application(&self, http: &Client, id: &str, secret: &Secret) -> Result<Token> {
+        const WHAT: &str = "cannot get a token";
+        let form = format!(
+            "grant_type=client_credentials&client_id={}&client_secret={}",
+            encode(id),
+            encode(secret.expose())
+        );
+        let request = http
+            .post(format!("{}/api/v2/token", self.base))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form);
+        let (status, body) = send(request).await?;
+        if status.is_success() {
+            let token: V2 = serde_json::from_str(&body).map_err(|e| error::of_shape(WHAT, "", &e))?;
+            return Ok(Token::new(token.access_token, token.expires_in));
+        }
+        if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
+            return Err(error::of_answer(WHAT, status, &body));
+        }
+        let v1 = format!("{}/api/v1/token", self.base);
+        let body = serde_json::json!({"grantType": "client_credentials", "clientID": id, "clientSecret": secret.expose()});
+        let (mut status, mut answer) = send(http.post(&v1).json(&body)).await?;
+        if status == StatusCode::BAD_REQUEST {
+            let body = serde_json::json!({"grantType": "app_token", "AppId": id, "AppSecret": secret.expose()});
+            (status, answer) = send(http.post(&v1).json(&body)).await?;
+        }
+        if !status.is_success() {
+            return Err(error::of_answer(WHAT, status, &answer));
+        }
+        let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
+        Ok(Token::new(token.access_token, token.expires_in))
+    }
+}
+
+impl Token {
+    /// Renewed a minute before its end: what the answer says, else what the token itself says, else ten minutes.
+    fn new(text: String, expires_in: Option<u64>) -> Self {
+        let life = expires_in.map(Duration::from_secs).or_else(|| life_of(&text)).unwrap_or(DEFAULT_LIFE);
+        let margin = MARGIN.min(life / 2);
+        Self { secret: Secret::new(text), renew_at: Instant::now().checked_add(life.saturating_sub(margin)) }
+    }
+}
+
+/// What is left of a JWT's life, by its `exp`.
+fn life_of(token: &str) -> Option<Duration> {
+    let payload = token.split('.').nth(1)?;
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let left = claims.get("exp")?.as_i64()?.saturating_sub(jiff::Timestamp::now().as_second());
+    u64::try_from(left).ok().map(Duration::from_secs)
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Result<(StatusCode, String)> {
+    let network = |e| error::of_network("cannot get a token", e);
+    let response = request.send().await.map_err(network)?;
+    let status = response.status();
+    Ok((status, response.text().await.map_err(network)?))
+}
+
+async fn run(argv: &[String]) -> Result<Token> {
+    let (program, arguments) = argv.split_first().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidConfig, "`token-command` is empty")
+    })?;
+    let failed = |why: String| Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"));
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(Duration::from_secs(60), command.output())
+        .await
+        .map_err(|_| failed("it did not end within a minute".to_owned()))?
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(failed(weftrun_core::log::clean_text(&said).into_owned()));
+    }
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        return Err(failed("what it printed is not one word".to_owned()));
+    }
+    Ok(Token::new(text, None))
+}
+
+/// Percent-encodes everything but unreserved characters, for a form.
+pub(super) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

@@ -1,0 +1,222 @@
+//! Requests to a control plane: one token, one retry after a 401, patience with what may be repeated, and none with
+//! what may not.
+
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::auth::Auth;
+use super::config::Settings;
+use super::error;
+
+/// Tries of a request that may be repeated.
+const TRIES: u32 = 4;
+/// Longest wait the control plane can ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Entries of a page: the most every version takes.
+const PAGE: usize = 500;
+
+/// A control plane.
+#[derive(Debug)]
+pub struct ControlPlane {
+    http: Client,
+    base: String,
+    auth: Auth,
+}
+
+/// Whether a request may be sent again after its answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// Reads, and writes that end in the same state.
+    Safe,
+    /// A create.
+    Never,
+}
+
+impl ControlPlane {
+    /// Makes the client of a target; nothing is sent.
+    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
+        let base = settings.base(target)?;
+        let auth = Auth::new(base.clone(), settings.credentials(target)?);
+        Ok(Self { http: http(settings)?, base, auth })
+    }
+
+    /// The base URL.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// A token that is good now, for the cluster API.
+    pub async fn token(&self) -> Result<weftrun_core::secret::Secret> {
+        self.auth.token(&self.http).await
+    }
+
+    /// The HTTP client, for the cluster API.
+    pub fn http(&self) -> &Client {
+        &self.http
+    }
+
+    /// Reads one thing.
+    pub async fn get<T: DeserializeOwned>(&self, what: &str, path: &str, query: &[(&str, String)]) -> Result<T> {
+        let body = self.send(what, Method::GET, path, query, None, Repeat::Safe).await?;
+        parse(what, &body)
+    }
+
+    /// Reads all pages of a list: `next` is the next offset, and its absence the end.
+    pub async fn pages(
+        &self,
+        what: &str,
+        path: &str,
+        query: &[(&str, String)],
+        key: &str,
+        limit: Option<usize>,
+    ) -> Result<Vec<Value>> {
+        let mut all: Vec<Value> = Vec::new();
+        let mut offset = 0;
+        loop {
+            let mut asked = query.to_vec();
+            let page = limit.map_or(PAGE, |limit| PAGE.min(limit - all.len()));
+            asked.extend([("limit", page.to_string()), ("offset", offset.to_string())]);
+            let mut answer: Value = self.get(what, path, &asked).await?;
+            if let Some(Value::Array(entries)) = answer.get_mut(key).map(Value::take) {
+                all.extend(entries);
+            }
+            let next = answer.get("next").and_then(number).filter(|next| *next > offset);
+            match next {
+                Some(next) if limit.is_none_or(|limit| all.len() < limit) => offset = next,
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Creates something, and never sends it twice.
+    pub async fn create(&self, what: &str, path: &str, body: &str) -> Result<Value> {
+        let answer = self.send(what, Method::POST, path, &[], Some(body), Repeat::Never).await?;
+        parse(what, &answer)
+    }
+
+    /// Does something that ends in the same state when done twice.
+    pub async fn act(&self, what: &str, method: Method, path: &str) -> Result<()> {
+        self.send(what, method, path, &[], None, Repeat::Safe).await.map(|_| ())
+    }
+
+    async fn send(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: Option<&str>,
+        repeat: Repeat,
+    ) -> Result<String> {
+        let mut tries = 0;
+        let mut renewed = false;
+        let mut token = self.auth.token(&self.http).await?;
+        loop {
+            tries += 1;
+            let mut request = self
+                .http
+                .request(method.clone(), format!("{}{path}", self.base))
+                .query(query)
+                .bearer_auth(token.expose());
+            if let Some(body) = body {
+                request = request.header("content-type", "application/json").body(body.to_owned());
+            }
+            let failed = match request.send().await {
+                Err(error) => {
+                    // A connection that was never made carried nothing, so a create may be tried again too.
+                    let unsent = error.is_connect();
+                    let error = error::of_network(what, error);
+                    if repeat == Repeat::Never && !unsent {
+                        return Err(error);
+                    }
+                    (error, None)
+                }
+                Ok(response) => {
+                    let status = response.status();
+                    let wait = retry_after(&response);
+                    let text = response.text().await.map_err(|error| error::of_network(what, error))?;
+                    if status.is_success() {
+                        return Ok(text);
+                    }
+                    if status == StatusCode::UNAUTHORIZED && !renewed {
+                        renewed = true;
+                        tries -= 1;
+                        token = self.auth.renewed(&self.http, &token).await?;
+                        continue;
+                    }
+                    let error = error::of_answer(what, status, &text);
+                    // 429 says that nothing was done; what a gateway says (502, 503, 504) proves nothing of a create.
+                    let again = status == StatusCode::TOO_MANY_REQUESTS
+                        || (repeat == Repeat::Safe && matches!(status.as_u16(), 500 | 502..=504));
+                    if !again {
+                        return Err(error);
+                    }
+                    (error, wait)
+                }
+            };
+            if tries >= TRIES {
+                return Err(failed.0);
+            }
+            tokio::time::sleep(failed.1.unwrap_or_else(|| backoff(tries))).await;
+        }
+    }
+}
+
+/// Half a second, doubled with each try, with a third of jitter.
+fn backoff(tries: u32) -> Duration {
+    let base = 500u64 << tries.saturating_sub(1).min(6);
+    Duration::from_millis(base * 2 / 3 + fastrand::u64(0..=base * 2 / 3))
+}
+
+fn retry_after(response: &reqwest::Response) -> Option<Duration> {
+    let seconds: u64 = response.headers().get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+}
+
+fn number(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|n| usize::try_from(n).ok()).or_else(|| value.as_str()?.parse().ok())
+}
+
+fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
+    let text = if body.trim().is_empty() { "null" } else { body };
+    serde_json::from_str(text).map_err(|error| error::of_shape(what, body, &error))
+}
+
+fn http(settings: &Settings) -> Result<Client> {
+    // Both kube and reqwest are built without a default TLS provider; whoever comes first installs ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
+    };
+    let mut builder = Client::builder()
+        .timeout(Duration::from_secs(settings.timeout_seconds.unwrap_or(30)))
+        .connect_timeout(Duration::from_secs(10))
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
+    if let Some(path) = &settings.ca_file {
+        let pem = std::fs::read(path).map_err(|error| bad("cannot read `ca-file`", path, &error))?;
+        let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
+        builder = builder.tls_certs_merge(certificates);
+    }
+    if let Some(path) = &settings.client_certificate {
+        let pem = std::fs::read(path).map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
+        let identity = reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
+        builder = builder.identity(identity);
+    }
+    if settings.insecure {
+        builder = builder.tls_danger_accept_invalid_certs(true);
+    }
+    if let Some(proxy) = &settings.proxy {
+        let proxy = reqwest::Proxy::all(proxy)
+            .map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}")))?;
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(|error| {
+        Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
+    })
+}

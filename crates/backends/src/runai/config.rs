@@ -1,0 +1,146 @@
+//! The settings of a Run:ai target.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::secret::Secret;
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// The target's table in the config file, less what every target has.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Base URL of the control plane (`https://tenant.run.ai`).
+    pub url: Option<String>,
+    /// Id of the project, for users who may not list projects.
+    pub project_id: Option<String>,
+    /// Id of the cluster, for users who may not list clusters.
+    pub cluster_id: Option<String>,
+    /// Version of the control plane (`2.21`), where the cluster does not say it.
+    pub version: Option<String>,
+    /// The application's id.
+    pub client_id: Option<String>,
+    /// Environment variable that holds the application's secret.
+    pub client_secret_env: Option<String>,
+    /// File that holds the application's secret.
+    pub client_secret_file: Option<PathBuf>,
+    /// Environment variable that holds a token.
+    pub token_env: Option<String>,
+    /// File that holds a token.
+    pub token_file: Option<PathBuf>,
+    /// Command that prints a token (`["runai", "auth", "get-token", "-o", "plaintext"]`).
+    pub token_command: Vec<String>,
+    /// CA certificates (PEM) of a private control plane or cluster.
+    pub ca_file: Option<PathBuf>,
+    /// Client certificate and key (PEM, one file).
+    pub client_certificate: Option<PathBuf>,
+    /// Take any certificate. Says so at every use.
+    pub insecure: bool,
+    /// Proxy for all requests; the system's otherwise.
+    pub proxy: Option<String>,
+    /// Kubeconfig for logs where the cluster API cannot be reached.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in it.
+    pub context: Option<String>,
+    /// Path of the cluster API's log stream, with `{project}`, `{type}`, `{framework}`, `{name}`.
+    pub log_path: Option<String>,
+    /// Seconds between two looks at a workload.
+    pub poll_seconds: Option<u64>,
+    /// Seconds a request may take.
+    pub timeout_seconds: Option<u64>,
+}
+
+/// Where a token comes from.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// An application: asked for tokens as they run out.
+    Application {
+        /// Its id.
+        id: String,
+        /// Its secret.
+        secret: Secret,
+    },
+    /// A token that somebody else renews.
+    Token(Secret),
+    /// A command that prints one.
+    Command(Vec<String>),
+}
+
+impl Settings {
+    /// Reads the settings of a target.
+    pub fn of(target: &TargetConfig) -> Result<Self> {
+        target.settings()
+    }
+
+    /// The base URL, without a slash at its end.
+    pub fn base(&self, target: &TargetConfig) -> Result<String> {
+        let url = self.url.as_ref().or_else(|| target.env.get("RUNAI_URL")).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidConfig, format!("target `{}` names no `url`", target.name))
+                .hint("set `url` in the target's table, or RUNAI_URL")
+        })?;
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL")).with("target", &target.name));
+        }
+        Ok(url.trim_end_matches('/').to_owned())
+    }
+
+    /// Where tokens come from: the first of command, file, variable and application that is configured, then the
+    /// login of the official command line.
+    pub fn credentials(&self, target: &TargetConfig) -> Result<Credentials> {
+        if !self.token_command.is_empty() {
+            return Ok(Credentials::Command(self.token_command.clone()));
+        }
+        if let Some(file) = &self.token_file {
+            return Ok(Credentials::Token(read_secret(file)?));
+        }
+        if let Some(name) = &self.token_env {
+            return Ok(Credentials::Token(variable(target, name)?));
+        }
+        let id = self.client_id.clone().or_else(|| target.env.get("RUNAI_CLIENT_ID").cloned());
+        if let Some(id) = id {
+            let secret = match (&self.client_secret_file, &self.client_secret_env) {
+                (Some(file), _) => read_secret(file)?,
+                (None, Some(name)) => variable(target, name)?,
+                (None, None) => variable(target, "RUNAI_CLIENT_SECRET")?,
+            };
+            return Ok(Credentials::Application { id, secret });
+        }
+        if let Some(token) = target.env.get("RUNAI_TOKEN") {
+            return Ok(Credentials::Token(Secret::new(token)));
+        }
+        official_login(target).ok_or_else(|| {
+            Error::new(ErrorKind::Credentials, format!("target `{}` has no credentials", target.name))
+                .hint("set `client-id` and `client-secret-env`, or `token-command`, in the target's table")
+                .hint("or log in with `runai login`")
+        })
+    }
+}
+
+/// The token the official command line keeps in `~/.runai/authentication.json`, base64-encoded.
+fn official_login(target: &TargetConfig) -> Option<Credentials> {
+    use base64::Engine;
+    let path = PathBuf::from(target.env.get("HOME")?).join(".runai/authentication.json");
+    let text = std::fs::read_to_string(path).ok()?;
+    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let encoded = value.get("accessToken")?.as_str()?;
+    let token = match base64::engine::general_purpose::STANDARD.decode(encoded) {
+        Ok(bytes) => String::from_utf8(bytes).ok().filter(|token| token.contains('.')),
+        Err(_) => None,
+    };
+    Some(Credentials::Token(Secret::new(token.unwrap_or_else(|| encoded.to_owned()))))
+}
+
+fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
+    target.env.get(name).filter(|value| !value.is_empty()).map(Secret::new).ok_or_else(|| {
+        Error::new(ErrorKind::Credentials, format!("the environment variable {name} is not set"))
+            .with("target", &target.name)
+    })
+}
+
+fn read_secret(file: &std::path::Path) -> Result<Secret> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
+    })?;
+    Ok(Secret::new(text.trim()))
+}
