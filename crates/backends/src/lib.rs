@@ -17,5 +17,8 @@
 #[cfg(feature = "local")]
 pub mod local;
 
+#[cfg(feature = "runai")]
+pub mod runai;
+
 /// Does nothing but be called: a call keeps this crate, and with it the registrations of its backends, in the program.
 pub fn link() {}

@@ -1,0 +1,156 @@
+//! The cluster's own API: logs over a WebSocket, with the control plane's token. The request is made by the same HTTP
+//! client as all others, so that CA, proxy and client certificate hold here too, and upgraded.
+
+use std::time::Duration;
+
+use base64::Engine;
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use reqwest::{StatusCode, Upgraded};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use weftrun_core::job::JobHandle;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::Shared;
+use super::auth::encode;
+use super::error;
+use super::lookup::{self, text};
+
+/// The path of a workload's log stream as the vendor documents its four parts (API guides 2.23 to 3.0).
+const LOG_PATH: &str = "/cluster-api/api/v1/{project}/workloads/{type}/{framework}/{name}/logs";
+/// The official client gives up after 3 s, which its users complain of.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest message that is taken.
+const LARGEST: usize = 16 << 20;
+
+/// An open log stream.
+pub type LogSocket = WebSocketStream<Upgraded>;
+
+/// The cluster's base URL, once it answered its status probe.
+pub async fn base(shared: &Shared) -> Result<String> {
+    let project = shared.project().await?;
+    let plane = shared.plane().await?;
+    let cluster = lookup::cluster(plane, &project.cluster).await?;
+    let domain = text(&cluster, "domain").filter(|domain| !domain.is_empty()).ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the cluster names no domain, so its API cannot be reached")
+    })?;
+    let base = if domain.contains("://") { domain.to_owned() } else { format!("https://{domain}") };
+    let base = base.trim_end_matches('/').to_owned();
+    const WHAT: &str = "cannot reach the cluster's API";
+    let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
+    let answer = probe.bearer_auth(plane.token().await?.expose()).send().await;
+    let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
+    let status = answer.status();
+    let body = answer.text().await.map_err(|e| error::of_network(WHAT, e))?;
+    if status.is_success() && body.contains("OK") { Ok(base) } else { Err(error::of_answer(WHAT, status, &body)) }
+}
+
+/// What is asked of a log stream.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The pod.
+    pub pod: String,
+    /// Go on.
+    pub follow: bool,
+    /// Only lines since this second.
+    pub since: Option<Timestamp>,
+    /// Only the last lines.
+    pub tail: Option<u64>,
+    /// The attempt before.
+    pub previous: bool,
+}
+
+/// Opens the log stream of a pod; on 404 the other word for the type is tried.
+pub async fn open(shared: &Shared, base: &str, handle: &JobHandle, framework: &str, ask: &Ask) -> Result<LogSocket> {
+    let kinds = match handle.parts().get(1).map(String::as_str) {
+        Some("workspaces") => ["workspace", "workspaces"],
+        Some("distributed") => ["training", "distributed"],
+        _ => ["training", "trainings"],
+    };
+    let mut last = None;
+    for kind in kinds {
+        match upgrade(shared, &url(shared, base, handle, kind, framework, ask)?).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => last = Some(error),
+            other => return other,
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::new(ErrorKind::NotFound, "the cluster has no log stream of the workload")))
+}
+
+fn url(shared: &Shared, base: &str, handle: &JobHandle, kind: &str, framework: &str, ask: &Ask) -> Result<String> {
+    let template = shared.settings.log_path.as_deref().unwrap_or(LOG_PATH);
+    let path = template
+        .replace("{project}", &encode(shared.project_name()?))
+        .replace("{type}", kind)
+        .replace("{framework}", framework)
+        .replace("{name}", &encode(handle.name()));
+    let mut url = format!("{base}{path}?pod={}&timestamps=true&follow={}", encode(&ask.pod), ask.follow);
+    if let Some(since) = ask.since {
+        url.push_str(&format!("&since-time={}", encode(&since.to_string())));
+    }
+    if let Some(tail) = ask.tail {
+        url.push_str(&format!("&tail={tail}"));
+    }
+    if ask.previous {
+        url.push_str("&previous=true");
+    }
+    Ok(url)
+}
+
+async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
+    const WHAT: &str = "cannot open the log stream";
+    let plane = shared.plane().await?;
+    let key = base64::engine::general_purpose::STANDARD.encode(fastrand::u128(..).to_be_bytes());
+    let request = plane
+        .http()
+        .get(url)
+        .version(reqwest::Version::HTTP_11)
+        .timeout(Duration::from_secs(4 * 3600))
+        .bearer_auth(plane.token().await?.expose())
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", &key);
+    let answer = request.send().await.map_err(|e| error::of_network(WHAT, e))?;
+    let status = answer.status();
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        let body = answer.text().await.unwrap_or_default();
+        let error = error::of_answer(WHAT, status, &body);
+        // "workload is not ready to stream" comes with several codes while images are pulled.
+        return Err(if body.contains("not ready") { error.retryable() } else { error });
+    }
+    let accepted = answer.headers().get("sec-websocket-accept").and_then(|value| value.to_str().ok());
+    if accepted != Some(derive_accept_key(key.as_bytes()).as_str()) {
+        return Err(Error::new(ErrorKind::Protocol, "what answered the log stream is not a WebSocket"));
+    }
+    let upgraded = answer.upgrade().await.map_err(|e| error::of_network(WHAT, e))?;
+    let config = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
+    Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
+}
+
+/// What came next of a log stream.
+pub enum Next {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The other side closed it in order.
+    Closed,
+    /// It broke.
+    Broken(String),
+}
+
+/// Reads the next bytes.
+pub async fn next(socket: &mut LogSocket) -> Next {
+    loop {
+        return match socket.next().await {
+            Some(Ok(Message::Text(text))) => Next::Bytes(text.as_bytes().to_vec()),
+            Some(Ok(Message::Binary(bytes))) => Next::Bytes(bytes.to_vec()),
+            Some(Ok(Message::Close(_))) => Next::Closed,
+            Some(Ok(_)) => continue,
+            Some(Err(error)) => Next::Broken(error.to_string()),
+            None => Next::Broken("the connection ended".to_owned()),
+        };
+    }
+}

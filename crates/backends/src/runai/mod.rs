@@ -1,0 +1,293 @@
+//! NVIDIA Run:ai through its REST API, control planes 2.18 to 2.24.
+#![doc = include_str!("docs.md")]
+
+mod auth;
+mod client;
+mod cluster_api;
+mod config;
+mod error;
+mod logs;
+mod lookup;
+mod quote;
+mod render;
+mod status;
+mod version;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use reqwest::Method;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
+
+use client::ControlPlane;
+use config::Settings;
+use lookup::{Project, text};
+use version::Version;
+
+register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);
+
+async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
+    let settings = Settings::of(&target)?;
+    Ok(Arc::new(RunAi { shared: Arc::new(Shared { target, settings, plane: OnceCell::new(), project: OnceCell::new() }) }))
+}
+
+/// A project of a Run:ai control plane.
+#[derive(Clone, Debug)]
+pub struct RunAi {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    target: TargetConfig,
+    settings: Settings,
+    plane: OnceCell<ControlPlane>,
+    project: OnceCell<Project>,
+}
+
+impl Shared {
+    /// The control plane; credentials are looked for on first use, so that rendering needs none.
+    async fn plane(&self) -> Result<&ControlPlane> {
+        self.plane.get_or_try_init(|| async { ControlPlane::new(&self.target, &self.settings) }).await
+    }
+
+    fn project_name(&self) -> Result<&str> {
+        self.target.project.as_deref().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidConfig, format!("target `{}` names no project", self.target.name))
+                .hint("give `-p PROJECT`, or set `project` in the target's table")
+        })
+    }
+
+    async fn project(&self) -> Result<&Project> {
+        let name = self.project_name()?;
+        let plane = self.plane().await?;
+        self.project.get_or_try_init(|| lookup::project(plane, &self.settings, name)).await
+    }
+
+    fn handle(&self, kind: &str, name: &str, uuid: &str) -> Result<JobHandle> {
+        let project = self.project_name()?;
+        Ok(JobHandle::new("runai", &self.target.name, [project, kind, name]).with_uid(uuid))
+    }
+
+    /// Reads a workload over its typed path: the generic one is refused to tokens that may read this one
+    /// (NeMo-Run pull request 458, 2026-03).
+    async fn typed(&self, handle: &JobHandle) -> Result<Value> {
+        let path = typed_path(handle)?;
+        self.plane().await?.get("cannot read the workload", &path, &[]).await
+    }
+
+    /// The workload of a submission among those of a name; a name alone proves nothing.
+    async fn find_named(&self, name: Option<&str>, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        for workload in self.listed(name, Some(LOOKED_AT)).await? {
+            let Some(handle) = self.listed_handle(&workload)? else { continue };
+            match self.typed(&handle).await {
+                Ok(typed) if status::marker(&typed).as_ref() == Some(id) => return Ok(Some(handle)),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn listed(&self, name: Option<&str>, limit: Option<usize>) -> Result<Vec<Value>> {
+        let project = self.project().await?;
+        let mut filter = format!("projectId=={}", project.id);
+        // A value cannot hold a comma; a name with one cannot exist.
+        if let Some(name) = name.filter(|name| !name.contains(',')) {
+            filter = format!("name=={name},{filter}");
+        }
+        let query =
+            [("filterBy", filter), ("sortBy", "createdAt".to_owned()), ("sortOrder", "desc".to_owned())];
+        let plane = self.plane().await?;
+        let mut all = plane.pages("cannot list workloads", "/api/v1/workloads", &query, "workloads", limit).await?;
+        all.retain(|workload| name.is_none_or(|name| text(workload, "name") == Some(name)));
+        // Pages shift while workloads come and go.
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|workload| text(workload, "id").is_some_and(|id| seen.insert(id.to_owned())));
+        Ok(all)
+    }
+
+    fn listed_handle(&self, workload: &Value) -> Result<Option<JobHandle>> {
+        let kind = match text(workload, "type").unwrap_or_default().to_lowercase().as_str() {
+            "distributed" => "distributed",
+            "training" => "trainings",
+            "workspace" => "workspaces",
+            _ => return Ok(None),
+        };
+        let (Some(name), Some(id)) = (text(workload, "name"), text(workload, "id")) else { return Ok(None) };
+        self.handle(kind, name, id).map(Some)
+    }
+}
+
+/// How many of the newest workloads are looked at for a submission whose name is not known.
+const LOOKED_AT: usize = 50;
+
+/// The path of a workload: its kind and its id.
+fn typed_path(handle: &JobHandle) -> Result<String> {
+    let wrong = || {
+        Error::new(ErrorKind::Usage, format!("`{handle}` does not name a workload"))
+            .hint("handles look like `runai://TARGET/PROJECT/distributed/NAME#ID`; `weftrun list` prints them")
+    };
+    let [_, kind, _] = handle.parts() else { return Err(wrong()) };
+    let id = handle.uid().ok_or_else(wrong)?;
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !matches!(kind.as_str(), "distributed" | "trainings" | "workspaces") || !plain(id) {
+        return Err(wrong());
+    }
+    Ok(format!("/api/v1/workloads/{kind}/{id}"))
+}
+
+#[async_trait]
+impl Backend for RunAi {
+    fn capability(&self) -> Capability {
+        Capability {
+            backend: "runai".into(),
+            detach: true,
+            dry_run: false,
+            suspend: true,
+            hold: false,
+            requeue: false,
+            signal: false,
+            delete: true,
+            containers: true,
+            mpi: true,
+            previous_logs: false,
+            rank_logs: false,
+            log_times: true,
+            exact_resume: true,
+            restarts: true,
+            time_limit: false,
+            max_name: 50,
+            max_args_bytes: 100_000,
+        }
+    }
+
+    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
+        lookup::facts(self.shared.plane().await?, &self.shared.settings, self.shared.project_name()?).await
+    }
+
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        let project = self.shared.target.project.as_deref().unwrap_or("PROJECT");
+        let said = job.facts.version.as_deref().or(self.shared.settings.version.as_deref());
+        render::render(job, project, said.and_then(Version::parse))
+    }
+
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        if rendered.name.len() > self.capability().max_name {
+            findings.push(Finding::error("RUNAI-NAME", format!("`{}` is longer than 50 characters", rendered.name)));
+        }
+        let taken = self.shared.listed(Some(&rendered.name), None).await?;
+        if let Some(other) = taken.iter().find(|w| text(w, "deletedAt").is_none_or(str::is_empty)) {
+            let phase = text(other, "phase").unwrap_or("there");
+            let message = format!("the project has a workload `{}` already ({phase})", rendered.name);
+            findings.push(Finding::error("RUNAI-NAME-TAKEN", message).fix("choose another name, or `--name-suffix`"));
+        }
+        Ok(findings)
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        let document = rendered.documents.first().ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
+        let kind = document.title.rsplit('/').next().unwrap_or("distributed");
+        let project = self.shared.project().await?;
+        let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
+            Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").source(error)
+        })?;
+        for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
+            if text(&body, key).is_some_and(|value| value.starts_with('<')) {
+                body[key] = Value::String(id.clone());
+            }
+        }
+        let plane = self.shared.plane().await?;
+        let path = format!("/api/v1/workloads/{kind}");
+        match plane.create("cannot create the workload", &path, &body.to_string()).await {
+            Ok(answer) => {
+                let name = text(&answer, "name").unwrap_or(&rendered.name);
+                let id = text(&answer, "workloadId").ok_or_else(|| {
+                    Error::new(ErrorKind::Protocol, "the control plane took the job and named no workload id")
+                })?;
+                self.shared.handle(kind, name, id)
+            }
+            Err(error) => self.after_lost_answer(rendered, error).await,
+        }
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        self.shared.find_named(None, id).await
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        let mut jobs = Vec::new();
+        if !filter.handles.is_empty() {
+            for handle in &filter.handles {
+                jobs.push(status::of_typed(handle.clone(), &self.shared.typed(handle).await?));
+            }
+            return Ok(jobs);
+        }
+        for workload in self.shared.listed(None, filter.limit).await? {
+            if let Some(handle) = self.shared.listed_handle(&workload)? {
+                jobs.push(status::of_listed(handle, &workload));
+            }
+        }
+        jobs.retain(|job| filter.ended || !job.phase.is_terminal());
+        Ok(jobs)
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        watch::describe(&self.shared, job).await
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        let path = typed_path(job)?;
+        let plane = self.shared.plane().await?;
+        match action {
+            Action::Cancel | Action::Suspend => {
+                plane.act("cannot suspend the workload", Method::POST, &format!("{path}/suspend")).await
+            }
+            Action::Resume => plane.act("cannot resume the workload", Method::POST, &format!("{path}/resume")).await,
+            Action::Delete => plane.act("cannot delete the workload", Method::DELETE, &path).await,
+            Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
+            Action::Requeue => Err(Error::unsupported("runai", "requeue")),
+            _ => Err(Error::unsupported("runai", "signal")),
+        }
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        watch::watch(self.shared.clone(), filter)
+    }
+
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        logs::logs(self.shared.clone(), job.clone(), options)
+    }
+}
+
+impl RunAi {
+    /// After a create without an answer, looks whether the control plane has the workload. It may take a moment to
+    /// show, so an absence is believed only after several looks.
+    async fn after_lost_answer(&self, rendered: &Rendered, error: Error) -> Result<JobHandle> {
+        let lost = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol);
+        let taken = matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Refused);
+        if !lost && !taken {
+            return Err(error);
+        }
+        for wait in [0, 500, 1_000, 2_000] {
+            tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+            match self.shared.find_named(Some(&rendered.name), &rendered.submission).await {
+                Ok(Some(handle)) => return Ok(handle),
+                Ok(None) if taken => break,
+                Ok(None) => {}
+                Err(again) if again.is_retryable() => {}
+                Err(_) => break,
+            }
+        }
+        Err(if taken { error } else { error.hint("`weftrun list` looks for it again once the control plane answers") })
+    }
+}
