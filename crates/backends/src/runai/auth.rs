@@ -55,7 +55,9 @@ impl Auth {
     /// A token that is good now.
     pub async fn token(&self, http: &Client) -> Result<Secret> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| token.renew_at.is_none_or(|at| Instant::now() < at)) {
+        if let Some(token) =
+            current.as_ref().filter(|token| token.renew_at.is_none_or(|at| Instant::now() < at))
+        {
             return Ok(token.secret.clone());
         }
         let token = self.fetch(http).await?;
@@ -108,7 +110,8 @@ impl Auth {
         let body = serde_json::json!({"grantType": "client_credentials", "clientID": id, "clientSecret": secret.expose()});
         let (mut status, mut answer) = send(http.post(&v1).json(&body)).await?;
         if status == StatusCode::BAD_REQUEST {
-            let body = serde_json::json!({"grantType": "app_token", "AppId": id, "AppSecret": secret.expose()});
+            let body =
+                serde_json::json!({"grantType": "app_token", "AppId": id, "AppSecret": secret.expose()});
             (status, answer) = send(http.post(&v1).json(&body)).await?;
         }
         if !status.is_success() {
@@ -131,7 +134,8 @@ impl Token {
 /// What is left of a JWT's life, by its `exp`.
 fn life_of(token: &str) -> Option<Duration> {
     let payload = token.split('.').nth(1)?;
-    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
+    let bytes =
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
     let claims: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
     let left = claims.get("exp")?.as_i64()?.saturating_sub(jiff::Timestamp::now().as_second());
     u64::try_from(left).ok().map(Duration::from_secs)
@@ -145,10 +149,10 @@ async fn send(request: reqwest::RequestBuilder) -> Result<(StatusCode, String)> 
 }
 
 async fn run(argv: &[String]) -> Result<Token> {
-    let (program, arguments) = argv.split_first().ok_or_else(|| {
-        Error::new(ErrorKind::InvalidConfig, "`token-command` is empty")
-    })?;
-    let failed = |why: String| Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"));
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
+    let failed =
+        |why: String| Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"));
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(Duration::from_secs(60), command.output())

@@ -61,7 +61,12 @@ impl ControlPlane {
     }
 
     /// Reads one thing.
-    pub async fn get<T: DeserializeOwned>(&self, what: &str, path: &str, query: &[(&str, String)]) -> Result<T> {
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T> {
         let body = self.send(what, Method::GET, path, query, None, Repeat::Safe).await?;
         parse(what, &body)
     }
@@ -200,20 +205,24 @@ fn http(settings: &Settings) -> Result<Client> {
         .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &settings.ca_file {
         let pem = std::fs::read(path).map_err(|error| bad("cannot read `ca-file`", path, &error))?;
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
+        let certificates =
+            reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
         builder = builder.tls_certs_merge(certificates);
     }
     if let Some(path) = &settings.client_certificate {
-        let pem = std::fs::read(path).map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
-        let identity = reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
+        let pem =
+            std::fs::read(path).map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
+        let identity =
+            reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
         builder = builder.identity(identity);
     }
     if settings.insecure {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
     if let Some(proxy) = &settings.proxy {
-        let proxy = reqwest::Proxy::all(proxy)
-            .map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}")))?;
+        let proxy = reqwest::Proxy::all(proxy).map_err(|error| {
+            Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}"))
+        })?;
         builder = builder.proxy(proxy);
     }
     builder.build().map_err(|error| {

@@ -45,7 +45,11 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     let body = answer.text().await.map_err(|e| error::of_network(WHAT, e))?;
-    if status.is_success() && body.contains("OK") { Ok(base) } else { Err(error::of_answer(WHAT, status, &body)) }
+    if status.is_success() && body.contains("OK") {
+        Ok(base)
+    } else {
+        Err(error::of_answer(WHAT, status, &body))
+    }
 }
 
 /// What is asked of a log stream.
@@ -64,7 +68,13 @@ pub struct Ask {
 }
 
 /// Opens the log stream of a pod; on 404 the other word for the type is tried.
-pub async fn open(shared: &Shared, base: &str, handle: &JobHandle, framework: &str, ask: &Ask) -> Result<LogSocket> {
+pub async fn open(
+    shared: &Shared,
+    base: &str,
+    handle: &JobHandle,
+    framework: &str,
+    ask: &Ask,
+) -> Result<LogSocket> {
     let kinds = match handle.parts().get(1).map(String::as_str) {
         Some("workspaces") => ["workspace", "workspaces"],
         Some("distributed") => ["training", "distributed"],
@@ -77,10 +87,18 @@ pub async fn open(shared: &Shared, base: &str, handle: &JobHandle, framework: &s
             other => return other,
         }
     }
-    Err(last.unwrap_or_else(|| Error::new(ErrorKind::NotFound, "the cluster has no log stream of the workload")))
+    Err(last
+        .unwrap_or_else(|| Error::new(ErrorKind::NotFound, "the cluster has no log stream of the workload")))
 }
 
-fn url(shared: &Shared, base: &str, handle: &JobHandle, kind: &str, framework: &str, ask: &Ask) -> Result<String> {
+fn url(
+    shared: &Shared,
+    base: &str,
+    handle: &JobHandle,
+    kind: &str,
+    framework: &str,
+    ask: &Ask,
+) -> Result<String> {
     let template = shared.settings.log_path.as_deref().unwrap_or(LOG_PATH);
     let path = template
         .replace("{project}", &encode(shared.project_name()?))

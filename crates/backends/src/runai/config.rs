@@ -80,7 +80,8 @@ impl Settings {
                 .hint("set `url` in the target's table, or RUNAI_URL")
         })?;
         if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL")).with("target", &target.name));
+            return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL"))
+                .with("target", &target.name));
         }
         Ok(url.trim_end_matches('/').to_owned())
     }

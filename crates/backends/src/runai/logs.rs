@@ -22,7 +22,11 @@ const TRIES_AFTER_END: u32 = 5;
 type Sender = mpsc::Sender<Result<LogBatch>>;
 
 /// The logs of a workload.
-pub fn logs(shared: Arc<Shared>, handle: JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+pub fn logs(
+    shared: Arc<Shared>,
+    handle: JobHandle,
+    options: LogOptions,
+) -> BoxStream<'static, Result<LogBatch>> {
     let (send, receive) = mpsc::channel(64);
     tokio::spawn(async move {
         let reader = Reader { shared, handle, options, send: send.clone() };
@@ -56,7 +60,9 @@ impl Reader {
         loop {
             let workload = self.shared.typed(&self.handle).await;
             let ended = match &workload {
-                Ok(workload) => status::phase(text(workload, "actualPhase").unwrap_or_default()).is_terminal(),
+                Ok(workload) => {
+                    status::phase(text(workload, "actualPhase").unwrap_or_default()).is_terminal()
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound => true,
                 Err(error) if error.is_retryable() => false,
                 Err(_) => return workload.map(|_| ()),
@@ -131,7 +137,9 @@ impl Reader {
                         }
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound || error.is_retryable() => error.to_string(),
+                Err(error) if error.kind() == ErrorKind::NotFound || error.is_retryable() => {
+                    error.to_string()
+                }
                 Err(error) => return Err(error),
             };
             let ended = !self.options.follow || self.pod_ended(&source).await;

@@ -27,12 +27,15 @@ pub async fn project(plane: &ControlPlane, settings: &Settings, name: &str) -> R
     }
     const WHAT: &str = "cannot look up the project";
     let query = [("filterBy", format!("name=={name}"))];
-    let found = plane.pages(WHAT, "/api/v1/org-unit/projects", &query, "projects", None).await.map_err(|error| {
-        match error.kind() {
-            ErrorKind::Credentials => error.hint("put `project-id` and `cluster-id` in the target's table"),
-            _ => error,
-        }
-    })?;
+    let found =
+        plane.pages(WHAT, "/api/v1/org-unit/projects", &query, "projects", None).await.map_err(|error| {
+            match error.kind() {
+                ErrorKind::Credentials => {
+                    error.hint("put `project-id` and `cluster-id` in the target's table")
+                }
+                _ => error,
+            }
+        })?;
     let exact = found.iter().find(|project| text(project, "name") == Some(name));
     let Some(project) = exact else { return Err(no_project(plane, name).await) };
     let id = settings.project_id.clone().or_else(|| id_of(project)).ok_or_else(|| shape(WHAT))?;
@@ -58,9 +61,9 @@ pub async fn cluster(plane: &ControlPlane, id: &str) -> Result<Value> {
     const WHAT: &str = "cannot look up the cluster";
     let all: Value = plane.get(WHAT, "/api/v1/clusters", &[("verbosity", "metadata".to_owned())]).await?;
     let list = all.as_array().cloned().unwrap_or_default();
-    list.into_iter().find(|cluster| text(cluster, "uuid") == Some(id)).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("there is no cluster `{id}`"))
-    })
+    list.into_iter()
+        .find(|cluster| text(cluster, "uuid") == Some(id))
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no cluster `{id}`")))
 }
 
 /// What the control plane says of itself. What may not be read becomes a note.
@@ -82,7 +85,11 @@ pub async fn facts(plane: &ControlPlane, settings: &Settings, name: &str) -> Res
         }
         Err(error) => {
             facts.version.clone_from(&settings.version);
-            facts.notes.push(hidden("clusters", &error, "its version and domain are not known: set `version` in the target's table"));
+            facts.notes.push(hidden(
+                "clusters",
+                &error,
+                "its version and domain are not known: set `version` in the target's table",
+            ));
         }
     }
     let query = [("filterBy", format!("clusterId=={}", project.cluster))];
@@ -121,7 +128,10 @@ fn groups(nodes: &[Value]) -> Vec<NodeGroup> {
         let mut group = NodeGroup::default();
         group.gpu_product = product;
         group.allocatable.insert("nvidia.com/gpu".into(), gpus.to_string());
-        match groups.iter_mut().find(|g| g.gpu_product == group.gpu_product && g.allocatable == group.allocatable) {
+        match groups
+            .iter_mut()
+            .find(|g| g.gpu_product == group.gpu_product && g.allocatable == group.allocatable)
+        {
             Some(known) => known.count += 1,
             None => {
                 group.count = 1;

@@ -35,7 +35,9 @@ register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over RES
 
 async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
     let settings = Settings::of(&target)?;
-    Ok(Arc::new(RunAi { shared: Arc::new(Shared { target, settings, plane: OnceCell::new(), project: OnceCell::new() }) }))
+    Ok(Arc::new(RunAi {
+        shared: Arc::new(Shared { target, settings, plane: OnceCell::new(), project: OnceCell::new() }),
+    }))
 }
 
 /// A project of a Run:ai control plane.
@@ -107,7 +109,8 @@ impl Shared {
         let query =
             [("filterBy", filter), ("sortBy", "createdAt".to_owned()), ("sortOrder", "desc".to_owned())];
         let plane = self.plane().await?;
-        let mut all = plane.pages("cannot list workloads", "/api/v1/workloads", &query, "workloads", limit).await?;
+        let mut all =
+            plane.pages("cannot list workloads", "/api/v1/workloads", &query, "workloads", limit).await?;
         all.retain(|workload| name.is_none_or(|name| text(workload, "name") == Some(name)));
         // Pages shift while workloads come and go.
         let mut seen = std::collections::HashSet::new();
@@ -133,8 +136,9 @@ const LOOKED_AT: usize = 50;
 /// The path of a workload: its kind and its id.
 fn typed_path(handle: &JobHandle) -> Result<String> {
     let wrong = || {
-        Error::new(ErrorKind::Usage, format!("`{handle}` does not name a workload"))
-            .hint("handles look like `runai://TARGET/PROJECT/distributed/NAME#ID`; `weftrun list` prints them")
+        Error::new(ErrorKind::Usage, format!("`{handle}` does not name a workload")).hint(
+            "handles look like `runai://TARGET/PROJECT/distributed/NAME#ID`; `weftrun list` prints them",
+        )
     };
     let [_, kind, _] = handle.parts() else { return Err(wrong()) };
     let id = handle.uid().ok_or_else(wrong)?;
@@ -183,19 +187,27 @@ impl Backend for RunAi {
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         if rendered.name.len() > self.capability().max_name {
-            findings.push(Finding::error("RUNAI-NAME", format!("`{}` is longer than 50 characters", rendered.name)));
+            findings.push(Finding::error(
+                "RUNAI-NAME",
+                format!("`{}` is longer than 50 characters", rendered.name),
+            ));
         }
         let taken = self.shared.listed(Some(&rendered.name), None).await?;
         if let Some(other) = taken.iter().find(|w| text(w, "deletedAt").is_none_or(str::is_empty)) {
             let phase = text(other, "phase").unwrap_or("there");
             let message = format!("the project has a workload `{}` already ({phase})", rendered.name);
-            findings.push(Finding::error("RUNAI-NAME-TAKEN", message).fix("choose another name, or `--name-suffix`"));
+            findings.push(
+                Finding::error("RUNAI-NAME-TAKEN", message).fix("choose another name, or `--name-suffix`"),
+            );
         }
         Ok(findings)
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let document = rendered.documents.first().ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
+        let document = rendered
+            .documents
+            .first()
+            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
         let kind = document.title.rsplit('/').next().unwrap_or("distributed");
         let project = self.shared.project().await?;
         let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
@@ -252,7 +264,9 @@ impl Backend for RunAi {
             Action::Cancel | Action::Suspend => {
                 plane.act("cannot suspend the workload", Method::POST, &format!("{path}/suspend")).await
             }
-            Action::Resume => plane.act("cannot resume the workload", Method::POST, &format!("{path}/resume")).await,
+            Action::Resume => {
+                plane.act("cannot resume the workload", Method::POST, &format!("{path}/resume")).await
+            }
             Action::Delete => plane.act("cannot delete the workload", Method::DELETE, &path).await,
             Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
             Action::Requeue => Err(Error::unsupported("runai", "requeue")),
@@ -288,6 +302,10 @@ impl RunAi {
                 Err(_) => break,
             }
         }
-        Err(if taken { error } else { error.hint("`weftrun list` looks for it again once the control plane answers") })
+        Err(if taken {
+            error
+        } else {
+            error.hint("`weftrun list` looks for it again once the control plane answers")
+        })
     }
 }

@@ -47,7 +47,9 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     let mut applied: Vec<Op> = Vec::new();
     for op in &job.plan.ops {
         let gone = inexpressible.iter().any(|lost| &lost.op == op);
-        let stripped = rendered_fields.iter().find(|(field, _)| field_of(&op.change).is_some_and(|f| field.ends_with(f)));
+        let stripped = rendered_fields
+            .iter()
+            .find(|(field, _)| field_of(&op.change).is_some_and(|f| field.ends_with(f)));
         match stripped {
             _ if gone => {}
             Some((field, first)) => inexpressible.push(Inexpressible {
@@ -58,8 +60,9 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
         }
     }
     refuse_lost_user_fields(&rendered_fields)?;
-    let text = serde_json::to_string_pretty(&body)
-        .map_err(|error| Error::new(ErrorKind::Unexpected, "a body cannot be written as JSON").source(error))?;
+    let text = serde_json::to_string_pretty(&body).map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "a body cannot be written as JSON").source(error)
+    })?;
     let title = format!("POST /api/v1/workloads/{}", kind.path());
     let document = Document { title, language: Language::Json, text };
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
@@ -125,15 +128,21 @@ fn body(job: &PlannedJob, project: &str, kind: Kind, lost: &mut Vec<Inexpressibl
     body.insert("clusterId".into(), json!(id("cluster-id")));
     let workers: Vec<&Role> = spec.workers().collect();
     let [worker] = workers.as_slice() else {
-        return Err(Error::new(ErrorKind::Unsupported, "Run:ai has one kind of worker, and this job has several roles of workers")
-            .with("roles", workers.iter().map(|role| role.name.as_str()).collect::<Vec<_>>().join(", "))
-            .hint("give all nodes one role; the master is made of it"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "Run:ai has one kind of worker, and this job has several roles of workers",
+        )
+        .with("roles", workers.iter().map(|role| role.name.as_str()).collect::<Vec<_>>().join(", "))
+        .hint("give all nodes one role; the master is made of it"));
     };
     let mpi = spec.launch == Launch::Mpi;
     let mut of_worker = pod(job, worker, !mpi, lost)?;
     if kind == Kind::Distributed {
         of_worker.insert("distributedFramework".into(), json!(if mpi { "MPI" } else { "PyTorch" }));
-        of_worker.insert("numWorkers".into(), json!(if mpi { worker.nodes } else { worker.nodes.saturating_sub(1).max(1) }));
+        of_worker.insert(
+            "numWorkers".into(),
+            json!(if mpi { worker.nodes } else { worker.nodes.saturating_sub(1).max(1) }),
+        );
         of_worker.insert("cleanPodPolicy".into(), json!("Running"));
         if mpi {
             of_worker.insert("slotsPerWorker".into(), json!(worker.procs_per_node()));
@@ -145,7 +154,8 @@ fn body(job: &PlannedJob, project: &str, kind: Kind, lost: &mut Vec<Inexpressibl
     body.insert("spec".into(), Value::Object(of_worker));
     if kind == Kind::Distributed && mpi {
         let explicit = spec.roles.iter().find(|role| role.kind == RoleKind::Launcher);
-        let mut launcher = explicit.cloned().unwrap_or_else(|| Role::launcher().command(worker.command.clone()));
+        let mut launcher =
+            explicit.cloned().unwrap_or_else(|| Role::launcher().command(worker.command.clone()));
         if launcher.command.is_empty() {
             launcher.command.clone_from(&worker.command);
         }
@@ -161,7 +171,12 @@ fn body(job: &PlannedJob, project: &str, kind: Kind, lost: &mut Vec<Inexpressibl
 }
 
 /// The fields of one kind of pod.
-fn pod(job: &PlannedJob, role: &Role, with_command: bool, lost: &mut Vec<Inexpressible>) -> Result<Map<String, Value>> {
+fn pod(
+    job: &PlannedJob,
+    role: &Role,
+    with_command: bool,
+    lost: &mut Vec<Inexpressible>,
+) -> Result<Map<String, Value>> {
     let spec = &job.spec;
     let mut pod = Map::new();
     if let Some(image) = role.image.as_ref().or(spec.image.as_ref()) {
@@ -169,13 +184,18 @@ fn pod(job: &PlannedJob, role: &Role, with_command: bool, lost: &mut Vec<Inexpre
     }
     let mut parts = Parts::default();
     if with_command {
-        parts.argv = node_command(spec, role, &Rendezvous {
-            node_rank: "$(RANK)",
-            master_addr: "$(MASTER_ADDR)",
-            master_port: "$(MASTER_PORT)",
-        });
+        parts.argv = node_command(
+            spec,
+            role,
+            &Rendezvous {
+                node_rank: "$(RANK)",
+                master_addr: "$(MASTER_ADDR)",
+                master_port: "$(MASTER_PORT)",
+            },
+        );
     }
-    parts.env = spec.env.iter().chain(&role.env).map(|var| (var.name.clone(), json!({"value": var.value}))).collect();
+    parts.env =
+        spec.env.iter().chain(&role.env).map(|var| (var.name.clone(), json!({"value": var.value}))).collect();
     for secret in &spec.secrets {
         parts.env.push((secret.env.clone(), json!({"secret": {"name": secret.secret, "key": secret.key}})));
     }
@@ -246,7 +266,8 @@ impl Parts {
                 self.affinity = Some(json!({"type": "Required", "key": topology_key}));
             }
             Change::Toleration { key, value, effect } => {
-                let mut toleration = json!({"key": key, "operator": if value.is_some() { "Equal" } else { "Exists" }});
+                let mut toleration =
+                    json!({"key": key, "operator": if value.is_some() { "Equal" } else { "Exists" }});
                 if let Some(value) = value {
                     toleration["value"] = json!(value);
                 }
@@ -270,7 +291,9 @@ impl Parts {
         let spec = &job.spec;
         let mut env = self.env;
         if !self.argv.is_empty() {
-            let expand = matches!(spec.launch, Launch::Torchrun | Launch::PerRank) && spec.nodes() > 1 && !self.rewritten;
+            let expand = matches!(spec.launch, Launch::Torchrun | Launch::PerRank)
+                && spec.nodes() > 1
+                && !self.rewritten;
             let (command, args) = command(&self.argv, expand, &mut env)?;
             pod.insert("command".into(), json!(command));
             if let Some(args) = args {
@@ -297,7 +320,8 @@ impl Parts {
             entries.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
         };
         put(pod, "annotations", texts(self.annotations));
-        let mut labels: Vec<(String, String)> = spec.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let mut labels: Vec<(String, String)> =
+            spec.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         labels.push((MARKER.to_owned(), job.submission.to_string()));
         put(pod, "labels", texts(labels));
         pod.insert("compute".into(), compute(role, self.resources));
@@ -333,7 +357,11 @@ impl Parts {
 
 /// The command as the API takes it: one string, or, where it is longer than the API is known to carry, a small shell
 /// that reads the words from an environment variable.
-fn command(argv: &[String], expand: bool, env: &mut Vec<(String, Value)>) -> Result<(String, Option<String>)> {
+fn command(
+    argv: &[String],
+    expand: bool,
+    env: &mut Vec<(String, Value)>,
+) -> Result<(String, Option<String>)> {
     let (program, arguments) = argv.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
     let joined = quote::join(arguments, expand)?;
     let command = quote::join(&[program.to_owned()], expand)?;
@@ -343,9 +371,12 @@ fn command(argv: &[String], expand: bool, env: &mut Vec<(String, Value)>) -> Res
     let whole = shlex::try_join(argv.iter().map(String::as_str))
         .map_err(|_| Error::new(ErrorKind::InvalidSpec, "an argument holds a NUL byte"))?;
     // Kubernetes expands $(NAME) in values of environment variables as it does in arguments.
-    let value = if expand { whole } else { whole.replace("$(", "$$(") };
+    let value = if expand { whole } else { quote::escape(&whole) };
     env.push(("WEFTRUN_ARGV".to_owned(), json!({"value": value})));
-    Ok(("/bin/sh".to_owned(), Some(quote::join(&["-c".into(), "eval \"exec $WEFTRUN_ARGV\"".into()], false)?)))
+    Ok((
+        "/bin/sh".to_owned(),
+        Some(quote::join(&["-c".into(), "eval \"exec $WEFTRUN_ARGV\"".into()], false)?),
+    ))
 }
 
 fn compute(role: &Role, resources: Vec<(String, String)>) -> Value {

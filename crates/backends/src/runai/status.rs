@@ -33,7 +33,9 @@ pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
     if let Some(name) = text(workload, "name") {
         clean_text(name).into_owned().clone_into(&mut job.name);
     }
-    job.kind = if workload.pointer("/spec/distributedFramework").is_some() { "Distributed" } else { "Training" }.into();
+    job.kind =
+        if workload.pointer("/spec/distributedFramework").is_some() { "Distributed" } else { "Training" }
+            .into();
     job.created = time(workload, "createdAt");
     job.submission = marker(workload);
     if job.phase == JobPhase::Unknown {
@@ -55,9 +57,14 @@ pub fn of_listed(handle: JobHandle, workload: &Value) -> JobSummary {
     job.kind = clean_text(text(workload, "type").unwrap_or_default()).into_owned();
     job.created = time(workload, "createdAt");
     job.ended = time(workload, "completedAt");
-    let count = |value: Option<&Value>| value.and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    let count = |value: Option<&Value>| {
+        value.and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+    };
     job.ready = (count(workload.get("runningPods")), count(workload.pointer("/requestedPods/number")));
-    job.queue = workload.pointer("/currentNodePools/0").and_then(Value::as_str).map(|pool| clean_text(pool).into_owned());
+    job.queue = workload
+        .pointer("/currentNodePools/0")
+        .and_then(Value::as_str)
+        .map(|pool| clean_text(pool).into_owned());
     job
 }
 
@@ -110,8 +117,21 @@ mod tests {
     #[test]
     fn only_completed_and_failed_are_the_end() {
         let words = [
-            "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping",
-            "Degraded", "Failed", "Completed", "Terminating", "Unknown", "SomethingOfVersion4",
+            "Creating",
+            "Initializing",
+            "Resuming",
+            "Pending",
+            "Deleting",
+            "Running",
+            "Updating",
+            "Stopped",
+            "Stopping",
+            "Degraded",
+            "Failed",
+            "Completed",
+            "Terminating",
+            "Unknown",
+            "SomethingOfVersion4",
         ];
         let terminal: Vec<_> = words.into_iter().filter(|word| phase(word).is_terminal()).collect();
         assert_eq!(terminal, ["Failed", "Completed"]);

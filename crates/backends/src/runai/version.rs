@@ -18,6 +18,7 @@ pub struct Version {
 }
 
 /// The first version of this family of the API.
+#[cfg(test)]
 pub const FIRST: Version = Version { major: 2, minor: 18 };
 
 impl Version {
@@ -41,7 +42,8 @@ struct Table {
 
 /// Body kind → field path → first version that has it. Fields that are not in it were there in 2.18.
 static SINCE: LazyLock<BTreeMap<String, BTreeMap<String, Version>>> = LazyLock::new(|| {
-    let table: Table = serde_json::from_str(include_str!("data/fields.json")).unwrap_or(Table { since: BTreeMap::new() });
+    let table: Table =
+        serde_json::from_str(include_str!("data/fields.json")).unwrap_or(Table { since: BTreeMap::new() });
     table
         .since
         .into_iter()
@@ -84,7 +86,9 @@ fn walk(
             fields.retain(|key, value| {
                 let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 // The master's fields are the worker's, less those of the whole workload.
-                let looked_up = here.strip_prefix("masterSpec.").map_or_else(|| here.clone(), |rest| format!("spec.{rest}"));
+                let looked_up = here
+                    .strip_prefix("masterSpec.")
+                    .map_or_else(|| here.clone(), |rest| format!("spec.{rest}"));
                 if let Some(first) = since.get(&looked_up).filter(|first| **first > version) {
                     lost.push((here, *first));
                     return false;

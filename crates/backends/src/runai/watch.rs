@@ -40,7 +40,8 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
 
 /// A pending workload says why in its events only.
 fn explain(detail: &mut JobDetail) {
-    let waiting = matches!(detail.summary.phase, JobPhase::Pending | JobPhase::Starting | JobPhase::Submitted);
+    let waiting =
+        matches!(detail.summary.phase, JobPhase::Pending | JobPhase::Starting | JobPhase::Submitted);
     let last = detail.history.iter().rev().find_map(|event| match event {
         JobEvent::Message { severity: Severity::Warning, reason, text, .. } => Some((reason, text)),
         _ => None,
@@ -145,7 +146,8 @@ impl Watch {
             self.tell(JobEvent::Status { job }).await?;
         }
         let asked = &self.filter.handles;
-        Ok(!asked.is_empty() && asked.iter().all(|handle| self.known.get(handle).is_some_and(|j| j.phase.is_terminal())))
+        Ok(!asked.is_empty()
+            && asked.iter().all(|handle| self.known.get(handle).is_some_and(|j| j.phase.is_terminal())))
     }
 
     async fn summaries(&mut self, young: bool) -> std::result::Result<Vec<JobSummary>, Stop> {
@@ -165,7 +167,8 @@ impl Watch {
             }
             match self.shared.typed(&handle).await {
                 Ok(workload) => jobs.push(self.detailed(&handle, &workload).await),
-                Err(error) if error.kind() == ErrorKind::NotFound && young && !self.known.contains_key(&handle) => {}
+                Err(error)
+                    if error.kind() == ErrorKind::NotFound && young && !self.known.contains_key(&handle) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     self.tell(JobEvent::Gone { job: handle.clone() }).await?;
                     let mut gone = JobSummary::new(handle.clone(), JobPhase::Cancelled);
@@ -181,7 +184,9 @@ impl Watch {
     async fn detailed(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
         let mut detail = JobDetail::new(status::of_typed(handle.clone(), workload));
         if let Ok(pods) = pods(&self.shared, handle).await {
-            let running = pods.iter().filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
+            let running = pods
+                .iter()
+                .filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
             detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
         }
         if detail.summary.phase == JobPhase::Pending {
