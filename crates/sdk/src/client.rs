@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{FabricPlan, Profile};
+use weftrun_core::fabric::{FabricPlan, Profile, Profiles};
 use weftrun_core::job::{JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -128,24 +128,36 @@ impl Client {
         scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
         scope.queue.clone_from(&spec.queue);
         let facts = self.connect(&target).await?.discover(&scope).await?;
-        Ok(self.decide(target, spec, facts))
+        self.decide(target, spec, facts)
     }
 
     /// Decides without any I/O: assumed facts stand in, and every decision that rests on one says so.
     pub fn plan_offline(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
-        Ok(self.decide(self.target(target)?, spec, ClusterFacts::default()))
+        self.decide(self.target(target)?, spec, ClusterFacts::default())
     }
 
     /// Like [`Client::plan_offline`], for a target that was changed after it was looked up.
     pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
-        Ok(self.decide(target, spec, ClusterFacts::default()))
+        self.decide(target, spec, ClusterFacts::default())
     }
 
-    fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Plan {
-        let profile = Profile::default();
+    fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
+        let profile = self.profile(&target, spec, &facts)?;
         let plan = FabricPlan::new(spec, &self.inner.catalogue, &facts, &profile);
         let submission = SubmissionId::from_random(fastrand::u128(..));
-        Plan::new(self.clone(), target, PlannedJob::new(spec.clone(), plan, profile, facts, submission))
+        let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
+        Ok(Plan::new(self.clone(), target, planned))
+    }
+
+    /// The profile the job names, else the target's, else what the cluster shows it has; else none, and nothing that
+    /// rests on a site's paths is decided.
+    fn profile(&self, target: &TargetConfig, spec: &JobSpec, facts: &ClusterFacts) -> Result<Profile> {
+        let profiles = Profiles::builtin();
+        let named = spec.profile.as_deref().or(target.profile.as_deref());
+        match named.or_else(|| Profiles::choose(spec.fabric.kind, facts).map(|(name, _)| name)) {
+            Some(name) => profiles.get(name),
+            None => Ok(Profile::default()),
+        }
     }
 
     /// Binds a handle that another process printed.
