@@ -1,1 +1,44 @@
 //! NCCL's log lines, and the map of which transport each pair of ranks uses.
+//!
+//! [`Parser`] turns the bytes of one source into [`Entry`]s (sans-IO; chunking never matters), for NCCL 2.3 to 2.31,
+//! aws-ofi-nccl, RCCL where its lines are the same, behind the prefix of any launcher. [`TransportMap`] takes log
+//! batches of many sources and knows, at any moment, what they prove.
+//!
+//! ```
+//! use weftrun_core::log::SourceId;
+//! use weftrun_core::nccl::TransportMap;
+//!
+//! let source = std::sync::Arc::new(SourceId::new("rank0.log"));
+//! let mut map = TransportMap::new();
+//! let line = b"vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n";
+//! for event in map.read(&source, line) {
+//!     println!("{event}");
+//! }
+//! let world = map.world();
+//! assert_eq!(&*map.pairs(&world)[0].transport, "P2P/CUMEM");
+//! ```
+
+mod channel;
+pub mod clue;
+mod comm;
+mod event;
+mod lines;
+mod map;
+mod message;
+mod parser;
+mod prefix;
+mod text;
+mod throughput;
+mod unwrap;
+
+pub use channel::{ChannelLine, Kind, Side, Transport};
+pub use comm::{CommLine, Step};
+pub use event::{Connected, NcclEvent};
+pub use lines::LINE_CAP;
+pub use map::{
+    Channels, Clues, CommView, Devices, Event, FabricSeen, Found, GdrSeen, Identity, PairView, Phase,
+    PluginSeen, RankView, Totals, Trace, TransportMap, Verdict, Who, World, printable,
+};
+pub use parser::{Entry, Parser};
+pub use prefix::{Level, Writer};
+pub use throughput::{Sample, Series};

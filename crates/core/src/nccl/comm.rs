@@ -1,0 +1,150 @@
+//! The lines that tell of communicators: `comm 0x… rank 0 nranks 4 … commId 0x… - Init COMPLETE`, from NCCL 2.3 to 2.30.
+
+use super::text::{Cursor, contains};
+
+/// Where a communicator is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Initialisation begins.
+    Start,
+    /// The topology is known: nodes, local ranks.
+    Topology,
+    /// Initialisation is complete.
+    Complete,
+    /// Destroyed or aborted.
+    Gone,
+}
+
+/// What a line says about one rank of one communicator. Pointers are addresses in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommLine {
+    /// Where in its life.
+    pub step: Step,
+    /// Address of the communicator.
+    pub pointer: u64,
+    /// Rank in the communicator.
+    pub rank: u32,
+    /// Ranks of the communicator.
+    pub nranks: u32,
+    /// CUDA device.
+    pub cuda_device: Option<u32>,
+    /// NVML device.
+    pub nvml_device: Option<u32>,
+    /// PCI bus id.
+    pub bus_id: Option<u64>,
+    /// Identity across ranks (2.16 on); a split has none.
+    pub comm_id: Option<u64>,
+    /// Address of the communicator it was split from.
+    pub parent: Option<u64>,
+    /// Which split of the parent.
+    pub split_count: Option<u64>,
+    /// Colour of the split.
+    pub color: Option<i64>,
+    /// Nodes.
+    pub nnodes: Option<u32>,
+    /// Ranks on this node.
+    pub local_ranks: Option<u32>,
+    /// Whether multi-node NVLink is used.
+    pub mnnvl: bool,
+}
+
+/// Reads a message; none if it is not about one rank of a communicator, or is cut before the ranks.
+pub fn parse(message: &[u8]) -> Option<CommLine> {
+    let step = step(message)?;
+    let mut line = CommLine {
+        step,
+        pointer: 0,
+        rank: 0,
+        nranks: 0,
+        cuda_device: None,
+        nvml_device: None,
+        bus_id: None,
+        comm_id: None,
+        parent: None,
+        split_count: None,
+        color: None,
+        nnodes: None,
+        local_ranks: None,
+        mnnvl: false,
+    };
+    let mut rank = None;
+    let mut words = Words { at: Cursor::new(message) };
+    while let Some(word) = words.next() {
+        match word {
+            b"comm" => line.pointer = words.pointer()?,
+            b"rank" => rank = words.number(),
+            b"nranks" | b"nRanks" => line.nranks = words.number()?,
+            b"cudaDev" => line.cuda_device = words.number(),
+            b"nvmlDev" => line.nvml_device = words.number(),
+            b"busId" => line.bus_id = words.hex(),
+            b"commId" => line.comm_id = words.hex(),
+            b"parent" => line.parent = words.hex(),
+            b"splitCount" => line.split_count = words.number().map(u64::from),
+            b"color" => line.color = words.signed(),
+            b"nNodes" => line.nnodes = words.number(),
+            b"localRanks" => line.local_ranks = words.number(),
+            b"MNNVL" => line.mnnvl = words.number() == Some(1),
+            _ => {}
+        }
+    }
+    line.rank = rank?;
+    let real = line.nranks > 0 && line.rank < line.nranks && (line.pointer != 0 || line.comm_id.is_some());
+    real.then_some(line)
+}
+
+/// Which step a message is, judged by its beginning and end; most messages are none.
+fn step(message: &[u8]) -> Option<Step> {
+    let named = message.starts_with(b"ncclComm") || message.starts_with(b"[Rank ");
+    if !named && !message.starts_with(b"comm 0x") {
+        return None;
+    }
+    if message.ends_with(b"Init START") {
+        Some(Step::Start)
+    } else if message.ends_with(b"Init COMPLETE") {
+        Some(Step::Complete)
+    } else if contains(message, "Destroy COMPLETE") || contains(message, "Abort ") {
+        Some(Step::Gone)
+    } else if contains(message, "nNodes ") {
+        Some(Step::Topology)
+    } else if contains(message, "Init COMPLETE") {
+        Some(Step::Complete)
+    } else {
+        // Cut at its end, or a form of a later version: it still tells rank and size.
+        Some(Step::Start)
+    }
+}
+
+struct Words<'a> {
+    at: Cursor<'a>,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.at.blanks();
+        let word = self.at.token_with_slashes();
+        (!word.is_empty()).then_some(word)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.at.blanks();
+        self.at.number()
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        self.at.blanks();
+        let negative = self.at.eat(b"-");
+        let number = i64::try_from(self.at.long()?).ok()?;
+        Some(if negative { -number } else { number })
+    }
+
+    fn hex(&mut self) -> Option<u64> {
+        self.at.blanks();
+        self.at.eat(b"0x");
+        self.at.hex()
+    }
+
+    fn pointer(&mut self) -> Option<u64> {
+        self.at.blanks();
+        if self.at.eat(b"0x") { self.at.hex() } else { None }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where each clue was found: bounded evidence and an exact count.
+
+use std::collections::BTreeMap;
+
+use crate::nccl::clue::ClueId;
+
+/// One line kept as evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Index of the source.
+    pub(crate) source: u32,
+    /// Process that printed it, where known.
+    pub(crate) process: Option<u32>,
+    /// Line number, from 1.
+    pub line: u64,
+    /// The line's message, printable, cut.
+    pub text: String,
+}
+
+/// Everything of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Lines in all.
+    pub count: u64,
+    /// The first few lines, of different processes if possible.
+    pub traces: Vec<Trace>,
+    /// Global ranks that launchers or watchdogs named in those lines.
+    pub(crate) told_ranks: Vec<u32>,
+}
+
+/// All clues.
+#[derive(Clone, Debug, Default)]
+pub struct Clues {
+    found: BTreeMap<ClueId, Found>,
+}
+
+impl Clues {
+    const KEPT: usize = 6;
+    const RANKS: usize = 64;
+    const TEXT: usize = 400;
+
+    pub(super) fn add(
+        &mut self,
+        id: ClueId,
+        source: u32,
+        process: Option<u32>,
+        line: u64,
+        rank: Option<u32>,
+        text: &[u8],
+    ) {
+        let found = self.found.entry(id).or_default();
+        found.count += 1;
+        if let Some(rank) = rank
+            && found.told_ranks.len() < Self::RANKS
+            && !found.told_ranks.contains(&rank)
+        {
+            found.told_ranks.push(rank);
+        }
+        let seen =
+            found.traces.iter().filter(|trace| trace.source == source && trace.process == process).count();
+        if found.traces.len() < Self::KEPT && seen < 2 {
+            found.traces.push(Trace { source, process, line, text: printable(text, Self::TEXT) });
+        }
+    }
+
+    /// What was found of one kind.
+    pub fn get(&self, id: &str) -> Option<&Found> {
+        self.found.get(id)
+    }
+
+    /// Whether anything was found of one kind.
+    pub fn has(&self, id: &str) -> bool {
+        self.found.contains_key(id)
+    }
+
+    /// How many lines of one kind.
+    pub fn count(&self, id: &str) -> u64 {
+        self.found.get(id).map_or(0, |found| found.count)
+    }
+}
+
+/// Text from a log, safe to print: control characters become blanks, and it is cut at `most` characters.
+pub fn printable(bytes: &[u8], most: usize) -> String {
+    let head = &bytes[..bytes.len().min(most * 4)];
+    let text = String::from_utf8_lossy(head);
+    let mut out = String::with_capacity(text.len().min(most));
+    let mut characters = text.trim().chars();
+    for character in characters.by_ref().take(most) {
+        out.push(if character.is_control() || is_invisible(character) { ' ' } else { character });
+    }
+    if characters.next().is_some() || head.len() < bytes.len() {
+        out.push('…');
+    }
+    out
+}
+
+/// Characters that turn or hide text on a terminal.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}

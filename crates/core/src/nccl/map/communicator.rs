@@ -1,0 +1,76 @@
+//! Communicators: what makes two processes' pointers the same one.
+
+use std::collections::HashMap;
+use std::fmt;
+
+/// What a communicator is known by across processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// Its commId (NCCL 2.16 and later).
+    Id(u64),
+    /// A split: which parent (index in the map), which split of it, which colour.
+    Split {
+        /// Index of the parent.
+        parent: u32,
+        /// `splitCount`.
+        count: u64,
+        /// `color`.
+        color: i64,
+    },
+    /// A split whose parent's lines were not seen.
+    Orphan {
+        /// `splitCount`.
+        count: u64,
+        /// `color`.
+        color: i64,
+        /// Ranks.
+        nranks: u32,
+    },
+    /// Nothing tells (NCCL up to 2.15): ranks that go together by number and order.
+    Unnamed {
+        /// Ranks.
+        nranks: u32,
+        /// Which of those with so many ranks.
+        ordinal: u32,
+    },
+}
+
+/// A communicator.
+#[derive(Clone, Debug)]
+pub(super) struct Communicator {
+    pub identity: Identity,
+    pub nranks: u32,
+    pub nnodes: Option<u32>,
+    /// Rank → (process, index among its communicators).
+    pub members: HashMap<u32, (u32, u32)>,
+    /// Ranks that two processes claim.
+    pub contested: u32,
+}
+
+impl Communicator {
+    pub fn new(identity: Identity, nranks: u32) -> Self {
+        Self { identity, nranks, nnodes: None, members: HashMap::new(), contested: 0 }
+    }
+
+    /// Whether it was made on its own, not by splitting another.
+    pub fn is_root(&self) -> bool {
+        matches!(self.identity, Identity::Id(_) | Identity::Unnamed { .. })
+    }
+}
+
+/// Writes the id that reports use: commId, or `PARENT/SPLITCOUNT/COLOR`.
+pub(super) struct Id<'a>(pub &'a [Communicator], pub Identity);
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Identity::Id(id) => write!(f, "{id:#x}"),
+            Identity::Split { parent, count, color } => match self.0.get(parent as usize) {
+                Some(parent) => write!(f, "{}/{count}/{color}", Id(self.0, parent.identity)),
+                None => write!(f, "?/{count}/{color}"),
+            },
+            Identity::Orphan { count, color, .. } => write!(f, "?/{count}/{color}"),
+            Identity::Unnamed { nranks, ordinal } => write!(f, "unnamed-{nranks}-{ordinal}"),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What one process printed about one connection, added up over its channels.
+
+use crate::nccl::channel::{ChannelLine, Kind, Side};
+
+/// Device brackets that were not there.
+pub(super) const NO_DEVICE: u64 = u64::MAX;
+
+/// Distinct (connection index, channel) numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    /// Channels 0 to 63 of connection index 0 and 1.
+    low: [u64; 2],
+    /// All others; there are none in any version of NCCL so far.
+    rest: Vec<(u32, u32)>,
+}
+
+impl Channels {
+    /// Most numbers kept outside of the usual range.
+    const MOST: usize = 256;
+
+    /// Adds a channel.
+    pub fn add(&mut self, index: u32, channel: u32) {
+        if channel < 64 && index < 2 {
+            self.low[index as usize] |= 1 << channel;
+        } else if self.rest.len() < Self::MOST && !self.rest.contains(&(index, channel)) {
+            self.rest.push((index, channel));
+        }
+    }
+
+    /// Adds all of another.
+    pub fn union(&mut self, other: &Self) {
+        self.low[0] |= other.low[0];
+        self.low[1] |= other.low[1];
+        for (index, channel) in &other.rest {
+            self.add(*index, *channel);
+        }
+    }
+
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.low[0].count_ones()
+            + self.low[1].count_ones()
+            + u32::try_from(self.rest.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Highest channel of connection index 0.
+    pub fn highest_collective(&self) -> Option<u32> {
+        let low = (self.low[0] != 0).then(|| 63 - self.low[0].leading_zeros());
+        self.rest.iter().filter(|(index, _)| *index == 0).map(|(_, channel)| *channel).max().or(low)
+    }
+}
+
+/// A small set of device numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Devices(u64);
+
+impl Devices {
+    /// Adds a device; numbers beyond 63 count as 63.
+    pub fn add(&mut self, device: u32) {
+        self.0 |= 1 << device.min(63);
+    }
+
+    /// Adds all of another.
+    pub fn union(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// The numbers, in order.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (0..64).filter(move |device| self.0 & (1 << device) != 0)
+    }
+
+    /// How many.
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+/// What tells two connections of a burst apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LinkKey {
+    pub burst: u32,
+    pub from: u32,
+    pub to: u32,
+    pub from_device: u64,
+    pub to_device: u64,
+    pub transport: u16,
+    pub side: Option<Side>,
+}
+
+impl LinkKey {
+    pub fn new(burst: u32, transport: u16, line: &ChannelLine<'_>) -> Self {
+        Self {
+            burst,
+            from: line.from,
+            to: line.to,
+            from_device: line.from_device.unwrap_or(NO_DEVICE),
+            to_device: line.to_device.unwrap_or(NO_DEVICE),
+            transport,
+            side: line.side,
+        }
+    }
+}
+
+/// A connection as one process saw it.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub key: LinkKey,
+    pub kind: Kind,
+    pub channels: Channels,
+    pub devices: Devices,
+    pub with_gdr: bool,
+    pub without_gdr: bool,
+    pub pxn: bool,
+    pub shared: bool,
+    /// Lines of the source that printed it first and last.
+    pub first_line: u64,
+    pub last_line: u64,
+    /// Whether the slot is in use.
+    pub live: bool,
+}
+
+impl Link {
+    pub fn new(key: LinkKey, line: &ChannelLine<'_>, number: u64) -> Self {
+        let mut link = Self {
+            key,
+            kind: if line.from == line.to && line.transport.kind == Kind::P2p {
+                Kind::Own
+            } else {
+                line.transport.kind
+            },
+            channels: Channels::default(),
+            devices: Devices::default(),
+            with_gdr: false,
+            without_gdr: false,
+            pxn: false,
+            shared: false,
+            first_line: number,
+            last_line: number,
+            live: true,
+        };
+        link.add(line, number);
+        link
+    }
+
+    pub fn add(&mut self, line: &ChannelLine<'_>, number: u64) {
+        self.channels.add(line.index, line.channel);
+        if let Some(device) = line.transport.device {
+            self.devices.add(device);
+        }
+        let networked = matches!(self.kind, Kind::Net | Kind::Collnet);
+        self.with_gdr |= networked && line.transport.gdr;
+        self.without_gdr |= networked && !line.transport.gdr;
+        self.pxn |= line.transport.proxy.is_some();
+        self.shared |= line.transport.shared;
+        self.last_line = number;
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.channels.union(&other.channels);
+        self.devices.union(other.devices);
+        self.with_gdr |= other.with_gdr;
+        self.without_gdr |= other.without_gdr;
+        self.pxn |= other.pxn;
+        self.shared |= other.shared;
+        self.first_line = self.first_line.min(other.first_line);
+        self.last_line = self.last_line.max(other.last_line);
+    }
+
+    /// The rank (of the communicator) that printed it. P2P and SHM are printed by the sender.
+    pub fn own_rank(&self) -> u32 {
+        if self.key.side == Some(Side::Receive) { self.key.to } else { self.key.from }
+    }
+}

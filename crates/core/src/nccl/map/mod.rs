@@ -1,0 +1,462 @@
+//! Which transport each pair of ranks uses, built line by line while a job starts.
+//!
+//! [`TransportMap::observe`] takes log batches of any number of sources in any order and gives what is new.
+//! Everything else is a question about what has been seen so far: [`TransportMap::verdict`], [`TransportMap::pairs`],
+//! [`TransportMap::ranks`]. Rank numbers in NCCL's connection lines count from 0 in each communicator; the map keeps
+//! them so, and says a global rank only where the logs prove it.
+
+mod clues;
+mod communicator;
+mod event;
+mod identify;
+mod link;
+mod process;
+mod resolve;
+mod verdict;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+pub use clues::{Clues, Found, Trace, printable};
+pub use communicator::Identity;
+pub use event::{Event, Who};
+pub use link::{Channels, Devices};
+pub use process::Phase;
+pub use resolve::World;
+pub use verdict::{FabricSeen, GdrSeen, Verdict};
+pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
+
+use super::clue;
+use super::event::{Connected, NcclEvent};
+use super::parser::{Entry, Parser};
+use super::prefix::Level;
+use super::throughput::Throughput;
+use crate::log::{LogBatch, Mark, SourceId};
+use communicator::Communicator;
+use link::LinkKey;
+use process::Process;
+
+/// Most connections kept. Beyond them they are counted, not kept; a ring and trees over 16,384 ranks need a tenth.
+const LINKS: usize = 2_000_000;
+/// Most processes and communicators kept.
+const PROCESSES: usize = 200_000;
+const COMMUNICATORS: usize = 400_000;
+/// Most names of transports and networks kept.
+const NAMES: usize = 1024;
+
+/// One source of log bytes.
+#[derive(Clone, Debug)]
+struct Source {
+    id: Arc<SourceId>,
+    parser: Parser,
+    last_process: u32,
+    throughput: Throughput,
+}
+
+/// The map.
+#[derive(Clone, Debug, Default)]
+pub struct TransportMap {
+    sources: Vec<Source>,
+    source_index: HashMap<Arc<SourceId>, u32>,
+    processes: Vec<Process>,
+    process_index: HashMap<(u32, u64, Box<str>), u32>,
+    comms: Vec<Communicator>,
+    comm_index: HashMap<Identity, u32>,
+    names: Vec<Box<str>>,
+    name_index: HashMap<Box<str>, u16>,
+    clues: Clues,
+    versions: BTreeMap<Box<str>, BTreeSet<u32>>,
+    plugins: Vec<PluginSeen>,
+    listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    ring_gdr: BTreeSet<bool>,
+    nvls_planned: bool,
+    nvls_used: bool,
+    links: usize,
+    links_dropped: u64,
+    nccl_lines: u64,
+    unparsed: u64,
+    torn: u64,
+    generation: u64,
+}
+
+impl TransportMap {
+    /// Makes an empty map.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a batch and gives what is new. A batch that marks the end of its source also takes its last line.
+    pub fn observe(&mut self, batch: &LogBatch) -> Vec<Event> {
+        let mut events = Vec::new();
+        let source = self.source(&batch.source);
+        if matches!(batch.mark, Some(Mark::Truncated | Mark::Gap { .. })) {
+            self.finish_into(source, &mut events);
+        }
+        self.feed_into(source, &batch.bytes, &mut events);
+        if matches!(batch.mark, Some(Mark::Ended { .. })) {
+            self.finish_into(source, &mut events);
+        }
+        events
+    }
+
+    /// Takes bytes of a named source, such as a file.
+    pub fn read(&mut self, source: &Arc<SourceId>, bytes: &[u8]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let source = self.source(source);
+        self.feed_into(source, bytes, &mut events);
+        events
+    }
+
+    /// Says that a source has ended: its last line counts even without a newline.
+    pub fn end(&mut self, source: &Arc<SourceId>) -> Vec<Event> {
+        let mut events = Vec::new();
+        let source = self.source(source);
+        self.finish_into(source, &mut events);
+        events
+    }
+
+    /// Grows with every change, so that a screen knows whether to draw again.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The clues found so far.
+    pub fn clues(&self) -> &Clues {
+        &self.clues
+    }
+
+    fn source(&mut self, id: &Arc<SourceId>) -> u32 {
+        if let Some(at) = self.source_index.get(id) {
+            return *at;
+        }
+        let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
+        self.sources.push(Source {
+            id: Arc::clone(id),
+            parser: Parser::new(),
+            last_process: u32::MAX,
+            throughput: Throughput::default(),
+        });
+        self.source_index.insert(Arc::clone(id), at);
+        at
+    }
+
+    fn feed_into(&mut self, source: u32, bytes: &[u8], events: &mut Vec<Event>) {
+        let mut parser = std::mem::take(&mut self.sources[source as usize].parser);
+        parser.feed(bytes, |entry| self.apply(source, &entry, events));
+        self.sources[source as usize].parser = parser;
+        self.generation += u64::from(!events.is_empty());
+    }
+
+    fn finish_into(&mut self, source: u32, events: &mut Vec<Event>) {
+        let mut parser = std::mem::take(&mut self.sources[source as usize].parser);
+        parser.finish(|entry| self.apply(source, &entry, events));
+        self.sources[source as usize].parser = parser;
+        self.generation += u64::from(!events.is_empty());
+    }
+
+    /// Takes one message.
+    fn apply(&mut self, source: u32, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        self.nccl_lines += u64::from(entry.level.is_some());
+        let process = self.process(source, entry);
+        if let Some(process) = process {
+            let process = &mut self.processes[process as usize];
+            process.last_line = entry.line;
+            if process.told_rank.is_none() {
+                process.told_rank = entry.launcher_rank;
+            }
+        }
+        match entry.event {
+            NcclEvent::Connection(line) => {
+                if let Some(process) = process {
+                    self.connect(process, entry, &line, events);
+                }
+                return;
+            }
+            NcclEvent::Plan => return,
+            NcclEvent::Torn => {
+                self.torn += 1;
+                return;
+            }
+            NcclEvent::Comm(line) => {
+                if let Some(process) = process {
+                    self.communicator(process, entry, &line, events);
+                }
+            }
+            NcclEvent::Other => self.other(source, process, entry),
+            _ => self.fact(source, process, entry, events),
+        }
+        self.find_clues(source, process, entry, events);
+    }
+
+    /// The process a message belongs to. Text without NCCL's prefix belongs to none, unless it is a connection.
+    fn process(&mut self, source: u32, entry: &Entry<'_>) -> Option<u32> {
+        let (host, pid) = match entry.writer {
+            Some(writer) => (writer.host, Some(writer.pid)),
+            None if entry.level.is_some() || matches!(entry.event, NcclEvent::Connection(_)) => ("", None),
+            None => return None,
+        };
+        let last = self.sources[source as usize].last_process;
+        if let Some(process) = self.processes.get(last as usize)
+            && process.pid == pid
+            && *process.host == *host
+        {
+            return Some(last);
+        }
+        let key = (source, pid.unwrap_or(u64::MAX), Box::<str>::from(host));
+        let at = match self.process_index.get(&key) {
+            Some(at) => *at,
+            None if self.processes.len() >= PROCESSES => return None,
+            None => {
+                let at = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
+                let mut process = Process::new(source, host, pid, entry.line);
+                process.told_rank = self.sources[source as usize].id.rank;
+                self.processes.push(process);
+                self.process_index.insert(key, at);
+                at
+            }
+        };
+        self.sources[source as usize].last_process = at;
+        let process = &mut self.processes[at as usize];
+        if process.device.is_none() {
+            // Proxy threads print device 0; the main thread is the one whose id is the process's.
+            process.device = entry.writer.filter(|writer| writer.tid == writer.pid).and(entry.device);
+        }
+        Some(at)
+    }
+
+    fn connect(
+        &mut self,
+        at: u32,
+        entry: &Entry<'_>,
+        line: &super::channel::ChannelLine<'_>,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(transport) = self.name(line.transport.name) else { return };
+        let tid = entry.writer.map_or(0, |writer| writer.tid);
+        let full = self.links >= LINKS;
+        let process = &mut self.processes[at as usize];
+        let burst = process.burst(tid, line.index == 0, entry.line);
+        let key = LinkKey::new(burst, transport, line);
+        if full && !process.links.iter().any(|link| link.live && link.key == key) {
+            self.links_dropped += 1;
+            return;
+        }
+        let fresh = process.connect(key, line, entry.line);
+        if let Some(pointer) = line.comm
+            && process.bursts[burst as usize].local.is_none()
+        {
+            process.bursts[burst as usize].local = process.local(pointer);
+        }
+        if fresh {
+            self.links += 1;
+            events.push(Event::Link {
+                who: self.who(at),
+                from: line.from,
+                to: line.to,
+                transport: line.transport.name.into(),
+                gdr: line.transport.gdr,
+            });
+        }
+    }
+
+    /// A message that changes what is known of the job.
+    fn fact(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        match entry.event {
+            NcclEvent::Announced(network) => {
+                let name = self.name(network);
+                if let (Some(process), Some(name)) = (process, name) {
+                    let announced = &mut self.processes[process as usize].announced;
+                    if announced.last() != Some(&name) {
+                        announced.retain(|other| *other != name);
+                        announced.push(name);
+                        events.push(Event::Announced { who: self.who(process), network: network.into() });
+                    }
+                }
+            }
+            NcclEvent::Version(version) => {
+                let seen = self.versions.len();
+                if seen < 64 || self.versions.contains_key(version) {
+                    let processes = self.versions.entry(version.into()).or_default();
+                    if processes.len() < 4096 {
+                        processes.extend(process);
+                    }
+                }
+                if self.versions.len() > seen {
+                    events.push(Event::Version { version: version.into() });
+                }
+            }
+            NcclEvent::Connected(phase) => {
+                if let Some(process) = process {
+                    self.connected(process, entry, phase, events);
+                }
+            }
+            NcclEvent::Provider { name, nics } => {
+                let plugin = self.ofi();
+                plugin.provider = Some(name.into());
+                plugin.nics = nics.or(plugin.nics);
+                let known = plugin.providers.contains(name);
+                if !known && plugin.providers.len() < 16 {
+                    plugin.providers.insert(name.into());
+                    events.push(Event::Provider { name: name.into(), nics });
+                }
+            }
+            NcclEvent::OfiVersion(version) => {
+                let plugin = self.ofi();
+                plugin.version = Some(version.into());
+            }
+            NcclEvent::Plugin(name) => {
+                if !name.contains("Libfabric")
+                    && self.plugins.len() < 32
+                    && !self.plugins.iter().any(|p| *p.name == *name)
+                {
+                    self.plugins.push(PluginSeen::new(name));
+                }
+            }
+            NcclEvent::Listed { network, devices } => {
+                let lists = self.listed.entry(network.into()).or_default();
+                if lists.len() < 64 {
+                    lists.insert(devices.into());
+                }
+            }
+            NcclEvent::Env { name, value } => self.environment(process, name, value),
+            NcclEvent::Channels { coll, nvls, p2p } => {
+                self.nvls_planned |= nvls.is_some_and(|count| count > 0);
+                if let Some(process) = process {
+                    let tid = entry.writer.map_or(0, |writer| writer.tid);
+                    let process = &mut self.processes[process as usize];
+                    if let Some((_, local)) = process.recent.iter().find(|recent| recent.0 == tid)
+                        && let Some(local) = process.locals.get_mut(*local as usize)
+                        && !local.complete
+                    {
+                        local.channels = Some((coll, p2p.unwrap_or(u32::MAX)));
+                    }
+                }
+            }
+            NcclEvent::Failed(_) | NcclEvent::Mnnvl => {}
+            _ => self.other(source, process, entry),
+        }
+    }
+
+    fn ofi(&mut self) -> &mut PluginSeen {
+        const NAME: &str = "aws-ofi-nccl";
+        let at = self.plugins.iter().position(|plugin| *plugin.name == *NAME).unwrap_or_else(|| {
+            self.plugins.push(PluginSeen::new(NAME));
+            self.plugins.len() - 1
+        });
+        &mut self.plugins[at]
+    }
+
+    fn environment(&mut self, process: Option<u32>, name: &str, value: &str) {
+        if name == "HOSTID"
+            && let Some(process) = process
+        {
+            self.processes[process as usize].host_id = Some(value.into());
+        }
+        if self.env.len() < 256 || self.env.contains_key(name) {
+            let values = self.env.entry(name.into()).or_default();
+            if values.len() < 16 && value.len() <= 256 {
+                values.insert(value.into());
+            }
+        }
+    }
+
+    fn connected(&mut self, at: u32, entry: &Entry<'_>, what: Connected, events: &mut Vec<Event>) {
+        let tid = entry.writer.map_or(0, |writer| writer.tid);
+        let closed = self.processes[at as usize].close(tid);
+        for burst in closed {
+            self.try_settle(at, burst);
+        }
+        self.processes[at as usize].bound_bursts();
+        let phase = match what {
+            Connected::Rings { gdr, .. } => {
+                self.ring_gdr.extend(gdr);
+                Phase::Rings
+            }
+            Connected::NvlsTree => {
+                self.nvls_used = true;
+                Phase::Trees
+            }
+            Connected::Trees | Connected::CollNet => Phase::Trees,
+        };
+        self.raise(at, phase, events);
+    }
+
+    fn raise(&mut self, at: u32, phase: Phase, events: &mut Vec<Event>) {
+        if self.processes[at as usize].reach(phase) {
+            events.push(Event::Phase { who: self.who(at), phase });
+        }
+    }
+
+    /// A message with no form of its own: throughput, and NCCL's lines that nothing understands.
+    fn other(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>) {
+        if entry.level.is_none() {
+            let source_state = &mut self.sources[source as usize];
+            source_state.throughput.observe(entry.launcher_rank, entry.line, entry.text);
+        } else if process.is_some() && entry.text.is_empty() {
+            self.unparsed += 1;
+        }
+    }
+
+    fn find_clues(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        let mut failed = false;
+        let rank = entry.launcher_rank.or_else(|| watchdog_rank(entry.text));
+        let clues = &mut self.clues;
+        clue::find(entry.level, entry.location, entry.text, |id| {
+            failed |= entry.level == Some(Level::Warn)
+                && id.starts_with('R')
+                && !matches!(id, "R15" | "R33" | "R37" | "R47");
+            clues.add(id, source, process, entry.line, rank, entry.text);
+        });
+        if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
+            let fresh = self.clues.count("WARN") < 64;
+            self.clues.add("WARN", source, process, entry.line, rank, entry.text);
+            if fresh {
+                let who = process.map(|process| self.who(process));
+                events.push(Event::Warning { who, text: printable(entry.text, 300) });
+            }
+        }
+        if failed && let Some(process) = process {
+            self.raise(process, Phase::Failed, events);
+        }
+    }
+
+    /// A name's number; none if there are too many names.
+    fn name(&mut self, name: &str) -> Option<u16> {
+        if let Some(at) = self.name_index.get(name) {
+            return Some(*at);
+        }
+        if self.names.len() >= NAMES {
+            return None;
+        }
+        let at = u16::try_from(self.names.len()).ok()?;
+        self.names.push(name.into());
+        self.name_index.insert(name.into(), at);
+        Some(at)
+    }
+
+    fn who(&self, at: u32) -> Who {
+        let process = &self.processes[at as usize];
+        let rank = process
+            .locals
+            .first()
+            .filter(|_| process.pid.is_some())
+            .map(|local| local.rank)
+            .or(process.told_rank);
+        Who {
+            rank,
+            host: process.host.clone(),
+            pid: process.pid,
+            source: Arc::clone(&self.sources[process.source as usize].id),
+        }
+    }
+}
+
+/// `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.
+fn watchdog_rank(text: &[u8]) -> Option<u32> {
+    if !super::text::contains(text, "atchdog") {
+        return None;
+    }
+    super::text::behind(text, "Rank ").and_then(|rest| super::text::Cursor::new(rest).number())
+}

@@ -1,0 +1,312 @@
+//! One process as its log shows it: its communicators, its connections, how far it came.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::link::{Link, LinkKey};
+use crate::nccl::channel::ChannelLine;
+
+/// How far a rank came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It has printed something.
+    #[default]
+    Bootstrap,
+    /// A communicator is being made.
+    Init,
+    /// A communicator is ready; since 2.22 connections come later, with the first collective.
+    Ready,
+    /// Rings are connected.
+    Rings,
+    /// Trees are connected.
+    Trees,
+    /// Training steps were seen.
+    Stepping,
+    /// NCCL failed.
+    Failed,
+}
+
+/// A communicator as one process knows it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Local {
+    pub pointer: u64,
+    /// Index among the map's communicators.
+    pub comm: u32,
+    pub rank: u32,
+    pub nranks: u32,
+    pub cuda_device: Option<u32>,
+    pub nvml_device: Option<u32>,
+    pub bus_id: Option<u64>,
+    pub nnodes: Option<u32>,
+    pub local_ranks: Option<u32>,
+    pub mnnvl: bool,
+    /// Channels for collectives and for send/recv.
+    pub channels: Option<(u32, u32)>,
+    /// Line of its START, where one was seen.
+    pub started: Option<u64>,
+    pub complete: bool,
+    /// Line of its end.
+    pub gone: Option<u64>,
+    /// Whether its identity is only assumed, since no id was seen.
+    pub assumed: bool,
+}
+
+impl Local {
+    /// Whether a bracket of a channel line can mean this rank's device. Brackets are read as hexadecimal: bus id before
+    /// 2.18.3, device number since.
+    pub fn fits_device(&self, bracket: u64) -> bool {
+        let known = [self.bus_id, self.nvml_device.map(read_as_hex), self.cuda_device.map(read_as_hex)];
+        bracket == super::link::NO_DEVICE
+            || known.iter().all(Option::is_none)
+            || known.iter().any(|device| *device == Some(bracket))
+    }
+}
+
+/// What a decimal number becomes when its digits are read as hexadecimal.
+fn read_as_hex(number: u32) -> u64 {
+    let (mut rest, mut value, mut shift) = (number, 0u64, 0);
+    loop {
+        value |= u64::from(rest % 10) << shift;
+        rest /= 10;
+        shift += 4;
+        if rest == 0 {
+            return value;
+        }
+    }
+}
+
+/// Connection lines that one call printed: those of collectives belong to one communicator.
+#[derive(Clone, Debug)]
+pub(super) struct Burst {
+    pub tid: u64,
+    /// Whether they are connections of collectives (index 0).
+    pub collective: bool,
+    /// Index among the process's communicators, once proved.
+    pub local: Option<u32>,
+    pub open: bool,
+    pub first_line: u64,
+    pub links: Vec<u32>,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub source: u32,
+    pub host: Box<str>,
+    /// None where the prefix was stripped.
+    pub pid: Option<u64>,
+    /// Device in the brackets of its main thread.
+    pub device: Option<i32>,
+    /// Global rank that a launcher or a backend told.
+    pub told_rank: Option<u32>,
+    pub host_id: Option<Box<str>>,
+    pub announced: Vec<u16>,
+    pub phase: Phase,
+    pub first_line: u64,
+    pub last_line: u64,
+    pub locals: Vec<Local>,
+    pub bursts: Vec<Burst>,
+    pub links: Vec<Link>,
+    free: Vec<u32>,
+    /// Index of the links, made when they are many.
+    index: Option<HashMap<LinkKey, u32>>,
+    last_link: u32,
+    /// The thread that last said something of a communicator, and which: channel counts belong to it.
+    pub recent: Vec<(u64, u32)>,
+}
+
+impl Process {
+    pub fn new(source: u32, host: &str, pid: Option<u64>, line: u64) -> Self {
+        Self {
+            source,
+            host: host.into(),
+            pid,
+            device: None,
+            told_rank: None,
+            host_id: None,
+            announced: Vec::new(),
+            phase: Phase::Bootstrap,
+            first_line: line,
+            last_line: line,
+            locals: Vec::new(),
+            bursts: Vec::new(),
+            links: Vec::new(),
+            free: Vec::new(),
+            index: None,
+            last_link: 0,
+            recent: Vec::new(),
+        }
+    }
+
+    /// Raises the phase; it never falls, except that a failure stays.
+    pub fn reach(&mut self, phase: Phase) -> bool {
+        let higher = phase > self.phase;
+        if higher {
+            self.phase = phase;
+        }
+        higher
+    }
+
+    /// The communicator of a pointer, the latest first.
+    pub fn local(&self, pointer: u64) -> Option<u32> {
+        let at = self.locals.iter().rposition(|local| local.pointer == pointer && local.gone.is_none())?;
+        u32::try_from(at).ok()
+    }
+
+    /// Remembers which communicator a thread speaks of.
+    pub fn speaks_of(&mut self, tid: u64, local: u32) {
+        const MOST: usize = 64;
+        if let Some(entry) = self.recent.iter_mut().find(|entry| entry.0 == tid) {
+            entry.1 = local;
+        } else {
+            if self.recent.len() == MOST {
+                self.recent.remove(0);
+            }
+            self.recent.push((tid, local));
+        }
+    }
+
+    /// The burst a connection line of a thread belongs to; opens one if there is none.
+    pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> u32 {
+        let open = self
+            .bursts
+            .iter()
+            .rposition(|burst| burst.open && burst.tid == tid && burst.collective == collective);
+        let at = open.unwrap_or_else(|| {
+            let fresh =
+                Burst { tid, collective, local: None, open: true, first_line: line, links: Vec::new() };
+            if let Some(empty) = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty()) {
+                self.bursts[empty] = fresh;
+                return empty;
+            }
+            self.bursts.push(fresh);
+            self.bursts.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    /// Closes the bursts of a thread; gives those that were open.
+    pub fn close(&mut self, tid: u64) -> Vec<u32> {
+        let mut closed = Vec::new();
+        for (at, burst) in self.bursts.iter_mut().enumerate() {
+            if burst.open && burst.tid == tid {
+                burst.open = false;
+                closed.extend(u32::try_from(at).ok());
+            }
+        }
+        closed
+    }
+
+    /// Keeps the number of bursts that belong nowhere yet small, by putting the oldest two together.
+    pub fn bound_bursts(&mut self) {
+        const MOST: usize = 64;
+        if self.bursts.len() <= MOST {
+            return;
+        }
+        let mut waiting = (0..self.bursts.len()).filter(|at| {
+            let burst = &self.bursts[*at];
+            burst.local.is_none() && !burst.links.is_empty()
+        });
+        let (Some(home), Some(next)) = (waiting.next(), waiting.next()) else { return };
+        let (Ok(home), Ok(next)) = (u32::try_from(home), u32::try_from(next)) else { return };
+        self.bursts[home as usize].collective = false;
+        self.bursts[home as usize].open = false;
+        self.bursts[next as usize].open = false;
+        self.move_links(next, home);
+    }
+
+    /// Adds a connection line; true if it is a connection not seen in this burst before.
+    pub fn connect(&mut self, key: LinkKey, line: &ChannelLine<'_>, number: u64) -> bool {
+        if let Some(at) = self.find(&key) {
+            self.links[at as usize].add(line, number);
+            self.last_link = at;
+            return false;
+        }
+        let link = Link::new(key, line, number);
+        let at = self.place(link);
+        self.last_link = at;
+        if let Some(burst) = self.bursts.get_mut(key.burst as usize) {
+            burst.links.push(at);
+        }
+        true
+    }
+
+    fn place(&mut self, link: Link) -> u32 {
+        const INDEX_FROM: usize = 24;
+        let key = link.key;
+        let at = if let Some(at) = self.free.pop() {
+            self.links[at as usize] = link;
+            at
+        } else {
+            self.links.push(link);
+            u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX)
+        };
+        if let Some(index) = &mut self.index {
+            index.insert(key, at);
+        } else if self.links.len() > INDEX_FROM {
+            let live = self.links.iter().enumerate().filter(|(_, link)| link.live);
+            self.index =
+                Some(live.filter_map(|(at, link)| Some((link.key, u32::try_from(at).ok()?))).collect());
+        }
+        at
+    }
+
+    fn find(&self, key: &LinkKey) -> Option<u32> {
+        if self.links.get(self.last_link as usize).is_some_and(|link| link.live && link.key == *key) {
+            return Some(self.last_link);
+        }
+        if let Some(index) = &self.index {
+            return index.get(key).copied();
+        }
+        let at = self.links.iter().rposition(|link| link.live && link.key == *key)?;
+        u32::try_from(at).ok()
+    }
+
+    /// Puts a burst's links under its communicator's first burst, so that reconnecting does not grow the map.
+    pub fn settle(&mut self, burst: u32, local: u32) {
+        self.bursts[burst as usize].local = Some(local);
+        let collective = self.bursts[burst as usize].collective;
+        let home = self
+            .bursts
+            .iter()
+            .position(|other| other.local == Some(local) && !other.open && other.collective == collective);
+        let Some(home) = home.and_then(|home| u32::try_from(home).ok()).filter(|home| *home != burst) else {
+            return;
+        };
+        self.move_links(burst, home);
+    }
+
+    /// Moves every link of one burst to another.
+    pub fn move_links(&mut self, burst: u32, home: u32) {
+        for at in std::mem::take(&mut self.bursts[burst as usize].links) {
+            let old = self.links[at as usize].key;
+            let key = LinkKey { burst: home, ..old };
+            if let Some(index) = &mut self.index {
+                index.remove(&old);
+            }
+            if let Some(known) = self.find(&key) {
+                let merged = self.links[at as usize].clone();
+                self.links[known as usize].merge(&merged);
+                self.links[at as usize].live = false;
+                self.free.push(at);
+            } else {
+                self.links[at as usize].key = key;
+                if let Some(index) = &mut self.index {
+                    index.insert(key, at);
+                }
+                self.bursts[home as usize].links.push(at);
+            }
+        }
+        // Bursts emptied at the end of the list are dropped; the others keep their numbers.
+        while self
+            .bursts
+            .last()
+            .is_some_and(|last| !last.open && last.links.is_empty() && self.bursts.len() > 1)
+        {
+            self.bursts.pop();
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What the pairs prove in one word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::TransportMap;
+use super::resolve::World;
+use crate::fabric::Fabric;
+use crate::nccl::channel::Kind;
+
+/// The fabric that the connections between ranks prove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum FabricSeen {
+    /// EFA: libfabric with provider efa.
+    Efa,
+    /// RDMA over Ethernet.
+    Roce,
+    /// InfiniBand.
+    #[serde(rename = "infiniband")]
+    InfiniBand,
+    /// Verbs; whether RoCE or InfiniBand was not said.
+    Verbs,
+    /// libfabric over TCP: the plugin is there, EFA is not.
+    LibfabricTcp,
+    /// libfabric with another provider, or one that was not said.
+    LibfabricOther,
+    /// TCP sockets.
+    Socket,
+    /// No network: all ranks are on one node, or in one NVLink domain.
+    IntraNode,
+    /// More than one fabric.
+    Mixed,
+    /// Nothing proves anything.
+    #[default]
+    Unknown,
+}
+
+impl FabricSeen {
+    /// The word of reports.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Efa => "efa",
+            Self::Roce => "roce",
+            Self::InfiniBand => "infiniband",
+            Self::Verbs => "verbs",
+            Self::LibfabricTcp => "libfabric-tcp",
+            Self::LibfabricOther => "libfabric-other",
+            Self::Socket => "socket",
+            Self::IntraNode => "intra-node",
+            Self::Mixed => "mixed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it is what was planned; none if it proves nothing either way.
+    pub fn meets(self, planned: Fabric) -> Option<bool> {
+        match (planned, self) {
+            (Fabric::Auto | Fabric::Off, _) | (_, Self::Unknown | Self::IntraNode) => None,
+            (Fabric::Efa, seen) => Some(seen == Self::Efa),
+            (Fabric::Roce, Self::Verbs) | (Fabric::InfiniBand, Self::Verbs) => Some(true),
+            (Fabric::Roce, seen) => Some(seen == Self::Roce),
+            (Fabric::InfiniBand, seen) => Some(seen == Self::InfiniBand),
+            (Fabric::Tcp, seen) => Some(seen == Self::Socket),
+        }
+    }
+}
+
+/// How much of the traffic between nodes goes straight between NIC and GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum GdrSeen {
+    /// All network connections.
+    All,
+    /// Some.
+    Some,
+    /// None.
+    None,
+    /// No network connection was seen.
+    #[default]
+    Unknown,
+}
+
+/// The map in two words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The fabric.
+    pub fabric: FabricSeen,
+    /// GPUDirect RDMA.
+    pub gdr: GdrSeen,
+}
+
+/// What the live connections are made of.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    /// Network names, with the devices used.
+    networks: BTreeMap<u16, BTreeSet<u32>>,
+    local: bool,
+    unknown: bool,
+    with_gdr: bool,
+    without_gdr: bool,
+}
+
+impl TransportMap {
+    /// The verdict over everything seen so far.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict_in(&self.world())
+    }
+
+    /// The verdict in a world that is already known.
+    pub fn verdict_in(&self, world: &World) -> Verdict {
+        let made = self.made(world);
+        Verdict { fabric: self.fabric_of(&made, world), gdr: self.gdr_of(&made) }
+    }
+
+    fn made(&self, world: &World) -> Made {
+        let mut made = Made::default();
+        for (at, process) in (0u32..).zip(&self.processes) {
+            if world.past.contains(&at) {
+                continue;
+            }
+            for link in process.links.iter().filter(|link| link.live) {
+                match link.kind {
+                    Kind::Net | Kind::Collnet => {
+                        made.networks.entry(link.key.transport).or_default().extend(link.devices.iter());
+                        made.with_gdr |= link.with_gdr;
+                        made.without_gdr |= link.without_gdr;
+                    }
+                    Kind::P2p | Kind::Shm | Kind::Nvls | Kind::Own => made.local = true,
+                    Kind::Unknown => made.unknown = true,
+                }
+            }
+        }
+        made
+    }
+
+    fn fabric_of(&self, made: &Made, world: &World) -> FabricSeen {
+        let mut fabrics = made
+            .networks
+            .iter()
+            .map(|(name, devices)| self.fabric_of_network(self.name_of(*name), devices))
+            .collect::<BTreeSet<_>>();
+        if fabrics.len() > 1 {
+            fabrics.remove(&FabricSeen::Unknown);
+        }
+        match (fabrics.len(), fabrics.pop_first()) {
+            (1, Some(fabric)) => fabric,
+            (0, _) if made.local && !self.has_several_nodes(world) => FabricSeen::IntraNode,
+            (0, _) => FabricSeen::Unknown,
+            _ => FabricSeen::Mixed,
+        }
+    }
+
+    /// Whether some communicator of live processes spans nodes.
+    pub(crate) fn has_several_nodes(&self, world: &World) -> bool {
+        self.processes.iter().zip(0u32..).any(|(process, at)| {
+            !world.past.contains(&at)
+                && process.locals.iter().any(|local| local.nnodes.is_some_and(|nodes| nodes > 1))
+        })
+    }
+
+    /// Which fabric a network of that name is, as far as the log says.
+    pub(crate) fn fabric_of_network(&self, transport: &str, devices: &BTreeSet<u32>) -> FabricSeen {
+        let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
+        if name.contains("Libfabric") || name == "OFI" {
+            return self.libfabric();
+        }
+        if name.contains("Socket") {
+            return FabricSeen::Socket;
+        }
+        let verbs = name.starts_with("IB")
+            || name.contains("RDMA")
+            || name.starts_with("SPCX")
+            || name.contains("SHARP");
+        if verbs { self.verbs(devices) } else { FabricSeen::Unknown }
+    }
+
+    fn libfabric(&self) -> FabricSeen {
+        let mut kinds: BTreeSet<FabricSeen> = self
+            .plugins
+            .iter()
+            .flat_map(|plugin| &plugin.providers)
+            .map(|provider| match &**provider {
+                provider if provider.starts_with("efa") => FabricSeen::Efa,
+                provider
+                    if provider.starts_with("tcp")
+                        || provider.starts_with("sockets")
+                        || provider.starts_with("udp") =>
+                {
+                    FabricSeen::LibfabricTcp
+                }
+                _ => FabricSeen::LibfabricOther,
+            })
+            .collect();
+        match (kinds.len(), kinds.pop_first()) {
+            (1, Some(kind)) => kind,
+            (0, _) => FabricSeen::LibfabricOther,
+            _ => FabricSeen::Mixed,
+        }
+    }
+
+    /// `NET/IB` is RoCE or InfiniBand by the list of its devices; where ports of both kinds are listed, by those used.
+    fn verbs(&self, devices: &BTreeSet<u32>) -> FabricSeen {
+        let ports = self.ports();
+        let kind = |roce: bool| if roce { FabricSeen::Roce } else { FabricSeen::InfiniBand };
+        let all: BTreeSet<bool> = ports.iter().map(|port| port.roce).collect();
+        if let (1, Some(roce)) = (all.len(), all.first()) {
+            return kind(*roce);
+        }
+        let used: BTreeSet<bool> =
+            ports.iter().filter(|port| devices.contains(&port.device)).map(|port| port.roce).collect();
+        match (used.len(), used.first()) {
+            (1, Some(roce)) => kind(*roce),
+            _ => FabricSeen::Verbs,
+        }
+    }
+
+    /// Every port in every `NET/IB : Using` list.
+    pub(crate) fn ports(&self) -> Vec<Port> {
+        self.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
+    }
+
+    /// Lists of devices, by network.
+    pub(crate) fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
+        self.listed.get(network).into_iter().flatten().map(|list| &**list)
+    }
+
+    fn gdr_of(&self, made: &Made) -> GdrSeen {
+        let network = !made.networks.is_empty();
+        match (made.with_gdr, made.without_gdr) {
+            // The flag of the rings is an AND over all ranks: some rank, whose lines are not here, has none.
+            (true, false) if self.ring_gdr.contains(&false) => GdrSeen::Some,
+            (true, false) => GdrSeen::All,
+            (true, true) => GdrSeen::Some,
+            (false, true) => GdrSeen::None,
+            (false, false) if network => GdrSeen::Unknown,
+            (false, false) => self.gdr_without_connections(),
+        }
+    }
+
+    /// Before any network connection is seen, a refusal of GPUDirect, or a network without it, is an answer.
+    fn gdr_without_connections(&self) -> GdrSeen {
+        let refused = ["R08", "R25", "R52"].iter().any(|id| self.clues.has(id));
+        let networks = self.networks();
+        let sockets = !networks.is_empty() && networks.iter().all(|name| name.contains("Socket"));
+        if refused || sockets { GdrSeen::None } else { GdrSeen::Unknown }
+    }
+
+    /// Networks in use as far as the log says: those of connections; else those announced; else those whose own files
+    /// warned, or whose device list was the last word before the choice.
+    pub fn networks(&self) -> BTreeSet<String> {
+        let connected: BTreeSet<String> = self
+            .processes
+            .iter()
+            .flat_map(|process| &process.links)
+            .filter(|link| link.live && link.kind == Kind::Net)
+            .filter_map(|link| self.name_of(link.key.transport).strip_prefix("NET/").map(str::to_owned))
+            .collect();
+        if !connected.is_empty() {
+            return connected;
+        }
+        let announced: BTreeSet<String> = self
+            .processes
+            .iter()
+            .filter_map(|process| process.announced.last())
+            .map(|name| self.name_of(*name).to_owned())
+            .collect();
+        if !announced.is_empty() {
+            return announced;
+        }
+        self.implied_networks()
+    }
+
+    fn implied_networks(&self) -> BTreeSet<String> {
+        let mut implied = BTreeSet::new();
+        if self.listed.contains_key("FastSocket") {
+            implied.insert("FastSocket".to_owned());
+        }
+        for (clue, name) in [("IN-IB", "IB"), ("IN-IBEXT", "IBext"), ("IN-SOCKET", "Socket")] {
+            if self.clues.has(clue) {
+                implied.insert(name.to_owned());
+            }
+        }
+        // Up to 2.5 the list is all there is. NET/Socket is also what the bootstrap prints: it counts only where IB was not found.
+        if implied.is_empty() && !self.ports().is_empty() {
+            implied.insert("IB".to_owned());
+        }
+        let no_ib = self.clues.has("R15");
+        if implied.is_empty() && no_ib && self.listed.contains_key("Socket") {
+            implied.insert("Socket".to_owned());
+        }
+        implied
+    }
+
+    /// Whether NVLink SHARP was connected.
+    pub fn nvls_used(&self) -> bool {
+        self.nvls_used
+    }
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    pub device: u32,
+    pub roce: bool,
+}
+
+/// Reads `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE/SHARP` and `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
+fn ports(list: &str) -> Vec<Port> {
+    let mut ports = Vec::new();
+    let mut device = 0;
+    let mut merged = false;
+    let mut rest = list;
+    while let Some(at) = rest.find(['[', '/', '{', '}']) {
+        let (mark, behind) = rest[at..].split_at(1);
+        rest = behind;
+        match mark {
+            "{" => merged = true,
+            "}" => merged = false,
+            "[" if !merged => {
+                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+                if let Ok(number) = rest[..digits].parse() {
+                    device = number;
+                }
+            }
+            "/" if rest.starts_with("RoCE") => ports.push(Port { device, roce: true }),
+            "/" if rest.starts_with("IB") => ports.push(Port { device, roce: false }),
+            _ => {}
+        }
+    }
+    ports
+}

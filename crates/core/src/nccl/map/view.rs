@@ -1,0 +1,363 @@
+//! The map as tables: pairs, ranks, communicators.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::link::{Channels, Devices};
+use super::process::{Phase, Process};
+use super::resolve::World;
+use super::{TransportMap, communicator};
+use crate::nccl::channel::{Kind, Side};
+
+/// A plugin that was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PluginSeen {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its version, where it says.
+    pub version: Option<Box<str>>,
+    /// libfabric's provider, the last one selected.
+    pub provider: Option<Box<str>>,
+    /// All providers selected by any rank.
+    pub providers: BTreeSet<Box<str>>,
+    /// NICs found.
+    pub nics: Option<u32>,
+}
+
+impl PluginSeen {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+/// A process, or one rank of a process that holds several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RankView {
+    /// Global rank, where proved.
+    pub rank: Option<u32>,
+    /// Host name as printed.
+    pub host: Box<str>,
+    /// Process id; none where the prefix was stripped.
+    pub pid: Option<u64>,
+    /// CUDA device.
+    pub cuda_device: Option<u32>,
+    /// PCI bus id, hexadecimal.
+    pub bus_id: Option<u64>,
+    /// Node number, counted by the nodes' lowest ranks; hosts that `NCCL_HOSTID` tells apart are different nodes.
+    pub node: u32,
+    /// The network it announced last.
+    pub announced: Option<Box<str>>,
+    /// How far it came.
+    pub phase: Phase,
+    /// Name of its source.
+    pub source: String,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommView {
+    /// commId, or `PARENT/SPLITCOUNT/COLOR`, or `unnamed-…` where NCCL printed none.
+    pub id: String,
+    /// The parent's id.
+    pub parent: Option<String>,
+    /// Ranks.
+    pub nranks: u32,
+    /// Nodes.
+    pub nnodes: Option<u32>,
+    /// Whether its ranks are those of the job.
+    pub world: bool,
+    /// Its ranks whose logs were seen.
+    pub seen_ranks: Vec<u32>,
+    /// Ranks that two processes claim: the log does not fit together.
+    pub contested: u32,
+}
+
+/// A pair of ranks and one transport between them, in one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PairView {
+    /// Id of the communicator, where proved.
+    pub comm: Option<String>,
+    /// Sending rank in the communicator.
+    pub from: u32,
+    /// Receiving rank in the communicator.
+    pub to: u32,
+    /// Sending rank of the job, where proved.
+    pub global_from: Option<u32>,
+    /// Receiving rank of the job, where proved.
+    pub global_to: Option<u32>,
+    /// Name: `P2P/CUMEM`, `NET/Socket`, …
+    pub transport: Box<str>,
+    /// Kind.
+    pub kind: Kind,
+    /// Network devices of the sender and of the receiver.
+    pub devices: (Devices, Devices),
+    /// Distinct channels.
+    pub channels: Channels,
+    /// GPUDirect RDMA on all, on none or (none) not known or not the same for all.
+    pub gdr: Option<bool>,
+    /// Through another rank's NIC.
+    pub pxn: bool,
+    /// Buffers shared.
+    pub shared: bool,
+    /// Which ends printed it.
+    pub seen: (bool, bool),
+}
+
+impl PairView {
+    /// Name of the network, for network transports.
+    pub fn network(&self) -> Option<&str> {
+        match self.kind {
+            Kind::Net => self.transport.strip_prefix("NET/"),
+            Kind::Collnet => self.transport.strip_prefix("COLLNET/"),
+            _ => None,
+        }
+    }
+}
+
+/// Counts over everything read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Lines.
+    pub lines: u64,
+    /// NCCL records.
+    pub nccl_lines: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// NCCL records with no message.
+    pub unparsed: u64,
+    /// Connection lines that were cut.
+    pub torn: u64,
+    /// Connections that found no room.
+    pub dropped: u64,
+    /// Distinct (channel, connection index, ranks) a transport, over all communicators together.
+    pub edges: BTreeMap<Box<str>, u64>,
+}
+
+/// The order of pairs in a report.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct PairKey {
+    comm: Option<u32>,
+    from: u32,
+    to: u32,
+    /// Without a communicator, the devices tell pairs apart.
+    devices: (u64, u64),
+    transport: u16,
+}
+
+impl TransportMap {
+    /// Every pair of live processes.
+    pub fn pairs(&self, world: &World) -> Vec<PairView> {
+        let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
+        for (at, process) in (0u32..).zip(&self.processes) {
+            if !world.past.contains(&at) {
+                self.pairs_of(at, process, world, &mut pairs);
+            }
+        }
+        pairs.into_values().collect()
+    }
+
+    fn pairs_of(&self, at: u32, process: &Process, world: &World, pairs: &mut BTreeMap<PairKey, PairView>) {
+        let places = self.burst_places(process);
+        for link in process.links.iter().filter(|link| link.live) {
+            let burst = places.get(link.key.burst as usize).copied().flatten();
+            let place = self.place(at, link, burst, world);
+            let devices =
+                if place.comm.is_some() { (0, 0) } else { (link.key.from_device, link.key.to_device) };
+            let key = PairKey {
+                comm: place.comm,
+                from: link.key.from,
+                to: link.key.to,
+                devices,
+                transport: link.key.transport,
+            };
+            let pair = pairs.entry(key).or_insert_with(|| PairView {
+                comm: place.comm.map(|comm| self.comm_id(comm)),
+                from: link.key.from,
+                to: link.key.to,
+                global_from: place.global_from,
+                global_to: place.global_to,
+                transport: self.name_of(link.key.transport).into(),
+                kind: link.kind,
+                devices: (Devices::default(), Devices::default()),
+                channels: Channels::default(),
+                gdr: None,
+                pxn: false,
+                shared: false,
+                seen: (false, false),
+            });
+            pair.global_from = pair.global_from.or(place.global_from);
+            pair.global_to = pair.global_to.or(place.global_to);
+            pair.channels.union(&link.channels);
+            pair.pxn |= link.pxn;
+            pair.shared |= link.shared;
+            if link.with_gdr || link.without_gdr {
+                let all = link.with_gdr && !link.without_gdr;
+                pair.gdr = Some(pair.gdr.unwrap_or(true) && all);
+            }
+            if link.key.side == Some(Side::Receive) {
+                pair.devices.1.union(link.devices);
+                pair.seen.1 = true;
+            } else {
+                pair.devices.0.union(link.devices);
+                pair.seen.0 = true;
+            }
+        }
+    }
+
+    pub(super) fn comm_id(&self, comm: u32) -> String {
+        self.comms
+            .get(comm as usize)
+            .map_or_else(String::new, |known| communicator::Id(&self.comms, known.identity).to_string())
+    }
+
+    /// Every live process that NCCL's prefix named, and every rank of those that hold several.
+    pub fn ranks(&self, world: &World) -> Vec<RankView> {
+        let mut ranks = Vec::new();
+        for (at, process) in (0u32..).zip(&self.processes) {
+            if world.past.contains(&at)
+                || (process.pid.is_none() && process.locals.is_empty() && process.announced.is_empty())
+            {
+                continue;
+            }
+            match world.ranks.get(&at) {
+                Some(held) => ranks
+                    .extend(held.iter().map(|(local, rank)| self.rank(process, Some(*rank), Some(*local)))),
+                None => ranks.push(self.rank(process, None, None)),
+            }
+        }
+        ranks.sort_by(|a, b| {
+            (a.rank.is_none(), a.rank, &a.host, a.pid).cmp(&(b.rank.is_none(), b.rank, &b.host, b.pid))
+        });
+        self.number_nodes(&mut ranks);
+        ranks
+    }
+
+    fn rank(&self, process: &Process, rank: Option<u32>, local: Option<u32>) -> RankView {
+        let local = local.and_then(|at| process.locals.get(at as usize)).or(process.locals.first());
+        let device = process.device.and_then(|device| u32::try_from(device).ok());
+        RankView {
+            rank,
+            host: process.host.clone(),
+            pid: process.pid,
+            cuda_device: local.and_then(|local| local.cuda_device).or(device),
+            bus_id: local.and_then(|local| local.bus_id),
+            node: 0,
+            announced: process.announced.last().map(|name| self.name_of(*name).into()),
+            phase: self.phase(process),
+            source: self.sources[process.source as usize].id.to_string(),
+        }
+    }
+
+    /// The phase, raised to stepping once its source prints steps.
+    fn phase(&self, process: &Process) -> Phase {
+        let steps = self.sources[process.source as usize].throughput.steps();
+        if process.phase < Phase::Stepping && process.phase >= Phase::Ready && steps {
+            Phase::Stepping
+        } else {
+            process.phase
+        }
+    }
+
+    fn number_nodes(&self, ranks: &mut [RankView]) {
+        let mut host_ids: HashMap<(&str, u64, &str), &str> = HashMap::new();
+        for process in &self.processes {
+            if let (Some(pid), Some(id)) = (process.pid, process.host_id.as_deref()) {
+                let source = &self.sources[process.source as usize].id.name;
+                host_ids.insert((&process.host, pid, source), id);
+            }
+        }
+        let mut nodes: HashMap<String, u32> = HashMap::new();
+        for rank in ranks {
+            let id = rank.pid.and_then(|pid| host_ids.get(&(&*rank.host, pid, rank.source.as_str())));
+            let node = format!("{}\0{}", rank.host, id.copied().unwrap_or(""));
+            let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            rank.node = *nodes.entry(node).or_insert(next);
+        }
+    }
+
+    /// Every communicator of live processes.
+    pub fn communicators(&self, world: &World) -> Vec<CommView> {
+        let mut views = Vec::new();
+        for (at, comm) in (0u32..).zip(&self.comms) {
+            let mut seen: Vec<u32> = comm
+                .members
+                .iter()
+                .filter(|(_, (process, _))| !world.past.contains(process))
+                .map(|(rank, _)| *rank)
+                .collect();
+            if seen.is_empty() {
+                continue;
+            }
+            seen.sort_unstable();
+            views.push(CommView {
+                id: self.comm_id(at),
+                parent: match comm.identity {
+                    communicator::Identity::Split { parent, .. } => Some(self.comm_id(parent)),
+                    _ => None,
+                },
+                nranks: comm.nranks,
+                nnodes: comm.nnodes,
+                world: world.comm == Some(at),
+                seen_ranks: seen,
+                contested: comm.contested,
+            });
+        }
+        views
+    }
+
+    /// Counts over everything read.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            nccl_lines: self.nccl_lines,
+            unparsed: self.unparsed,
+            torn: self.torn,
+            dropped: self.links_dropped,
+            ..Totals::default()
+        };
+        for source in &self.sources {
+            totals.lines += source.parser.lines();
+            totals.bytes += source.parser.bytes();
+        }
+        let mut edges: BTreeMap<(u16, u32, u32, u64, u64), Channels> = BTreeMap::new();
+        for link in self.processes.iter().flat_map(|process| &process.links).filter(|link| link.live) {
+            let key =
+                (link.key.transport, link.key.from, link.key.to, link.key.from_device, link.key.to_device);
+            edges.entry(key).or_default().union(&link.channels);
+        }
+        for ((transport, ..), channels) in edges {
+            *totals.edges.entry(self.name_of(transport).into()).or_default() += u64::from(channels.count());
+        }
+        totals
+    }
+
+    /// Versions of NCCL seen, in order.
+    pub fn versions(&self) -> impl Iterator<Item = &str> {
+        self.versions.keys().map(|version| &**version)
+    }
+
+    /// Plugins seen.
+    pub fn plugins(&self) -> &[PluginSeen] {
+        &self.plugins
+    }
+
+    /// Values that NCCL read from the environment for one variable, without `NCCL_`.
+    pub fn env(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.env.get(name).into_iter().flatten().map(|value| &**value)
+    }
+
+    /// Throughput of every source that printed any.
+    pub fn throughput(&self) -> impl Iterator<Item = (&str, &crate::nccl::throughput::Series)> {
+        self.sources
+            .iter()
+            .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
+    }
+
+    /// Name of the source a trace is from.
+    pub fn source_name(&self, trace: &super::Trace) -> &str {
+        self.sources.get(trace.source as usize).map_or("", |source| &source.id.name)
+    }
+}

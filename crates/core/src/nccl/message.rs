@@ -1,0 +1,183 @@
+//! A message becomes an event. The first word decides which few forms are tried, so that a line costs little.
+
+use super::channel::{self, Parsed};
+use super::comm;
+use super::event::{Connected, NcclEvent};
+use super::text::{Cursor, behind, contains, text};
+
+/// Reads a message.
+pub fn parse(message: &[u8]) -> NcclEvent<'_> {
+    match message.first() {
+        Some(b'C') => connection_or_phase(message),
+        Some(b'R') => connection(message),
+        Some(b'T') if message.starts_with(b"Trees [") || message.starts_with(b"Tree ") => NcclEvent::Plan,
+        Some(b'c' | b'n' | b'[') => comm::parse(message).map_or_else(|| other(message), NcclEvent::Comm),
+        Some(b'r') if message.starts_with(b"rank ") && contains(message, "Connected CollNet") => {
+            NcclEvent::Connected(Connected::CollNet)
+        }
+        Some(_) => other(message),
+        None => NcclEvent::Other,
+    }
+}
+
+fn connection(message: &[u8]) -> NcclEvent<'_> {
+    match channel::parse(message) {
+        Parsed::Connection(line) => NcclEvent::Connection(line),
+        Parsed::Order { .. } => NcclEvent::Plan,
+        Parsed::Torn => NcclEvent::Torn,
+        Parsed::Other => other(message),
+    }
+}
+
+fn connection_or_phase(message: &[u8]) -> NcclEvent<'_> {
+    let Some(rest) = message.strip_prefix(b"Connected ") else {
+        if let Some(rest) = message.strip_prefix(b"CUDA Dev ") {
+            // 2.4 and 2.5: `CUDA Dev 0[0], AWS Libfabric NIC distance :  SYS` names the network that was chosen.
+            return nic_distance(rest);
+        }
+        return connection(message);
+    };
+    if let Some(flags) = rest.strip_prefix(b"all rings") {
+        let flag =
+            |name| behind(flags, name).and_then(|rest| Cursor::new(rest).number()).map(|value| value != 0);
+        NcclEvent::Connected(Connected::Rings { pxn: flag("PXN "), gdr: flag("GDR ") })
+    } else if rest.starts_with(b"all trees") || rest.starts_with(b"binomial") {
+        NcclEvent::Connected(Connected::Trees)
+    } else if rest.starts_with(b"NVLS") {
+        NcclEvent::Connected(Connected::NvlsTree)
+    } else if rest.starts_with(b"Coll") {
+        NcclEvent::Connected(Connected::CollNet)
+    } else {
+        NcclEvent::Other
+    }
+}
+
+fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
+    let name = behind(rest, "], ")
+        .and_then(|names| memchr::memmem::find(names, b" NIC distance").map(|end| text(&names[..end])));
+    name.filter(|name| is_name(name)).map_or(NcclEvent::Other, NcclEvent::Announced)
+}
+
+/// The rarer messages.
+fn other(message: &[u8]) -> NcclEvent<'_> {
+    const PREFIXES: &[(&str, fn(&[u8]) -> Option<NcclEvent<'_>>)] = &[
+        ("Using network ", announced),
+        ("Using internal Network ", announced),
+        ("Using internal network ", announced),
+        ("NET/OFI ", ofi),
+        ("NET/IB : Using ", |rest| listed("IB", rest)),
+        ("NET/IB: Using ", |rest| listed("IB", rest)),
+        ("NET/Socket : Using ", |rest| listed("Socket", rest)),
+        ("NET/FastSocket : Using ", |rest| listed("FastSocket", rest)),
+        ("NCCL version ", version),
+        ("Failed to initialize NET plugin ", |rest| name(rest).map(NcclEvent::Failed)),
+        ("NET/Plugin: Loaded net plugin ", plugin),
+        ("NET/Plugin : Loaded net plugin ", plugin),
+        ("P2P plugin ", plugin),
+        ("MNNVL 1 ", |_| Some(NcclEvent::Mnnvl)),
+        ("NCCL_", environment),
+    ];
+    for (prefix, parse) in PREFIXES {
+        if let Some(rest) = message.strip_prefix(prefix.as_bytes()) {
+            return parse(rest).unwrap_or(NcclEvent::Other);
+        }
+    }
+    if message.first().is_some_and(u8::is_ascii_digit) {
+        return channels(message).unwrap_or(NcclEvent::Other);
+    }
+    if let Some(rest) = behind(message, "NCCL version ") {
+        return version(rest).unwrap_or(NcclEvent::Other);
+    }
+    NcclEvent::Other
+}
+
+fn announced(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    name(rest).map(NcclEvent::Announced)
+}
+
+fn plugin(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    let end = memchr::memmem::find(rest, b" (v").unwrap_or(rest.len());
+    name(&rest[..end]).map(NcclEvent::Plugin)
+}
+
+/// A name at the end of a message. Names have blanks (`NCCL RDMA Plugin v6`); what loggers append has brackets.
+fn name(rest: &[u8]) -> Option<&str> {
+    let end = rest
+        .iter()
+        .position(|byte| matches!(byte, b'[' | b'(' | b'\x1b' | b',' | b':' | b'"' | b'\\' | b'|'));
+    let name = text(&rest[..end.unwrap_or(rest.len())]).trim().trim_end_matches('.');
+    is_name(name).then_some(name)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 64
+        && name.bytes().all(|byte| (b' '..0x7f).contains(&byte) && byte != b'/')
+}
+
+fn listed<'a>(network: &'a str, rest: &'a [u8]) -> Option<NcclEvent<'a>> {
+    let end = memchr::memmem::find(rest, b"OOB ").unwrap_or(rest.len());
+    Some(NcclEvent::Listed { network, devices: text(&rest[..end]) })
+}
+
+fn version(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    let end =
+        rest.iter().position(|byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-')));
+    let version = text(&rest[..end.unwrap_or(rest.len())]).trim_end_matches(['.', '-']);
+    let numbers = version.split('+').next().unwrap_or("");
+    let plausible = version.len() <= 40
+        && numbers.split('.').count() >= 2
+        && numbers
+            .split('.')
+            .take(2)
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    plausible.then_some(NcclEvent::Version(version))
+}
+
+fn ofi(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    if let Some(chosen) =
+        rest.strip_prefix(b"Selected provider is ").or(rest.strip_prefix(b"Selected Provider is "))
+    {
+        let end = chosen.iter().position(|byte| matches!(byte, b' ' | b','));
+        let name = text(&chosen[..end.unwrap_or(chosen.len())]);
+        let nics = behind(chosen, "(found ").and_then(|rest| Cursor::new(rest).number());
+        return (!name.is_empty()).then_some(NcclEvent::Provider { name, nics });
+    }
+    let version =
+        rest.strip_prefix(b"Initializing aws-ofi-nccl ").or(rest.strip_prefix(b"Using aws-ofi-nccl "))?;
+    let end = version.iter().position(u8::is_ascii_whitespace).unwrap_or(version.len());
+    Some(NcclEvent::OfiVersion(text(&version[..end])))
+}
+
+/// `NCCL_IB_DISABLE set by environment to 1.`, `NCCL_IB_HCA set to mlx5_4`.
+fn environment(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    let mut at = Cursor::new(rest);
+    let name = at.take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let value = at.rest().strip_prefix(b" set by environment to ").or(at.rest().strip_prefix(b" set to "))?;
+    let value = text(value.trim_ascii());
+    Some(NcclEvent::Env { name: text(name), value: value.strip_suffix('.').unwrap_or(value) })
+}
+
+/// `2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer`
+fn channels(message: &[u8]) -> Option<NcclEvent<'_>> {
+    let mut at = Cursor::new(message);
+    let coll = at.number()?;
+    if !at.eat(b" coll channels") {
+        return None;
+    }
+    let mut nvls = None;
+    let mut p2p = None;
+    while at.eat(b", ") {
+        let count = at.number()?;
+        if at.eat(b" nvls channels") {
+            nvls = Some(count);
+        } else if at.eat(b" p2p channels per peer") {
+            break;
+        } else if at.eat(b" p2p channels") {
+            p2p = Some(count);
+        } else if !at.eat(b" collnet channels") {
+            break;
+        }
+    }
+    Some(NcclEvent::Channels { coll, nvls, p2p })
+}

@@ -1,0 +1,155 @@
+//! One source of log bytes becomes events. No I/O; how the bytes are cut into chunks never matters.
+
+use super::event::NcclEvent;
+use super::lines::{Line, Lines};
+use super::message;
+use super::prefix::{self, Level, Part, Writer};
+use super::unwrap;
+
+/// One message and where it stood.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Entry<'a> {
+    /// Line in the source, from 1.
+    pub line: u64,
+    /// Who printed it, where the prefix says.
+    pub writer: Option<Writer<'a>>,
+    /// Device in the brackets, also where the rest of the prefix was stripped.
+    pub device: Option<i32>,
+    /// NCCL's level; none for a line without NCCL's prefix.
+    pub level: Option<Level>,
+    /// `file:line` before a warning.
+    pub location: &'a [u8],
+    /// The message, or the whole line where there is no prefix.
+    pub text: &'a [u8],
+    /// Global rank that the launcher wrote in front of the line.
+    pub launcher_rank: Option<u32>,
+    /// What it says.
+    pub event: NcclEvent<'a>,
+}
+
+/// Reads one source.
+#[derive(Clone, Debug, Default)]
+pub struct Parser {
+    lines: Lines,
+}
+
+impl Parser {
+    /// Makes a parser at the beginning of a source.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lines seen so far.
+    pub fn lines(&self) -> u64 {
+        self.lines.lines()
+    }
+
+    /// Bytes seen so far.
+    pub fn bytes(&self) -> u64 {
+        self.lines.bytes()
+    }
+
+    /// Takes bytes and hands over every message that they complete.
+    pub fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Entry<'_>)) {
+        self.lines.feed(bytes, |line| entries(line, &mut sink));
+    }
+
+    /// Hands over what the last line holds if no newline ended it. Call it when the source has ended.
+    pub fn finish(&mut self, mut sink: impl FnMut(Entry<'_>)) {
+        self.lines.finish(|line| entries(line, &mut sink));
+    }
+}
+
+fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
+    let number = line.number;
+    if let Some(plain) = unwrap::unwrap(line.bytes) {
+        for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            piece_entries(number, piece, sink);
+        }
+    } else if memchr::memchr(b'\r', line.bytes).is_some() {
+        // Progress bars redraw one line; NCCL's messages stand between.
+        for piece in line.bytes.split(|byte| *byte == b'\r') {
+            piece_entries(number, piece, sink);
+        }
+    } else {
+        piece_entries(number, line.bytes, sink);
+    }
+}
+
+fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
+    if piece.is_empty() {
+        return;
+    }
+    let mut launcher_rank = None;
+    let mut first = true;
+    prefix::split(piece, |part| match part {
+        Part::Text(text) => {
+            if first {
+                launcher_rank = prefix::launcher_rank(piece);
+                first = false;
+            }
+            if !text.is_empty() && text.len() == piece.trim_ascii().len() {
+                let text = without_tag(text);
+                sink(Entry {
+                    line,
+                    writer: None,
+                    device: None,
+                    level: None,
+                    location: b"",
+                    text,
+                    launcher_rank,
+                    event: message::parse(text),
+                });
+            }
+        }
+        Part::Record(record) => sink(Entry {
+            line,
+            writer: record.writer,
+            device: record.device,
+            level: Some(record.level),
+            location: record.location,
+            text: record.message,
+            launcher_rank,
+            event: message::parse(without_place(record.message)),
+        }),
+    });
+}
+
+/// NCCL 2.30.7 puts `file.cc:321 (function) ` before located INFO messages.
+fn without_place(message: &[u8]) -> &[u8] {
+    let Some(blank) = memchr::memchr(b' ', &message[..message.len().min(120)]) else { return message };
+    let (place, rest) = message.split_at(blank);
+    let located = memchr::memchr(b':', place).is_some_and(|at| {
+        place[..at].contains(&b'.') && place.len() > at + 1 && place[at + 1..].iter().all(u8::is_ascii_digit)
+    });
+    if !located {
+        return message;
+    }
+    let rest = rest.trim_ascii_start();
+    match rest.strip_prefix(b"(").and_then(|inner| memchr::memchr(b')', inner).map(|end| &inner[end + 1..])) {
+        Some(behind) => behind.trim_ascii_start(),
+        None => message,
+    }
+}
+
+/// A line whose NCCL prefix was stripped may keep the launcher's: `[1,0]<stdout>:NCCL version …`, `> Channel …`.
+fn without_tag(text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    for _ in 0..3 {
+        rest = rest.trim_ascii_start();
+        if let Some(quoted) = rest.strip_prefix(b"> ") {
+            rest = quoted;
+        } else if rest.first() == Some(&b'[')
+            && let Some(end) = memchr::memchr(b']', &rest[..rest.len().min(40)])
+            && let Some(behind) = rest.get(end + 1..)
+            && let Some(colon) =
+                [&b":"[..], b"<stdout>:", b"<stderr>:"].iter().find(|tag| behind.starts_with(tag))
+        {
+            rest = &behind[colon.len()..];
+        } else {
+            break;
+        }
+    }
+    rest
+}

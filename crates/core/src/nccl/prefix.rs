@@ -1,0 +1,249 @@
+//! What stands before NCCL's messages: `host:pid:tid [dev] NCCL INFO `, behind whatever a launcher put in front of it.
+
+use super::text::{Cursor, text};
+
+/// NCCL's log level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// `NCCL INFO`.
+    Info,
+    /// `NCCL WARN`.
+    Warn,
+    /// `NCCL TRACE`, `NCCL CALL` and the like.
+    Other,
+}
+
+/// Who printed a record: the process, thread and device of NCCL's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer<'a> {
+    /// Host name; empty where the prefix has none.
+    pub host: &'a str,
+    /// Process.
+    pub pid: u64,
+    /// Thread.
+    pub tid: u64,
+    /// CUDA device of the thread (proxies may say 0), where the prefix says.
+    pub device: Option<i32>,
+}
+
+/// One NCCL record. A physical line may hold several, or half of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Who printed it; none where the prefix was stripped.
+    pub writer: Option<Writer<'a>>,
+    /// Device in the brackets, where only they were left of the prefix.
+    pub device: Option<i32>,
+    /// Level.
+    pub level: Level,
+    /// `file:line` or C++ function before WARN.
+    pub location: &'a [u8],
+    /// The message, without blanks and carriage return at its end.
+    pub message: &'a [u8],
+}
+
+const TOKEN: &[u8] = b"NCCL ";
+
+/// Hands over each record of a line, and (first) the text before the first record or the whole line if there is none.
+pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
+    let mut pending: Option<(Head<'a>, usize)> = None;
+    let mut region = 0;
+    let mut from = 0;
+    while let Some(found) = memchr::memmem::find(&line[from..], TOKEN) {
+        let at = from + found;
+        from = at + TOKEN.len();
+        let Some((level, end)) = level(line, from) else { continue };
+        let head = head(&line[region..at], level);
+        let begins = region + head.begins;
+        match pending.take() {
+            Some((previous, message)) => {
+                sink(Part::Record(previous.record(trim(&line[message..begins.max(message)]))))
+            }
+            None => sink(Part::Text(trim(&line[..begins]))),
+        }
+        pending = Some((head, end));
+        region = end;
+        from = end;
+    }
+    match pending {
+        Some((head, message)) => sink(Part::Record(head.record(trim(&line[message..])))),
+        None => sink(Part::Text(trim(line))),
+    }
+}
+
+/// A part of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Text that belongs to no record: what a launcher put before the first, or a line without NCCL's prefix.
+    Text(&'a [u8]),
+    /// A record.
+    Record(Record<'a>),
+}
+
+/// Everything of a record but its message.
+struct Head<'a> {
+    begins: usize,
+    writer: Option<Writer<'a>>,
+    device: Option<i32>,
+    level: Level,
+    location: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    fn record(self, message: &'a [u8]) -> Record<'a> {
+        Record {
+            writer: self.writer,
+            device: self.device,
+            level: self.level,
+            location: self.location,
+            message,
+        }
+    }
+}
+
+/// The level behind `NCCL `, and where the message begins.
+fn level(line: &[u8], from: usize) -> Option<(Level, usize)> {
+    let rest = &line[from..];
+    for (word, level) in [
+        (&b"INFO"[..], Level::Info),
+        (b"WARN", Level::Warn),
+        (b"TRACE", Level::Other),
+        (b"CALL", Level::Other),
+        (b"ABORT", Level::Warn),
+    ] {
+        if let Some(behind) = rest.strip_prefix(word)
+            && behind.first().is_none_or(|byte| *byte == b' ' || *byte == b'\r')
+        {
+            return Some((level, from + word.len() + usize::from(!behind.is_empty())));
+        }
+    }
+    None
+}
+
+/// Reads the prefix that ends where `before` ends.
+fn head(before: &[u8], level: Level) -> Head<'_> {
+    const REACH: usize = 1024;
+    let low = before.len().saturating_sub(REACH);
+    let near = &before[low..];
+    let mut search = near.len();
+    while let Some(close) = memchr::memrchr(b']', &near[..search]) {
+        search = close;
+        let Some(open) = memchr::memrchr(b'[', &near[..close]) else { break };
+        let Some(device) = signed(&near[open + 1..close]) else { continue };
+        let location = trim(&near[close + 1..]);
+        let left = near[..open].trim_ascii_end();
+        if left.len() < open
+            && let Some((writer, begins)) = writer(left, Some(device))
+        {
+            return Head {
+                begins: low + begins,
+                writer: Some(writer),
+                device: Some(device),
+                level,
+                location,
+            };
+        }
+        // `[3] NCCL INFO`: the rest of the prefix was stripped. `[3]` glued to something is a launcher's tag.
+        let alone = near.get(close + 1) == Some(&b' ') && (open == 0 || near[open - 1] == b' ');
+        if alone && (location.is_empty() || !matches!(level, Level::Info)) {
+            return Head { begins: low + open, writer: None, device: Some(device), level, location };
+        }
+    }
+    // CALL lines have no device.
+    if let Some((writer, begins)) = writer(near.trim_ascii_end(), None) {
+        return Head { begins: low + begins, writer: Some(writer), device: None, level, location: b"" };
+    }
+    let location = if matches!(level, Level::Warn) { trim(near) } else { b"" };
+    Head {
+        begins: before.len() - trailing_location(location, near),
+        writer: None,
+        device: None,
+        level,
+        location,
+    }
+}
+
+/// Without a writer, a WARN's `file.cc:123` before it belongs to the record.
+fn trailing_location(location: &[u8], near: &[u8]) -> usize {
+    if location.is_empty() { 0 } else { near.len() }
+}
+
+/// Reads `host:pid:tid` at the end of `left`; gives it and where it begins.
+fn writer(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)> {
+    let last = memchr::memrchr(b':', left)?;
+    let tid = id(&left[last + 1..])?;
+    let middle = memchr::memrchr(b':', &left[..last])?;
+    let pid = id(&left[middle + 1..last])?;
+    let host = &left[..middle];
+    let mut begins = host
+        .iter()
+        .rposition(|byte| byte.is_ascii_whitespace() || *byte == b':' || *byte == b'|' || *byte < b' ')
+        .map_or(0, |at| at + 1);
+    begins += glued_time(&left[..begins], &host[begins..]);
+    // `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
+    if let Some(close) = memchr::memrchr2(b')', b'>', &host[begins..])
+        && begins + close + 1 < middle
+    {
+        begins += close + 1;
+    }
+    let host = text(&host[begins..]);
+    (host.len() <= 255).then_some((Writer { host, pid, tid, device }, begins))
+}
+
+/// CloudWatch glues `2025-05-16T16:39:55.210-07:` `00` to the host: the last two digits are the zone's.
+fn glued_time(before: &[u8], host: &[u8]) -> usize {
+    let zone = before.len() >= 4
+        && before.ends_with(b":")
+        && matches!(before[before.len() - 4], b'-' | b'+')
+        && before[before.len() - 3..before.len() - 1].iter().all(u8::is_ascii_digit);
+    let digits = host.len() > 2 && host[..2].iter().all(u8::is_ascii_digit);
+    if zone && digits { 2 } else { 0 }
+}
+
+/// A process or thread id; posters mask them as `XXXXXX`, which reads as 0.
+fn id(digits: &[u8]) -> Option<u64> {
+    if !digits.is_empty() && digits.len() <= 12 && digits.iter().all(|byte| *byte == b'X' || *byte == b'x') {
+        return Some(0);
+    }
+    let mut at = Cursor::new(digits);
+    let number = at.long()?;
+    at.rest().is_empty().then_some(number)
+}
+
+fn signed(digits: &[u8]) -> Option<i32> {
+    let mut at = Cursor::new(digits);
+    let negative = at.eat(b"-");
+    let number = i32::try_from(at.number()?).ok()?;
+    at.rest().is_empty().then_some(if negative { -number } else { number })
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii()
+}
+
+/// The rank a launcher wrote in front of a line: `[rank3]:` (PyTorch) or `[1,3]<stdout>:` (Open MPI). Both are numbers
+/// of the whole job. `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several ranks: neither proves.
+pub fn launcher_rank(line: &[u8]) -> Option<u32> {
+    let mut at = Cursor::new(&line[..line.len().min(160)]);
+    at.blanks();
+    while let Some(open) = memchr::memchr(b'[', at.rest()) {
+        at.skip(open + 1);
+        let mut inside = at;
+        if inside.eat(b"rank") {
+            if let Some(rank) = inside.number()
+                && inside.eat(b"]:")
+            {
+                return Some(rank);
+            }
+        } else if inside.number().is_some()
+            && inside.eat(b",")
+            && let Some(rank) = inside.number()
+            && inside.eat(b"]<std")
+        {
+            return Some(rank);
+        }
+        if open > 40 {
+            return None;
+        }
+    }
+    None
+}

@@ -1,0 +1,125 @@
+//! Reading bytes from left to right.
+
+/// The longest valid UTF-8 beginning of some bytes. Names in NCCL's lines are ASCII; what is not is damage.
+pub fn text(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or(""),
+    }
+}
+
+/// Whether `needle` occurs.
+pub fn contains(haystack: &[u8], needle: &str) -> bool {
+    memchr::memmem::find(haystack, needle.as_bytes()).is_some()
+}
+
+/// What stands behind the first `needle`.
+pub fn behind<'a>(haystack: &'a [u8], needle: &str) -> Option<&'a [u8]> {
+    memchr::memmem::find(haystack, needle.as_bytes()).map(|at| &haystack[at + needle.len()..])
+}
+
+/// Reads a slice from left to right.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    /// Starts at the beginning of `rest`.
+    pub fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Skips `n` bytes.
+    pub fn skip(&mut self, n: usize) {
+        self.rest = &self.rest[n.min(self.rest.len())..];
+    }
+
+    /// Skips blanks.
+    pub fn blanks(&mut self) {
+        self.take_while(|byte| byte == b' ' || byte == b'\t');
+    }
+
+    /// Skips `what` if it comes next.
+    pub fn eat(&mut self, what: &[u8]) -> bool {
+        match self.rest.strip_prefix(what) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes bytes while they fit.
+    pub fn take_while(&mut self, mut fits: impl FnMut(u8) -> bool) -> &'a [u8] {
+        let end = self.rest.iter().position(|byte| !fits(*byte)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// Takes ASCII letters.
+    pub fn word(&mut self) -> &'a [u8] {
+        self.take_while(|byte| byte.is_ascii_alphabetic())
+    }
+
+    /// Takes up to the next blank or slash.
+    pub fn token(&mut self) -> &'a [u8] {
+        self.take_while(|byte| byte > b' ' && byte != b'/' && byte < 0x7f)
+    }
+
+    /// Takes up to the next blank.
+    pub fn token_with_slashes(&mut self) -> &'a [u8] {
+        self.take_while(|byte| byte > b' ' && byte < 0x7f)
+    }
+
+    /// Takes a decimal number; none if there is none or it does not fit.
+    pub fn number(&mut self) -> Option<u32> {
+        self.long().and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// Takes a decimal number of up to 19 digits.
+    pub fn long(&mut self) -> Option<u64> {
+        let digits = self.take_while(|byte| byte.is_ascii_digit());
+        if digits.is_empty() || digits.len() > 19 {
+            return None;
+        }
+        Some(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+    }
+
+    /// Takes a hexadecimal number, without `0x`.
+    pub fn hex(&mut self) -> Option<u64> {
+        let digits = self.take_while(|byte| byte.is_ascii_hexdigit());
+        if digits.is_empty() || digits.len() > 16 {
+            return None;
+        }
+        Some(digits.iter().fold(0, |number, digit| {
+            number * 16
+                + u64::from(match digit {
+                    b'0'..=b'9' => digit - b'0',
+                    b'a'..=b'f' => digit - b'a' + 10,
+                    _ => digit - b'A' + 10,
+                })
+        }))
+    }
+
+    /// Takes `[1c000]`.
+    pub fn bracketed_hex(&mut self) -> Option<u64> {
+        let mut ahead = *self;
+        if !ahead.eat(b"[") {
+            return None;
+        }
+        let number = ahead.hex()?;
+        if !ahead.eat(b"]") {
+            return None;
+        }
+        *self = ahead;
+        Some(number)
+    }
+}

@@ -1,0 +1,87 @@
+//! Undoes what log shippers and terminals do to a line: JSON strings and colours.
+
+use super::lines::LINE_CAP;
+
+/// The line as it was printed; none where nothing was done to it.
+pub fn unwrap(line: &[u8]) -> Option<Vec<u8>> {
+    let from_json = if line.trim_ascii_start().first() == Some(&b'{') { json_strings(line) } else { None };
+    let plain = from_json.as_deref().unwrap_or(line);
+    if memchr::memchr(0x1b, plain).is_some() {
+        return Some(without_escapes(plain));
+    }
+    from_json
+}
+
+/// The strings of a JSON object, one a line, so that whichever of them is the message is found.
+fn json_strings(line: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(line.len());
+    let mut rest = line;
+    let mut strings = 0;
+    while let Some(open) = memchr::memchr(b'"', rest) {
+        rest = &rest[open + 1..];
+        let end = json_string(rest, &mut out);
+        strings += 1;
+        out.push(b'\n');
+        rest = &rest[end.min(rest.len())..];
+        if out.len() > LINE_CAP {
+            break;
+        }
+    }
+    (strings > 1).then_some(out)
+}
+
+/// Decodes the string that begins at `rest`; gives the offset behind its closing quote.
+fn json_string(rest: &[u8], out: &mut Vec<u8>) -> usize {
+    let mut at = 0;
+    while at < rest.len() {
+        match rest[at] {
+            b'"' => return at + 1,
+            b'\\' => {
+                let escaped = rest.get(at + 1).copied().unwrap_or(b'\\');
+                at += 2;
+                match escaped {
+                    b'n' => out.push(b'\n'),
+                    b'r' => out.push(b'\r'),
+                    b't' => out.push(b'\t'),
+                    b'u' => {
+                        let digits = rest.get(at..at + 4).and_then(|four| std::str::from_utf8(four).ok());
+                        let code = digits.and_then(|four| u32::from_str_radix(four, 16).ok());
+                        let character = code.and_then(char::from_u32).unwrap_or('\u{fffd}');
+                        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                        at += 4;
+                    }
+                    other => out.push(other),
+                }
+            }
+            byte => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    rest.len()
+}
+
+/// Removes ANSI escape sequences.
+fn without_escapes(line: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = memchr::memchr(0x1b, rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        rest = match rest.first() {
+            Some(b'[') => {
+                let end = rest[1..].iter().position(|byte| (0x40..=0x7e).contains(byte));
+                &rest[end.map_or(rest.len(), |at| at + 2)..]
+            }
+            Some(b']') => {
+                let end = rest.iter().position(|byte| matches!(byte, 0x07 | 0x1b));
+                &rest[end.map_or(rest.len(), |at| at + usize::from(rest[at] == 0x07))..]
+            }
+            Some(_) => &rest[1..],
+            None => rest,
+        };
+    }
+    out.extend_from_slice(rest);
+    out
+}
