@@ -1,0 +1,29 @@
+//! Real NCCL logs, played again: as they were captured, or widened to any number of ranks, with the truth beside.
+//!
+//! ```
+//! use weftrun_testkit::replay::{Capture, Shape};
+//!
+//! let capture = Capture::shipped("socket_2x2")?;
+//! let wide = capture.widen(Shape::new(4, 8))?;
+//! let mut log = Vec::new();
+//! wide.write_log(31, &mut log)?;
+//! assert!(String::from_utf8_lossy(&log).contains("rank 31 nranks 32 cudaDev 7"));
+//! assert_eq!(wide.truth().verdict_fabric, "socket");
+//! # Ok::<(), weftrun_core::Error>(())
+//! ```
+//!
+//! A [`Replay`] writes what each rank prints: as a log, as a timed file for the POSIX sh [player](Replay::script), or
+//! as one script that holds everything and runs in a busybox pod, under `srun`, and on the local backend.
+//! It streams: 16,384 ranks of 32 channels need no more memory than one.
+
+mod capture;
+mod player;
+mod template;
+mod topology;
+mod truth;
+mod widen;
+
+pub use capture::{Capture, SHIPPED, TimedLine};
+pub use player::PLAYER;
+pub use truth::{Pair, Truth};
+pub use widen::{Replay, Shape};

@@ -1,0 +1,157 @@
+//! A replay prints what its truth says, whatever the shape.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use weftrun_core::ErrorKind;
+use weftrun_testkit::replay::{Capture, Pair, Replay, SHIPPED, Shape};
+
+fn log(replay: &Replay, rank: u32) -> String {
+    let mut log = Vec::new();
+    replay.write_log(rank, &mut log).unwrap();
+    String::from_utf8(log).unwrap()
+}
+
+/// The pairs a log names, read by a person's eye: `from[dev] -> to[dev] … via WHAT`.
+fn pairs(replay: &Replay) -> BTreeSet<Pair> {
+    let mut pairs = BTreeSet::new();
+    for rank in 0..replay.world() {
+        for line in log(replay, rank).lines() {
+            let Some((ends, via)) = line.split_once(" via ") else { continue };
+            let ends = ends.rsplit_once(" : ").unwrap().1;
+            let (from, to) = ends.split_once(" -> ").unwrap();
+            let number = |end: &str| end.split('[').next().unwrap().parse().unwrap();
+            let mut parts = via.split('/');
+            let (kind, net) = match parts.next().unwrap() {
+                "NET" => ("net", parts.next().map(str::to_owned)),
+                "SHM" => ("shm", None),
+                _ => ("p2p", None),
+            };
+            pairs.insert((number(from), number(to), kind.to_owned(), net));
+        }
+    }
+    pairs
+}
+
+fn check(replay: &Replay) {
+    let truth: BTreeSet<Pair> = replay.truth().pairs.iter().cloned().collect();
+    assert_eq!(pairs(replay), truth);
+}
+
+#[test]
+fn captures_are_played_as_they_were() {
+    for name in SHIPPED {
+        let replay = Capture::shipped(name).unwrap().exact();
+        assert_eq!(replay.world(), 4, "{name}");
+        check(&replay);
+    }
+}
+
+#[test]
+fn widened_to_its_own_shape_a_capture_keeps_its_pairs() {
+    for name in ["socket_2x2", "train_2x2", "ofi_tcp_2x2", "plugin_missing"] {
+        let capture = Capture::shipped(name).unwrap();
+        let wide = capture.widen(Shape::new(2, 2)).unwrap();
+        assert_eq!(wide.truth().pairs, capture.exact().truth().pairs, "{name}");
+        check(&wide);
+    }
+}
+
+#[test]
+fn shapes_agree_with_their_truth() {
+    let capture = Capture::shipped("socket_2x2").unwrap();
+    for (nodes, ranks, channels) in [(1, 1, 2), (1, 8, 2), (2, 8, 4), (3, 4, 2), (5, 1, 2), (16, 8, 8)] {
+        let wide = capture.widen(Shape::new(nodes, ranks).channels(channels)).unwrap();
+        assert_eq!(wide.world(), nodes * ranks);
+        check(&wide);
+        let verdict = if nodes == 1 { "intra-node" } else { "socket" };
+        assert_eq!(wide.truth().verdict_fabric, verdict);
+    }
+}
+
+#[test]
+fn a_rank_names_itself_consistently() {
+    let wide = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8).seed(7)).unwrap();
+    let text = log(&wide, 31);
+    let line = text.lines().find(|line| line.contains("Init START")).unwrap();
+    assert!(line.starts_with("node3:3914:3914 [7] NCCL INFO ncclCommInitRankConfig comm 0x"), "{line}");
+    assert!(line.contains(" rank 31 nranks 32 cudaDev 7 nvmlDev 7 busId d0 commId 0x"), "{line}");
+    assert!(text.contains("rank 31 nRanks 32 nNodes 4 localRanks 8 localRank 7"));
+    let id = |rank| {
+        let text = log(&wide, rank);
+        let at = text.find("commId ").unwrap();
+        text[at..at + 26].to_owned()
+    };
+    assert_eq!(id(0), id(31), "one communicator has one id");
+    assert!(!text.contains("vm:"), "the capture's host is gone");
+    assert!(log(&wide, 0).contains("Channel 00/02 : 0 1 2 3 4 5"));
+}
+
+#[test]
+fn what_cannot_be_widened_says_why() {
+    let one_node = Capture::shipped("p2p_default").unwrap();
+    assert_eq!(one_node.widen(Shape::new(2, 4)).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(one_node.widen(Shape::new(1, 8)).is_ok());
+    assert_eq!(one_node.widen(Shape::new(0, 4)).unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(Capture::shipped("nothing").unwrap_err().kind(), ErrorKind::NotFound);
+    let split =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/nccl/captures/groups_2x2");
+    if split.is_dir() {
+        assert_eq!(
+            Capture::read(&split).unwrap().widen(Shape::new(2, 2)).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    } else {
+        println!("skipped: {} is not there", split.display());
+    }
+}
+
+/// Runs a script as a rank of some launcher.
+fn play(shell: &[&str], script: &str, variable: &str, rank: u32) -> Option<String> {
+    let (program, before) = shell.split_first()?;
+    let mut command = Command::new(program);
+    command.args(before).args(["-c", script]).env("INSTANT", "1").env(variable, rank.to_string());
+    let output = command.output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_player_prints_every_byte_whoever_starts_it() {
+    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().exact();
+    let script = replay.script(1.0).unwrap();
+    let variables = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JOB_COMPLETION_INDEX"];
+    for (variable, rank) in variables.into_iter().zip([0, 1, 2, 3, 0]) {
+        assert_eq!(play(&["sh"], &script, variable, rank).unwrap(), log(&replay, rank), "{variable}");
+    }
+    match play(&["busybox", "sh"], &script, "RANK", 2) {
+        Some(played) => assert_eq!(played, log(&replay, 2)),
+        None => println!("busybox is not there: only sh was tried"),
+    }
+}
+
+#[test]
+fn a_folder_plays_and_holds_the_truth() {
+    let folder = tempfile::tempdir().unwrap();
+    let wide = Capture::shipped("socket_2x2").unwrap().widen(Shape::new(2, 3)).unwrap();
+    wide.write_folder(folder.path(), 0.0).unwrap();
+    let played = Command::new("sh").arg(folder.path().join("play.sh")).env("RANK", "5").output().unwrap();
+    assert_eq!(String::from_utf8(played.stdout).unwrap(), log(&wide, 5));
+    let truth: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("expected.json")).unwrap()).unwrap();
+    assert_eq!(truth["pairs"].as_array().unwrap().len(), wide.truth().pairs.len());
+    assert_eq!(truth["lines"], (0..6).map(|rank| log(&wide, rank).lines().count()).sum::<usize>());
+}
+
+#[test]
+fn the_pace_is_kept() {
+    let replay = Capture::shipped("socket_2x2").unwrap().exact();
+    let waits = |pace| {
+        let mut timed = Vec::new();
+        replay.write_timed(0, pace, &mut timed).unwrap();
+        let text = String::from_utf8(timed).unwrap();
+        text.lines().filter_map(|line| line.strip_prefix('@')).map(|s| s.parse::<f64>().unwrap()).sum::<f64>()
+    };
+    assert!((1.0..1.4).contains(&waits(1.0)), "{} s", waits(1.0));
+    assert!((waits(2.0) - 2.0 * waits(1.0)).abs() < 0.1);
+    assert!(waits(0.0) == 0.0);
+}
