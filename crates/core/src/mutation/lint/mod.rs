@@ -1,6 +1,7 @@
 //! What is worth saying about a job though nothing is changed: misspelt names, settings that are out of date, shapes
 //! that the fabric does not like. Facts and sources: docs/reference/codes.md.
 
+mod commands;
 mod names;
 mod settings;
 mod shapes;

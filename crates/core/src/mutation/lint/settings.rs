@@ -1,7 +1,7 @@
 //! Settings that are out of date, that have no effect, or that break the fabric they were meant for.
 
 use super::super::view::{JobView, RoleView};
-use super::{Lint, names, unexpanded};
+use super::{Lint, commands, names, unexpanded};
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::{Fabric, Profile};
@@ -35,13 +35,20 @@ pub(super) fn environment(
             let mut findings: Vec<Finding> = names::check(&var.name, value).into_iter().collect();
             findings.extend(outdated(&var.name, value, setting));
             findings.extend(dollar(&var.name, value));
-            lints.extend(
-                findings
-                    .into_iter()
-                    .map(|finding| Lint { finding: finding.at(&role.name), at: var.at.clone() }),
-            );
+            add(findings, role, &var.at, lints);
+        }
+        for found in commands::settings(container) {
+            let mut findings: Vec<Finding> = names::check(found.name, found.value).into_iter().collect();
+            findings.extend(outdated(found.name, found.value, setting));
+            add(findings, role, &found.at, lints);
         }
     }
+}
+
+fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>) {
+    lints.extend(
+        findings.into_iter().map(|finding| Lint { finding: finding.at(&role.name), at: at.to_owned() }),
+    );
 }
 
 /// The fabric a job shows by the devices it asks.

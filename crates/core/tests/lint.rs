@@ -1,0 +1,210 @@
+//! Lint: what is found, and that nothing is found where nothing is wrong.
+
+use std::fs;
+use std::path::Path;
+
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::Profiles;
+use weftrun_core::mutation::lint::{self, known_names, near_miss, unexpanded};
+use weftrun_core::mutation::view::{
+    ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView,
+};
+
+fn role(env: &[(&str, &str)], asked: &[(&str, &str)]) -> RoleView {
+    let amounts: std::collections::BTreeMap<String, String> =
+        asked.iter().map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned())).collect();
+    let env = env.iter().enumerate().map(|(index, (name, value))| EnvView {
+        name: (*name).to_owned(),
+        value: Some((*value).to_owned()),
+        at: format!("/env/{index}"),
+    });
+    RoleView {
+        name: "Worker".to_owned(),
+        worker: true,
+        replicas: 2,
+        container: ContainerView {
+            env: env.collect(),
+            limits: amounts.clone(),
+            requests: amounts,
+            ..ContainerView::default()
+        },
+        ..RoleView::default()
+    }
+}
+
+fn codes(role: RoleView) -> Vec<String> {
+    let job = JobView { kind: JobKind::PyTorchJob, roles: vec![role], ..JobView::default() };
+    let profile = Profiles::builtin().get("dgxc").unwrap();
+    let mut codes: Vec<String> =
+        lint::job(&job, &profile, &Catalogue::builtin()).into_iter().map(|lint| lint.finding.code).collect();
+    codes.sort();
+    codes
+}
+
+const EFA: &[(&str, &str)] =
+    &[("nvidia.com/gpu", "8"), ("vpc.amazonaws.com/efa", "32"), ("hugepages-2Mi", "5Gi"), ("memory", "1Ti")];
+const RDMA: &[(&str, &str)] = &[("nvidia.com/gpu", "8"), ("rdma/ib", "1")];
+
+#[test]
+fn slips_that_people_really_made_are_found() {
+    for (slip, meant) in [
+        ("RDMAV_FORM_SAFE", "RDMAV_FORK_SAFE"),
+        ("NCCL_BUFFERSIZE", "NCCL_BUFFSIZE"),
+        ("FI_HMEM_CUDA_USE_BMABUF", "FI_HMEM_CUDA_USE_DMABUF"),
+        ("NCLL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        ("NCCL_SOCKET_IFNAMES", "NCCL_SOCKET_IFNAME"),
+        ("NCCL_IB_HAC", "NCCL_IB_HCA"),
+    ] {
+        assert_eq!(near_miss(slip), Some(meant), "{slip}");
+    }
+    assert_eq!(codes(role(&[("NCCL_INFO", "DEBUG")], EFA)), ["L-NAME-UNKNOWN"]);
+    assert_eq!(codes(role(&[("NCCL_NVLS_DISABLE", "1")], EFA)), ["L-NAME-UNKNOWN"]);
+}
+
+#[test]
+fn known_names_families_and_strangers_are_no_slips() {
+    for name in known_names() {
+        assert_eq!(near_miss(name), None, "{name}");
+    }
+    for name in [
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "NCCL_FASTRAK_NUM_FLOWS",
+        "NCCL_FASTRAK_IFNAMES",
+        "NCCL_TESTS_DIR",
+        "NCCL_HOME",
+        "NCCL_ROOT",
+        "NCCL_VERSION",
+        "NCCL_TEST",
+        "FI_VERSION",
+        "PATH",
+        "NODE_RANK",
+        "UCX_HOME",
+        "NCCL_LIB",
+        "NCCL_DIR",
+        "FI_PATH",
+        "NCCL_TUNER_CONFIG_PATH",
+        "NCCL_GPUDIRECTTCPX_CTRL_DEV",
+        "OMPI_MCA_btl",
+        "CUDA_DEBUG",
+        "NCCL_DEBUG_MODE_XYZ",
+    ] {
+        assert_eq!(near_miss(name), None, "{name}");
+    }
+}
+
+#[test]
+fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
+    for (name, value, fabric, code) in [
+        ("FI_PROVIDER", "efa", EFA, "L-FI-PROVIDER"),
+        ("FI_EFA_USE_DEVICE_RDMA", "1", EFA, "L-EFA-RDMA-DEFAULT"),
+        ("FI_EFA_USE_DEVICE_RDMA", "0", EFA, "L-EFA-RDMA-OFF"),
+        ("NCCL_PROTO", "simple", EFA, "L-PROTO-SIMPLE"),
+        ("FI_EFA_FORK_SAFE", "1", EFA, "L-FORK-SAFE"),
+        ("RDMAV_FORK_SAFE", "1", EFA, "L-RDMAV"),
+        ("FI_EFA_ENABLE_SHM_TRANSFER", "1", EFA, "L-SHM-TRANSFER"),
+        ("FI_EFA_USE_HUGE_PAGE", "0", EFA, "L-HUGE-PAGE-OFF"),
+        ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0", EFA, "L-SYNC-MEMOPS"),
+        ("NCCL_BUFFSIZE", "8388608", EFA, "L-EFA-TUNING"),
+        ("NCCL_TUNER_PLUGIN", "/opt/x/libnccl-ofi-tuner.so", EFA, "L-TUNER-PATH"),
+        ("NCCL_NET_PLUGIN", "none", EFA, "L-PLUGIN-NONE"),
+        ("NCCL_NVLS_ENABLE", "0", EFA, "L-NVLS-OFF"),
+        ("NCCL_IB_DISABLE", "1", RDMA, "L-IB-DISABLED"),
+        ("NCCL_IB_GID_INDEX", "3", RDMA, "L-GID-INDEX"),
+        ("NCCL_SOCKET_IFNAME", "^docker,lo,veth,eth", EFA, "L-SOCKET-IFNAME"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "1", EFA, "L-TORCH-RENAMED"),
+        ("PATH", "$PATH:/x", EFA, "W-ENV-DOLLAR"),
+    ] {
+        assert_eq!(codes(role(&[(name, value)], fabric)), [code], "{name}={value}");
+    }
+    for (name, value, fabric) in [
+        ("NCCL_NET_PLUGIN", "none", RDMA),
+        ("NCCL_NET_PLUGIN", "ofi", EFA),
+        ("NCCL_BUFFSIZE", "8388608", RDMA),
+        ("NCCL_SOCKET_IFNAME", "^lo,docker,veth", EFA),
+        ("NCCL_SOCKET_IFNAME", "eth0", EFA),
+        ("NCCL_DEBUG", "INFO", EFA),
+        ("PATH", "$(BASE)/bin:/bin", EFA),
+        ("PASSWORD", "a$b", EFA),
+    ] {
+        assert_eq!(codes(role(&[(name, value)], fabric)), [""; 0], "{name}={value} is fine");
+    }
+}
+
+#[test]
+fn a_device_without_rdma_read_turns_the_default_into_an_error() {
+    let role = RoleView {
+        instance_types: vec!["g5.48xlarge".into()],
+        ..role(&[("FI_EFA_USE_DEVICE_RDMA", "1")], EFA)
+    };
+    assert_eq!(codes(role), ["E-RDMA-UNSUPPORTED"]);
+}
+
+#[test]
+fn settings_on_command_lines_are_seen_and_comments_are_not() {
+    let mut role = role(&[], EFA);
+    role.container.command = ["mpirun", "-x", "NCCL_BUFFERSIZE=1", "app"].map(str::to_owned).to_vec();
+    assert_eq!(codes(role.clone()), ["L-NAME-MISSPELT"]);
+    let script = "# NCCL_BUFFERSIZE=1\nexport RDMAV_FORM_SAFE=1; mpirun -x NCCL_INFO app";
+    role.container.command = ["bash", "-c", script].map(str::to_owned).to_vec();
+    assert_eq!(codes(role), ["L-NAME-MISSPELT", "L-NAME-UNKNOWN", "L-RDMAV"]);
+}
+
+#[test]
+fn shapes_the_fabric_does_not_like_are_named() {
+    let no_pages = role(&[], &[("nvidia.com/gpu", "8"), ("vpc.amazonaws.com/efa", "32")]);
+    assert_eq!(codes(no_pages), ["L-HUGEPAGES-MISSING"]);
+    let no_memory = role(&[], &[("vpc.amazonaws.com/efa", "32"), ("hugepages-2Mi", "5Gi")]);
+    assert_eq!(codes(no_memory), ["E-HP-NEEDS-MEMORY"]);
+    let mut shm = role(&[], EFA);
+    shm.volumes =
+        vec![VolumeView { name: "shm".into(), host_path: Some("/dev/shm".into()), ..VolumeView::default() }];
+    shm.container.mounts = vec![MountView { volume: "shm".into(), path: "/dev/shm".into() }];
+    assert_eq!(codes(shm), ["L-SHM-HOSTPATH"]);
+    let mut devices = role(&[], RDMA);
+    devices.volumes = vec![VolumeView {
+        name: "d".into(),
+        host_path: Some("/dev/infiniband".into()),
+        ..VolumeView::default()
+    }];
+    devices.container.privileged = true;
+    assert_eq!(codes(devices), ["L-DEV-INFINIBAND", "L-PRIVILEGED"]);
+    let mut all = RoleView { instance_types: vec!["p5.48xlarge".into()], ..role(&[], EFA) };
+    all.container.requests.insert("cpu".into(), "192".into());
+    assert_eq!(codes(all), ["L-CPU-ALL"]);
+    let product = role(&[("NCCL_SOCKET_NTHREADS", "16"), ("NCCL_NSOCKS_PERTHREAD", "8")], RDMA);
+    assert_eq!(codes(product), ["L-SOCKET-PRODUCT"]);
+}
+
+#[test]
+fn only_what_kubernetes_leaves_alone_counts_as_unexpanded() {
+    assert_eq!(unexpanded("/a:$PATH"), Some("$PATH"));
+    assert_eq!(unexpanded("/a:${LD_LIBRARY_PATH}:/b"), Some("${LD_LIBRARY_PATH}"));
+    for fine in ["$(PATH):/b", "$$PATH", "$", "5$", "${", "${}", "$1", "a$ b", "$$$$"] {
+        assert_eq!(unexpanded(fine), None, "{fine}");
+    }
+}
+
+/// Every word of the real manifests that looks like a setting is known, in a family, or one of the three real slips.
+#[test]
+fn the_real_manifests_give_no_false_alarm() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kubeflow/manifests");
+    if !folder.exists() {
+        println!("skipped: {} is not here", folder.display());
+        return;
+    }
+    let mut missed: Vec<String> = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        missed.extend(words.filter(|word| near_miss(word).is_some()).map(str::to_owned));
+    }
+    missed.sort();
+    missed.dedup();
+    assert_eq!(
+        missed,
+        ["FI_HMEM_CUDA_USE_BMABUF", "NCCL_BUFFERSIZE", "RDMAV_FORM_SAFE"]
+            .into_iter()
+            .filter(|slip| missed.iter().any(|m| m == slip))
+            .collect::<Vec<_>>()
+    );
+}
