@@ -1,0 +1,102 @@
+//! What can go wrong between a client and a control plane.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State as Extract};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::{Seen, Shared, lock};
+
+/// A failure of the next requests that match.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Method.
+    pub method: &'static str,
+    /// Beginning of the path.
+    pub path: &'static str,
+    /// How many requests it hits.
+    pub times: u32,
+    /// What happens.
+    pub trouble: Trouble,
+}
+
+/// What happens to a request.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// This answer, and nothing is done.
+    Status(u16),
+    /// Too many requests; try again in so many seconds.
+    RetryAfter(u32),
+    /// A gateway's HTML page.
+    Html(u16),
+    /// The answer comes late.
+    Slow(Duration),
+    /// The connection breaks before anything is done.
+    CutBefore,
+    /// All is done, and the connection breaks before the answer.
+    CutAfter,
+    /// The token ran out.
+    TokenExpired,
+}
+
+/// Writes the request down, and lets the next fault that matches happen.
+pub async fn layer(Extract(state): Extract<Shared>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let bytes = to_bytes(body, 32 << 20).await.unwrap_or_default();
+    let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+    let trouble = {
+        let mut state = lock(&state);
+        let body = String::from_utf8_lossy(&bytes).into_owned();
+        state.journal.push(Seen { method: parts.method.to_string(), path: path.clone(), body });
+        take(&mut state.faults, parts.method.as_str(), &path)
+    };
+    let request = Request::from_parts(parts, Body::from(bytes));
+    match trouble {
+        None => next.run(request).await,
+        Some(Trouble::Status(code)) => {
+            let body = format!("{{\"code\":{code},\"message\":\"made to fail\"}}");
+            (StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body).into_response()
+        }
+        Some(Trouble::RetryAfter(seconds)) => {
+            let mut answer = (StatusCode::TOO_MANY_REQUESTS, "{\"message\":\"slow down\"}").into_response();
+            answer.headers_mut().insert("retry-after", HeaderValue::from(seconds));
+            answer
+        }
+        Some(Trouble::Html(code)) => {
+            let page = "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>";
+            (StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY), page).into_response()
+        }
+        Some(Trouble::Slow(wait)) => {
+            tokio::time::sleep(wait).await;
+            next.run(request).await
+        }
+        Some(Trouble::CutBefore) => broken(),
+        Some(Trouble::CutAfter) => {
+            let _ = next.run(request).await;
+            broken()
+        }
+        Some(Trouble::TokenExpired) => {
+            lock(&state).tokens.clear();
+            next.run(request).await
+        }
+    }
+}
+
+fn take(faults: &mut Vec<Fault>, method: &str, path: &str) -> Option<Trouble> {
+    let at = faults.iter().position(|fault| fault.method == method && path.starts_with(fault.path))?;
+    let trouble = faults[at].trouble.clone();
+    faults[at].times = faults[at].times.saturating_sub(1);
+    if faults[at].times == 0 {
+        faults.remove(at);
+    }
+    Some(trouble)
+}
+
+/// An answer that promises bytes and breaks: what a client sees of a connection that was cut.
+fn broken() -> Response {
+    let pieces = futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]);
+    Response::builder().header("content-length", "100").body(Body::from_stream(pieces)).unwrap_or_default()
+}

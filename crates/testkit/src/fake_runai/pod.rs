@@ -1,0 +1,121 @@
+//! A pod: a process of this machine, its output kept line by line with the time it came.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+
+/// What a pod wrote, and how it ended.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Lines with the time they came.
+    pub lines: Vec<(Timestamp, Vec<u8>)>,
+    /// Exit code, once it ended.
+    pub exit: Option<i32>,
+    /// Process id while it runs.
+    pub pid: Option<u32>,
+}
+
+/// A pod of a workload.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it wrote.
+    pub output: Arc<Mutex<Output>>,
+}
+
+impl Pod {
+    /// Makes a pod that has not started.
+    pub fn new(name: String) -> Self {
+        let id = format!("{:032x}", fastrand::u128(..));
+        Self { id, name, output: Arc::default() }
+    }
+
+    /// Starts its command, with `$(NAME)` filled in from its environment as Kubernetes does.
+    pub fn start(&self, command: &str, args: &str, env: &BTreeMap<String, String>) {
+        let words = |text: &str| -> Vec<String> {
+            shlex::split(text).unwrap_or_default().iter().map(|word| expand(word, env)).collect()
+        };
+        let mut argv = words(command);
+        argv.extend(words(args));
+        let output = self.output.clone();
+        if argv.is_empty() {
+            // An MPI worker without a command runs sshd until the job ends.
+            argv = ["sleep", "86400"].map(str::to_owned).to_vec();
+        }
+        let mut child = Command::new(&argv[0]);
+        child.args(&argv[1..]).envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut child, 0);
+        std::thread::spawn(move || {
+            let Ok(mut child) = child.spawn() else {
+                return end(&output, 127);
+            };
+            locked(&output).pid = Some(child.id());
+            if let Some(stdout) = child.stdout.take() {
+                for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                    locked(&output).lines.push((Timestamp::now(), line));
+                }
+            }
+            let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(137);
+            end(&output, code);
+        });
+    }
+
+    /// Kills its whole process group.
+    pub fn kill(&self) {
+        if let Some(pid) = locked(&self.output).pid {
+            let _ = Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
+        }
+    }
+
+    /// The phase Kubernetes would give it.
+    pub fn phase(&self) -> &'static str {
+        let output = locked(&self.output);
+        match (output.exit, output.pid) {
+            (Some(0), _) => "Succeeded",
+            (Some(_), _) => "Failed",
+            (None, Some(_)) => "Running",
+            (None, None) => "Pending",
+        }
+    }
+}
+
+fn end(output: &Mutex<Output>, code: i32) {
+    let mut output = locked(output);
+    output.exit = Some(code);
+    output.pid = None;
+}
+
+/// Locks what a pod wrote.
+pub fn locked(output: &Mutex<Output>) -> std::sync::MutexGuard<'_, Output> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fills in `$(NAME)`; `$$` is a dollar; an unknown name stays.
+fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(behind) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = behind;
+        } else if let Some((name, behind)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            match env.get(name) {
+                Some(value) => out.push_str(value),
+                None => out.push_str(&format!("$({name})")),
+            }
+            rest = behind;
+        } else {
+            out.push('$');
+        }
+    }
+    out.push_str(rest);
+    out
+}
