@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use weftrun::core::exit_codes;
+use serde_json::json;
+use weftrun::core::fabric::Fabric;
+use weftrun::core::nccl::{FabricSeen, TransportMap};
+use weftrun::core::{exit_codes, report};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::{Error, ErrorKind, Job, Result};
 
 use crate::context::Context;
+use crate::map_view;
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::output::{Output, finding_text, style};
 
@@ -17,6 +21,8 @@ use crate::output::{Output, finding_text, style};
 pub struct Followed {
     /// The last summary the cluster gave.
     pub summary: Option<JobSummary>,
+    /// What its logs prove.
+    pub map: TransportMap,
 }
 
 /// The exit code of an ended job.
@@ -31,9 +37,16 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
     let mut events = job.watch().fuse();
     let mut logs = job.logs(LogOptions::follow()).fuse();
     let mut summary: Option<JobSummary> = None;
+    let mut map = TransportMap::new();
     loop {
         futures_util::select_biased! {
-            batch = logs.select_next_some() => printer.print(out, &batch?)?,
+            batch = logs.select_next_some() => {
+                let batch = batch?;
+                printer.print(out, &batch)?;
+                for event in map.observe(&batch) {
+                    show_transport(out, &event)?;
+                }
+            }
             event = events.select_next_some() => {
                 let event = event?;
                 show_event(out, &event)?;
@@ -45,16 +58,39 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
         }
     }
     printer.finish(out)?;
-    Ok(Followed { summary })
+    Ok(Followed { summary, map })
 }
 
-/// Says how a followed job ended; the result is the exit code.
-pub fn conclude(context: &Context, job: &Job, followed: &Followed, _strict: bool) -> Result<u8> {
+/// Says how a followed job ended, and over what its ranks talked; the result is the exit code.
+pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
+    let out = &context.out;
+    let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
+    let seen = followed.map.verdict().fabric;
+    if out.is_json() {
+        out.value(&json!({
+            "schema": report::SCHEMA, "type": "ended", "handle": job.handle(), "job": followed.summary,
+            "planned": planned, "verdict": {"fabric": seen, "ok": seen.meets(planned)},
+        }))?;
+    } else {
+        out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
+        out.say(map_view::verdict(&followed.map, planned));
+    }
     let Some(summary) = &followed.summary else {
-        context.out.say(format!("{}: how it ended is not known", job.handle()));
+        out.say(format!("{}: how it ended is not known", job.handle()));
         return Ok(exit_codes::JOB_FAILED);
     };
-    Ok(exit_code_of(summary))
+    let code = exit_code_of(summary);
+    let elsewhere = seen.meets(planned) == Some(false) || (strict && seen == FabricSeen::Unknown);
+    Ok(if code == exit_codes::OK && elsewhere { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
+}
+
+fn show_transport(out: &Output, event: &weftrun::core::nccl::Event) -> Result<()> {
+    if out.is_json() {
+        return out.value(&json!({"type": "transport", "text": event.to_string()}));
+    }
+    let note = style::NOTE;
+    out.say(format!("{note}≈ {event}{note:#}"));
+    Ok(())
 }
 
 fn show_event(out: &Output, event: &JobEvent) -> Result<()> {

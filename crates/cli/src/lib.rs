@@ -17,6 +17,7 @@ mod fabric_flags;
 mod follow;
 mod job_flags;
 mod log_print;
+mod map_view;
 mod output;
 mod report_error;
 

@@ -9,6 +9,8 @@
 
 pub mod conformance;
 pub mod damage;
+#[cfg(feature = "fake-runai")]
+pub mod fake_runai;
 mod plan;
 pub mod replay;
 

@@ -1,0 +1,125 @@
+//! The transport map as text: who talks to whom, over what.
+
+use std::collections::BTreeMap;
+
+use weftrun::core::fabric::Fabric;
+use weftrun::core::log::clean_text;
+use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
+
+use crate::output::style;
+
+/// Most ranks drawn one by one; more are drawn by node.
+const RANKS: u32 = 16;
+/// Most nodes drawn.
+const NODES: u32 = 24;
+
+/// Draws the map; nothing while it is empty.
+pub fn draw(map: &TransportMap, planned: Fabric) -> String {
+    let world = map.world();
+    let pairs = map.pairs(&world);
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let node_of: BTreeMap<u32, u32> =
+        map.ranks(&world).iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+    let highest = pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
+    let by_rank = highest.is_none_or(|highest| highest < RANKS);
+    let mut cells: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
+    let mut unplaced = 0;
+    for pair in &pairs {
+        let ends = if by_rank {
+            pair.global_from.zip(pair.global_to)
+        } else {
+            let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
+            node(pair.global_from).zip(node(pair.global_to))
+        };
+        match ends {
+            Some(ends) => {
+                let cell = cells.entry(ends).or_insert((word(pair), 0));
+                cell.1 += 1;
+                if pair.kind == Kind::Net {
+                    cell.0 = word(pair);
+                }
+            }
+            None => unplaced += 1,
+        }
+    }
+    let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' }, planned);
+    if unplaced > 0 {
+        text.push_str(&format!("  {unplaced} pairs whose global ranks the logs do not prove\n"));
+    }
+    text.push_str(&legend(&pairs));
+    text
+}
+
+fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabric) -> String {
+    let (dim, bold) = (style::DIM, style::BOLD);
+    let shown = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |max| (max + 1).min(NODES));
+    let mut text = format!("  {dim}from\\to{dim:#}");
+    for to in 0..shown {
+        text.push_str(&format!(" {bold}{:<5}{bold:#}", format!("{letter}{to}")));
+    }
+    text.push('\n');
+    for from in 0..shown {
+        text.push_str(&format!("  {bold}{:>7}{bold:#}", format!("{letter}{from}")));
+        for to in 0..shown {
+            match cells.get(&(from, to)) {
+                Some((word, _)) => {
+                    let bad = *word == "SOCK" && !matches!(planned, Fabric::Auto | Fabric::Tcp | Fabric::Off);
+                    let style = if bad { style::ERROR } else if *word == "SOCK" { style::WARNING } else { style::GOOD };
+                    text.push_str(&format!(" {style}{word:<5}{style:#}"));
+                }
+                None => text.push_str(&format!(" {dim}{:<5}{dim:#}", "·")),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Five letters for a transport.
+fn word(pair: &PairView) -> &'static str {
+    match (pair.kind, pair.network()) {
+        (Kind::P2p, _) => "P2P",
+        (Kind::Shm, _) => "SHM",
+        (Kind::Nvls, _) => "NVLS",
+        (Kind::Own, _) => "SELF",
+        (_, Some("Socket")) => "SOCK",
+        (_, Some("IB")) => "IB",
+        (_, Some(network)) if network.contains("ibfabric") || network.contains("OFI") => "OFI",
+        (Kind::Collnet, _) => "COLL",
+        (_, Some(_)) => "NET",
+        _ => "?",
+    }
+}
+
+/// What was seen, whole names with counts.
+fn legend(pairs: &[PairView]) -> String {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for pair in pairs {
+        let count = counts.entry(&pair.transport).or_default();
+        count.0 += 1;
+        count.1 += usize::from(pair.gdr == Some(true));
+    }
+    let mut text = String::new();
+    for (transport, (count, gdr)) in counts {
+        let with = if gdr > 0 { format!(", {gdr} with GPUDirect RDMA") } else { String::new() };
+        text.push_str(&format!("  {} on {count} pairs{with}\n", clean_text(transport)));
+    }
+    text
+}
+
+/// The verdict for a person: what was planned, what is proved.
+pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
+    let seen = map.verdict();
+    let planned_word = planned.as_str();
+    let said = match seen.fabric.meets(planned) {
+        Some(true) => format!("{0}as planned{0:#}", style::GOOD),
+        Some(false) => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
+        None if seen.fabric == FabricSeen::Unknown => {
+            format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
+        }
+        None => format!("no fabric between nodes was promised (planned: {planned_word})"),
+    };
+    format!("transport: {0}{1}{0:#}, {said}", style::BOLD, seen.fabric.label())
+}
