@@ -2,6 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use weftrun::core::fabric::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};
+use weftrun::core::spec::Overrides;
+
+use crate::job_flags::word;
 
 /// The fabric's options.
 #[derive(Args, Clone, Debug, Default)]
@@ -45,6 +48,26 @@ pub struct FabricFlags {
 }
 
 impl FabricFlags {
+    /// Puts what was said on the command line into the flags of a job.
+    pub fn overrides(&self, job: &mut Overrides) {
+        job.fabric = self.fabric.as_ref().map(word);
+        job.no_fabric_rule.clone_from(&self.no_fabric_rule);
+        job.fabric_rule = self.fabric_rule.iter().map(|id| format!("{id}=on")).collect();
+        job.stack = self.stack.as_ref().map(word);
+        job.inject = self.inject.as_ref().map(word);
+        job.webhook = self.webhook.as_ref().map(word);
+        job.gid = self.gid.map(|gid| match gid {
+            Gid::Auto => "auto".to_owned(),
+            Gid::Compute => "compute".to_owned(),
+            Gid::Index(index) => index.to_string(),
+        });
+        job.network.clone_from(&self.network);
+        job.instance_type.clone_from(&self.instance_type);
+        job.memory.clone_from(&self.memory);
+        job.detect = self.detect.then_some(true);
+        job.strict = self.strict.then_some(true);
+    }
+
     /// Puts what was said on the command line over what a job file said.
     pub fn apply(&self, request: &mut FabricRequest) {
         if let Some(fabric) = self.fabric {

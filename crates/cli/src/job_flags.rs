@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use weftrun::core::spec::{EnvVar, JobSpec, Launch, Role};
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::core::spec::{JobSpec, Overrides};
+use weftrun::{Error, ErrorKind, JobSource, Result};
 
 use crate::context::Context;
+use crate::diagnostics;
 use crate::fabric_flags::FabricFlags;
 
 /// The job: a file, flags, or a file with flags over it.
@@ -23,32 +24,68 @@ pub struct JobFlags {
     #[arg(long, help_heading = "Job")]
     pub name_suffix: bool,
     /// Container image
-    #[arg(long, value_name = "IMAGE", help_heading = "Job")]
+    #[arg(long, short, value_name = "IMAGE", help_heading = "Job")]
     pub image: Option<String>,
     /// GPU nodes in total
     #[arg(long, short = 'N', value_name = "N", help_heading = "Job")]
-    pub nodes: Option<u32>,
+    pub nodes: Option<String>,
     /// GPUs on each node
     #[arg(long, short = 'g', value_name = "N", help_heading = "Job")]
-    pub gpus_per_node: Option<u32>,
+    pub gpus_per_node: Option<String>,
     /// Ranks on each node, where it is not one per GPU
     #[arg(long, value_name = "N", help_heading = "Job")]
-    pub ranks_per_node: Option<u32>,
+    pub ranks_per_node: Option<String>,
     /// Who starts the processes of a node
     #[arg(long, value_enum, value_name = "WHO", help_heading = "Job")]
     pub launch: Option<LaunchArg>,
+    /// CPUs of each node
+    #[arg(long, value_name = "QTY", help_heading = "Job")]
+    pub cpus: Option<String>,
+    /// Size of /dev/shm
+    #[arg(long, value_name = "QTY", help_heading = "Job")]
+    pub shm: Option<String>,
+    /// Further resource of each node
+    #[arg(long, value_name = "NAME=QTY", help_heading = "Job")]
+    pub resource: Vec<String>,
+    /// Script that is carried inside the job
+    #[arg(long, value_name = "FILE", help_heading = "Job")]
+    pub script: Option<String>,
+    /// Git repository that is cloned before the start
+    #[arg(long, value_name = "URL", help_heading = "Job", conflicts_with = "script")]
+    pub git: Option<String>,
+    /// Branch, tag or commit of the repository
+    #[arg(long, value_name = "REF", help_heading = "Job", requires = "git")]
+    pub git_ref: Option<String>,
     /// Environment variable
-    #[arg(long, short, value_parser = parse_env, value_name = "NAME=VALUE", help_heading = "Job")]
-    pub env: Vec<EnvVar>,
+    #[arg(long, short, value_name = "NAME=VALUE", help_heading = "Job")]
+    pub env: Vec<String>,
+    /// Environment variable from the cluster's secret store
+    #[arg(long, value_name = "NAME=SECRET/KEY", help_heading = "Job")]
+    pub secret: Vec<String>,
+    /// Volume: NAME:/MOUNT=claim:CLAIM, =host:/PATH or =memory:SIZE; `,ro` behind it for reading only
+    #[arg(long, value_name = "VOLUME", help_heading = "Job")]
+    pub volume: Vec<String>,
+    /// Working directory in the container
+    #[arg(long, value_name = "DIR", help_heading = "Job")]
+    pub workdir: Option<String>,
     /// Queue, partition or node pool
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub queue: Option<String>,
     /// Priority class or qos
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub priority: Option<String>,
-    /// How long the job may run (90s, 15m, 4h)
-    #[arg(long, value_parser = duration, value_name = "TIME", help_heading = "Job")]
-    pub time_limit: Option<Duration>,
+    /// What happens when a rank fails: never, on-failure, or how often all start again
+    #[arg(long, value_name = "N", help_heading = "Job")]
+    pub restart: Option<String>,
+    /// How long the job may run (90s, 15m, 4h, 1d12h)
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub time_limit: Option<String>,
+    /// Label on what is submitted
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
+    pub label: Vec<String>,
+    /// Annotation on every pod
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
+    pub annotation: Vec<String>,
     /// The fabric's options
     #[command(flatten)]
     pub fabric: FabricFlags,
@@ -71,46 +108,62 @@ pub enum LaunchArg {
 }
 
 impl JobFlags {
-    /// Reads the file, puts the flags over it, and checks the whole.
-    pub fn spec(&self, _context: &Context) -> Result<JobSpec> {
-        if let Some(file) = &self.file {
-            return Err(
-                Error::new(ErrorKind::Unsupported, "job files are not read yet").with("file", file.display())
-            );
-        }
-        if self.command.is_empty() {
+    /// Reads the file, puts the flags over it, and checks the whole. Warnings are said.
+    pub fn spec(&self, context: &Context) -> Result<JobSpec> {
+        if self.file.is_none() && self.command.is_empty() && self.script.is_none() {
             return Err(Error::new(ErrorKind::Usage, "neither a job file nor a command was given")
                 .hint("weftrun submit job.toml")
                 .hint("weftrun submit --nodes 2 --gpus-per-node 8 --image IMAGE -- python train.py"));
         }
-        let name = self.name.clone().unwrap_or_else(|| default_name(&self.command[0]));
-        let mut role = Role::worker().nodes(self.nodes.unwrap_or(1)).command(self.command.clone());
-        role.gpus_per_node = self.gpus_per_node.unwrap_or(0);
-        role.ranks_per_node = self.ranks_per_node;
-        let mut builder = JobSpec::builder(name).role(role);
-        if let Some(launch) = self.launch {
-            builder = builder.launch(launch.into());
+        let source = self.file.as_ref().map(JobSource::read).transpose()?;
+        if let Some(source) = &source {
+            diagnostics::remember(&source.name, &source.bytes);
         }
-        let mut spec = builder.build()?;
-        self.fabric.apply(&mut spec.fabric);
-        spec.env.clone_from(&self.env);
-        spec.image.clone_from(&self.image);
-        spec.queue.clone_from(&self.queue);
-        spec.priority.clone_from(&self.priority);
-        spec.time_limit = self.time_limit;
-        Ok(spec)
+        let file = context.client()?.job_file(source.as_ref(), &self.overrides(context))?;
+        context.out.findings(&file.findings);
+        Ok(file.spec)
+    }
+
+    /// The flags as they were given.
+    fn overrides(&self, context: &Context) -> Overrides {
+        let of_program =
+            || self.command.first().or(self.script.as_ref()).map(|program| default_name(program));
+        let named = self.name.clone().or_else(|| self.file.is_none().then(of_program).flatten());
+        let mut overrides = Overrides {
+            name: named,
+            image: self.image.clone(),
+            launch: self.launch.as_ref().map(word),
+            nodes: self.nodes.clone(),
+            gpus_per_node: self.gpus_per_node.clone(),
+            ranks_per_node: self.ranks_per_node.clone(),
+            command: self.command.clone(),
+            cpus: self.cpus.clone(),
+            shm: self.shm.clone(),
+            resource: self.resource.clone(),
+            script: self.script.clone(),
+            git: self.git.clone(),
+            git_ref: self.git_ref.clone(),
+            env: self.env.clone(),
+            secret: self.secret.clone(),
+            volume: self.volume.clone(),
+            workdir: self.workdir.clone(),
+            profile: context.global.profile.clone(),
+            queue: self.queue.clone(),
+            priority: self.priority.clone(),
+            restart: self.restart.clone(),
+            time_limit: self.time_limit.clone(),
+            label: self.label.clone(),
+            annotation: self.annotation.clone(),
+            ..Overrides::default()
+        };
+        self.fabric.overrides(&mut overrides);
+        overrides
     }
 }
 
-impl From<LaunchArg> for Launch {
-    fn from(arg: LaunchArg) -> Self {
-        match arg {
-            LaunchArg::Torchrun => Self::Torchrun,
-            LaunchArg::Mpi => Self::Mpi,
-            LaunchArg::PerRank => Self::PerRank,
-            LaunchArg::PerNode => Self::PerNode,
-        }
-    }
+/// The word a choice of clap's has on the command line, which is the one in job files.
+pub fn word<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// A job name made of a program's name.
@@ -123,11 +176,6 @@ fn default_name(program: &str) -> String {
         .collect();
     let name = name.trim_matches('-').to_owned();
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "job".to_owned() }
-}
-
-fn parse_env(text: &str) -> std::result::Result<EnvVar, String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    Ok(EnvVar { name: name.to_owned(), value: value.to_owned() })
 }
 
 /// Reads `90s`, `15m`, `4h`, `2d`.

@@ -13,6 +13,7 @@
 mod args;
 mod commands;
 mod context;
+mod diagnostics;
 mod fabric_flags;
 mod follow;
 mod job_flags;

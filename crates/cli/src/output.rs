@@ -130,6 +130,9 @@ pub const BROKEN_PIPE: &str = "stdout was closed";
 
 /// A finding for a person: what, where, and below it what to do.
 pub fn finding_text(finding: &Finding) -> String {
+    if let Some(shown) = crate::diagnostics::shown(finding) {
+        return shown;
+    }
     let (style, word) = match finding.severity {
         Severity::Error => (style::ERROR, "error"),
         Severity::Warning => (style::WARNING, "warning"),

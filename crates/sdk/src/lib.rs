@@ -37,12 +37,14 @@ mod client;
 mod config;
 mod files;
 mod job;
+mod job_file;
 mod journal;
 mod plan;
 
 pub use client::{Client, ClientBuilder};
 pub use config::Config;
 pub use job::Job;
+pub use job_file::JobSource;
 pub use journal::{Journal, Record, RecordState};
 pub use plan::Plan;
 pub use weftrun_core as core;

@@ -66,7 +66,9 @@ fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
             false
         }
     };
-    if let (false, true, Some(skip)) = (applies, ctx.options.kind == ctx.fabric, draft.skipped_fabric()) {
+    // `auto` is content with nothing.
+    let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
+    if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric()) {
         let why = skip.why.clone();
         draft.say(
             Finding::error(

@@ -97,7 +97,7 @@ fn aim(draft: &Draft, flag: &Flag) -> Result<Vec<Vec<String>>, Box<Finding>> {
     // What nodes are like can hold for all of them; how many there are, and what runs, cannot.
     let one_each = matches!(key, "nodes" | "gpus_per_node" | "ranks_per_node" | "command");
     if one_each && workers.len() > 1 {
-        let message = format!("{} does not say which role: the file has {}", flag.name, workers.join(", "));
+        let message = format!("it is not clear which role is meant: the file has {}", workers.join(", "));
         return Err(Box::new(
             Finding::error("SPEC-ROLE-KEY", message).at(flag.name).fix("set it in the file"),
         ));
@@ -118,7 +118,10 @@ fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'sta
     let good = findings.is_empty();
     draft.findings.extend(findings.into_iter().map(|mut finding| {
         let path = finding.subject.take().unwrap_or_default();
-        finding.message = finding.message.replace(&format!("`{path}`"), name);
+        let path = format!("`{path}`");
+        let said =
+            finding.message.strip_prefix(&path).map(|rest| rest.trim_start_matches([':', ' ']).to_owned());
+        finding.message = said.unwrap_or_else(|| finding.message.replace(&path, name));
         finding.at(name)
     }));
     if good {
@@ -223,8 +226,12 @@ impl Flags {
                 self.push("--git", &["code"], Value::Map(table));
             }
             (None, None, None) => {}
-            (None, None, Some(_)) => self.wrong("--git-ref", "--git-ref needs --git".to_owned(), ""),
-            (Some(_), _, _) => self.wrong("--script", "--script and --git are alternatives".to_owned(), ""),
+            (None, None, Some(_)) => {
+                self.wrong("--git-ref", "only a repository has one: set --git too".to_owned(), "")
+            }
+            (Some(_), _, _) => {
+                self.wrong("--script", "a job brings a script or a repository, not both".to_owned(), "")
+            }
         }
     }
 
@@ -245,7 +252,7 @@ impl Flags {
             Some((name, mount, key, value))
         });
         let Some((name, mount, key, value)) = parsed else {
-            return self.wrong("--volume", format!("--volume `{text}` cannot be read"), FORM);
+            return self.wrong("--volume", format!("`{text}` cannot be read"), FORM);
         };
         let mut table = vec![("mount", string(mount)), (key, value)];
         if read_only {
@@ -283,7 +290,7 @@ impl Flags {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         if pair.is_none() {
             // The text may hold a secret, so it is not repeated.
-            self.wrong(flag, format!("{flag} needs NAME=VALUE"), "");
+            self.wrong(flag, "NAME=VALUE is needed".to_owned(), "");
         }
         pair
     }

@@ -15,7 +15,7 @@ mod value;
 mod write;
 
 pub use flags::Overrides;
-pub use text::{Format, MAX_BYTES};
+pub use text::{Format, MAX_BYTES, MAX_SCRIPT};
 pub use write::{patched, to_toml};
 
 pub(crate) use check::join;

@@ -5,6 +5,8 @@ use crate::finding::Span;
 
 /// Largest job file that is read. A script of its own is not in it.
 pub const MAX_BYTES: usize = 1 << 20;
+/// Largest script carried inside a job: a ConfigMap holds 1 MiB, of which other files need some.
+pub const MAX_SCRIPT: usize = 900_000;
 
 /// The text of a file, without a byte order mark; or why it is none.
 pub(super) fn decode<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Finding>> {

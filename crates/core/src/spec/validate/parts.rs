@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::{is_label, is_subdomain};
 use super::{Findings, shown};
-use crate::spec::file::join;
+use crate::spec::file::{MAX_SCRIPT, join};
 use crate::spec::{Code, JobSpec, RestartPolicy, VolumeSource};
 
-/// Largest script carried inside a job: a ConfigMap holds 1 MiB, of which other files need some.
-pub(super) const MAX_SCRIPT: usize = 900_000;
 const MAX_RESTARTS: u32 = 1000;
 
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {

@@ -1,0 +1,114 @@
+//! Findings drawn on the line of the file they are about, with a caret under the place.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use weftrun::core::finding::Span;
+use weftrun::{Finding, Severity};
+
+/// Texts of the files that were read, so that a line can be shown without reading the file again: it may be stdin, or
+/// have changed. The process reads a few small files, and ends.
+static TEXTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Lines longer than this are not shown.
+const MAX_LINE: usize = 400;
+
+/// Keeps the text of a file, by the name findings call it.
+pub fn remember(file: &str, bytes: &[u8]) {
+    let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        texts().insert(file.to_owned(), text.to_owned());
+    }
+}
+
+fn texts() -> std::sync::MutexGuard<'static, BTreeMap<String, String>> {
+    TEXTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The finding with its line and a caret; none where its file was not read, or the line cannot be shown.
+pub fn shown(finding: &Finding) -> Option<String> {
+    let span = finding.span.as_ref()?;
+    let texts = texts();
+    let (line, at) = line_of(texts.get(&span.file)?, span)?;
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Info => Level::NOTE,
+    };
+    let snippet = Snippet::source(line)
+        .path(clean(&span.file))
+        .line_start(span.line)
+        .annotation(AnnotationKind::Primary.span(at));
+    let message = clean(&finding.message);
+    let mut group = level.primary_title(message).id(finding.code.clone()).element(snippet);
+    if let Some(fix) = &finding.fix {
+        group = group.element(Level::HELP.message(clean(&fix.text)));
+    }
+    Some(Renderer::styled().render(&[group]))
+}
+
+/// The line a span begins in, and the part of it that is meant.
+fn line_of<'t>(text: &'t str, span: &Span) -> Option<(&'t str, std::ops::Range<usize>)> {
+    let before = text.get(..span.start)?;
+    let from = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = text[from..].lines().next().unwrap_or("");
+    if line.len() > MAX_LINE {
+        return None;
+    }
+    let start = (span.start - from).min(line.len());
+    let end = span.end.saturating_sub(from).clamp(start, line.len());
+    Some((line, start..if line.is_char_boundary(end) { end } else { line.len() }))
+}
+
+/// Text of a file's, without what a terminal would obey.
+fn clean(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match c {
+            '\n' | '\t' => out.push(' '),
+            c if c.is_control() => {
+                let _ = write!(out, "{}", c.escape_unicode());
+            }
+            c => out.push(c),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(file: &str, text: &str, part: &str) -> Finding {
+        let start = text.find(part).unwrap();
+        let line = text[..start].matches('\n').count() + 1;
+        let span = Span { file: file.to_owned(), start, end: start + part.len(), line, column: 1 };
+        Finding::error("SPEC-QUANTITY", "`memory`: `64GB` is not a quantity")
+            .fix("did you mean `64Gi`?")
+            .span(span)
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_finding_is_drawn_under_its_line() {
+        let text = "name = \"a\"\nmemory = \"64GB\" # all of it\n";
+        remember("draw.toml", text.as_bytes());
+        insta::assert_snapshot!(plain(&shown(&finding("draw.toml", text, "\"64GB\"")).unwrap()));
+    }
+
+    #[test]
+    fn hostile_lines_reach_no_terminal() {
+        let text = "a: \"\u{1b}]52;c;AAAA\u{7}\u{202e}x\"\n";
+        remember("hostile.yaml", text.as_bytes());
+        let drawn = plain(&shown(&finding("hostile.yaml", text, "a:")).unwrap());
+        assert!(!drawn.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{drawn:?}");
+        let long = format!("k: {}\n", "x".repeat(10_000));
+        remember("long.yaml", long.as_bytes());
+        assert_eq!(shown(&finding("long.yaml", &long, "k:")), None);
+        assert_eq!(shown(&finding("unread.yaml", "k: 1", "k")), None);
+    }
+}
