@@ -12,11 +12,13 @@ mod job;
 mod object;
 mod pod;
 mod report;
+mod sbatch;
 mod stream;
 mod trainjob;
 
 pub use document::{Mutated, Settings, Start, at_pointer, mutate, views};
 pub use edit::{Blocked, edit, same};
 pub use report::JobReport;
+pub use sbatch::{is_sbatch, lint_sbatch, mutate_sbatch};
 pub use stream::Splitter;
 pub use trainjob::TrainerVersion;

@@ -11,7 +11,7 @@ mod wrapper;
 use super::{Mpirun, MpirunNote, Rewrite, gid};
 use command::Verdict;
 
-pub use script::commands;
+pub use script::{ScriptCommand, commands};
 
 /// Rewrites the `mpirun` of a command line: the first command word of an argv, or every one in command position of a
 /// shell string.

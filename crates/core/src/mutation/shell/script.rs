@@ -36,6 +36,10 @@ pub struct ScriptCommand {
     pub end: usize,
     /// Its words, assignments before it left out.
     pub words: Vec<String>,
+    /// The bytes of each word, quotes included.
+    pub spans: Vec<(usize, usize)>,
+    /// Index of the word that is run behind wrappers such as `timeout 60`.
+    pub program: usize,
 }
 
 /// The simple commands of a script, in order; the words of here-documents and comments are not among them.
@@ -45,10 +49,12 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     let mut found = Vec::new();
     each_simple(&program, &mut |simple| {
         let words = words_of(simple);
-        let (Some(first), Some(last)) = (words.first(), words.last()) else { return };
-        if let (Some(first), Some(last)) = (chars.range(first), chars.range(last)) {
-            let words = words.iter().map(|word| unquoted(&word.value).to_owned()).collect();
-            found.push(ScriptCommand { start: first.0, end: last.1, words });
+        let spans: Option<Vec<_>> = words.iter().map(|word| chars.range(word)).collect();
+        let words: Vec<String> = words.iter().map(|word| unquoted(&word.value).to_owned()).collect();
+        if let (Some(spans), Some(program)) = (spans, wrapper::command_word(&words, 0))
+            && let (Some(first), Some(last)) = (spans.first(), spans.last())
+        {
+            found.push(ScriptCommand { start: first.0, end: last.1, words, program, spans });
         }
     });
     found.sort_by_key(|command| command.start);
