@@ -44,7 +44,11 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     start.file.clone_into(&mut report.file);
     // The block prefixes what the script has, so nothing is hidden.
     report.notes.retain(|note| note.code != "W-LDPATH-SHADOW");
-    let new = if report.error.is_none() && report.skip.is_none() { script.with(&report.ops, settings) } else { None };
+    let new = if report.error.is_none() && report.skip.is_none() {
+        script.with(&report.ops, settings)
+    } else {
+        None
+    };
     let text = match new {
         Some(new) if new != text => Cow::Owned(new),
         _ => Cow::Borrowed(text),
@@ -135,7 +139,9 @@ impl<'t> Script<'t> {
                     Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                     None => (long.to_owned(), None),
                 }
-            } else if let Some(short) = word.strip_prefix('-').filter(|short| short.is_ascii() && !short.is_empty()) {
+            } else if let Some(short) =
+                word.strip_prefix('-').filter(|short| short.is_ascii() && !short.is_empty())
+            {
                 let (name, value) = short.split_at(1);
                 (name.to_owned(), (!value.is_empty()).then(|| value.trim_start_matches('=').to_owned()))
             } else {
@@ -183,7 +189,8 @@ impl<'t> Script<'t> {
             let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
             row.map_or(8, |row| row.accelerators)
         };
-        let by_task = || Some(self.count(&["gpus-per-task"])? * self.count(&["ntasks-per-node"]).unwrap_or(1));
+        let by_task =
+            || Some(self.count(&["gpus-per-task"])? * self.count(&["ntasks-per-node"]).unwrap_or(1));
         self.count(&["gpus-per-node"])
             .or(gres)
             .or_else(|| self.count(&["gpus", "G"]).map(|all| all / self.nodes().max(1)))
@@ -192,14 +199,25 @@ impl<'t> Script<'t> {
             .unwrap_or(0)
     }
 
+    /// What a node gives a job. Memory is always among it, as Slurm gives some even unasked (`--mem=0` is all of it).
+    fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
+        let memory = self.option(&["mem"]).unwrap_or("0").to_owned();
+        let gpus = (gpus > 0).then(|| ("nvidia.com/gpu".to_owned(), gpus.to_string()));
+        gpus.into_iter().chain([("memory".to_owned(), memory)]).collect()
+    }
+
     /// What `# weftrun:` lines of the script ask, over what was asked elsewhere.
     fn wishes(&self, options: &mut Options) -> Result<(), Finding> {
         let lines = self.text.lines().filter_map(|line| line.trim_start().strip_prefix('#'));
         for line in lines.filter_map(|line| line.trim_start().strip_prefix("weftrun:")) {
             for wish in line.split([',', ' ', '\t']).filter(|wish| !wish.is_empty()) {
                 apply_wish(wish, options)
-                    .ok_or_else(|| Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {wish}` is not understood")))
-                    .map_err(|finding| finding.fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`"))?;
+                    .ok_or_else(|| {
+                        Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {wish}` is not understood"))
+                    })
+                    .map_err(|finding| {
+                        finding.fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`")
+                    })?;
             }
         }
         Ok(())
@@ -222,13 +240,21 @@ impl<'t> Script<'t> {
             image: self.option(&["container-image"]).map(str::to_owned),
             command: if mpi { vec!["bash".into(), "-c".into(), self.bare()] } else { Vec::new() },
             env: env
-                .map(|(name, value, _)| EnvView { name: name.clone(), value: Some(value.clone()), at: String::new() })
+                .map(|(name, value, _)| EnvView {
+                    name: name.clone(),
+                    value: Some(value.clone()),
+                    at: String::new(),
+                })
                 .collect(),
-            limits: (gpus > 0).then(|| ("nvidia.com/gpu".to_owned(), gpus.to_string())).into_iter().collect(),
+            limits: self.limits(gpus),
             ..ContainerView::default()
         };
-        let types = self.option(&["constraint", "C"]).into_iter().flat_map(|text| text.split(['|', '&', '[', ']', '*']));
-        let instance_types = types.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
+        let types = self
+            .option(&["constraint", "C"])
+            .into_iter()
+            .flat_map(|text| text.split(['|', '&', '[', ']', '*']));
+        let instance_types =
+            types.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
         let role = RoleView {
             name: "nodes".to_owned(),
             worker: true,
@@ -285,16 +311,21 @@ impl<'t> Script<'t> {
         if set.is_empty() {
             return Some(text);
         }
-        let mut block = format!("{OPEN}{newline}# profile {}; `# weftrun: fabric=off` keeps this out{newline}", settings.profile.name);
+        let mut block = format!(
+            "{OPEN}{newline}# profile {}; `# weftrun: fabric=off` keeps this out{newline}",
+            settings.profile.name
+        );
         for (name, value) in &set {
             let value = shlex::try_quote(value).ok()?;
-            let tail = if *name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
+            let tail =
+                if *name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
             block.push_str(&format!("export {name}={value}{tail}{newline}"));
         }
         block.push_str(CLOSE);
         block.push_str(newline);
         // The head holds no command, so nothing before its end was rewritten.
-        let at = self.head_end - self.block.as_ref().filter(|b| b.end <= self.head_end).map_or(0, ExactSizeIterator::len);
+        let at = self.head_end
+            - self.block.as_ref().filter(|b| b.end <= self.head_end).map_or(0, ExactSizeIterator::len);
         let (head, rest) = (text.get(..at)?, text.get(at..)?);
         let gap = if head.ends_with('\n') { "" } else { newline };
         Some(format!("{head}{gap}{block}{rest}"))
@@ -341,7 +372,8 @@ fn with_list(
     });
     let have: BTreeSet<&str> =
         found.iter().flat_map(|(_, list)| list.split(',')).map(|one| one.trim_matches(['"', '\''])).collect();
-    let missing: Vec<&str> = values.iter().map(String::as_str).filter(|value| !have.contains(value)).collect();
+    let missing: Vec<&str> =
+        values.iter().map(String::as_str).filter(|value| !have.contains(value)).collect();
     if missing.is_empty() {
         return None;
     }
@@ -410,7 +442,8 @@ mod tests {
         (new, done.jobs.into_iter().next().unwrap())
     }
 
-    const HEAD: &str = "#!/bin/bash\n#SBATCH --job-name=llama\n#SBATCH -N 4\n#SBATCH --gpus-per-node=8 # all\n\n";
+    const HEAD: &str =
+        "#!/bin/bash\n#SBATCH --job-name=llama\n#SBATCH -N 4\n#SBATCH --gpus-per-node=8 # all\n\n";
 
     #[test]
     fn one_block_stands_behind_the_directives() {
@@ -432,7 +465,10 @@ mod tests {
         );
         let (new, _) = run(&text, "dgxc");
         assert!(new.contains("--container-env=FOO,FI_PROVIDER,LD_LIBRARY_PATH"), "{new}");
-        assert!(new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"), "{new}");
+        assert!(
+            new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"),
+            "{new}"
+        );
         assert!(new.contains("\nsrun hostname\n"));
         assert!(new.contains("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"));
     }
@@ -446,10 +482,7 @@ mod tests {
 
     #[test]
     fn opting_out_and_parts_of_nodes_change_nothing() {
-        for (body, reason) in [
-            ("# weftrun: fabric=off\nsrun x\n", "opt-out"),
-            ("srun x\n", "partial-node"),
-        ] {
+        for (body, reason) in [("# weftrun: fabric=off\nsrun x\n", "opt-out"), ("srun x\n", "partial-node")] {
             let head = if reason == "opt-out" { HEAD.to_owned() } else { HEAD.replace("node=8", "node=4") };
             let text = format!("{head}{body}");
             let (new, report) = run(&text, "parallelcluster");
@@ -460,12 +493,15 @@ mod tests {
     #[test]
     fn a_wish_that_is_not_understood_is_an_error() {
         let (_, report) = run(&format!("{HEAD}# weftrun: fabrik=off\nsrun x\n"), "parallelcluster");
+        assert_eq!(report.error.unwrap().code, "E-RULE-UNKNOWN");
+        let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");
         assert_eq!(report.error.unwrap().code, "E-SCRIPT-WISH");
     }
 
     #[test]
     fn an_exclusive_node_is_a_whole_one() {
-        let (_, report) = run("#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --nodes=2\nsrun x\n", "parallelcluster");
+        let (_, report) =
+            run("#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --nodes=2\nsrun x\n", "parallelcluster");
         assert!(report.changed, "{report:?}");
     }
 }

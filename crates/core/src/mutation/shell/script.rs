@@ -326,7 +326,7 @@ fn quoted_text(word: &Word, chars: &CharIndex<'_>) -> Option<(usize, usize)> {
     let (start, end) = chars.range(word)?;
     let inside = unquoted(&word.value);
     let whole = inside.len() + 2 == word.value.len() && !inside.contains(['\\', '`']);
-    (whole && end - start == word.value.len()).then_some((start + 1, end - 1))
+    whole.then_some((start + 1, end - 1))
 }
 
 /// A word without the one pair of quotes around it.
@@ -366,6 +366,9 @@ impl<'a> CharIndex<'a> {
     fn range(&self, word: &Word) -> Option<(usize, usize)> {
         let span = word.loc.as_ref()?;
         let (start, end) = (self.byte(span.start.index), self.byte(span.end.index));
-        (self.text.get(start..end)? == word.value).then_some((start, end))
+        // Behind a `\` at a line's end the parser counts the blanks of the next line in.
+        let first = end.checked_sub(word.value.len()).filter(|&first| first >= start)?;
+        let blank = self.text.get(start..first)?.chars().all(|c| c.is_whitespace() || c == '\\');
+        (blank && self.text.get(first..end)? == word.value).then_some((first, end))
     }
 }

@@ -55,6 +55,8 @@ fn command_positions_are_rewritten() {
             "exec env -u A B=1 nice -n 5 numactl -N 0 stdbuf -oL @ x",
         ),
         ("mpirun \\\n  -np 2 \\\n  app", "@ \\\n  -np 2 \\\n  app"),
+        ("sleep 5 && \\\n  mpirun x", "sleep 5 && \\\n  @ x"),
+        ("timeout 5 \\\n  mpirun x", "timeout 5 \\\n  @ x"),
         ("mpirun x > log 2>&1", "@ x > log 2>&1"),
         ("echo ü; mpirun ä", "echo ü; @ ä"),
         ("OUT=$(mpirun x)", "OUT=$(@ x)"),
