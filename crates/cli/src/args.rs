@@ -144,6 +144,12 @@ pub enum Command {
     Plan(commands::plan::PlanArgs),
     /// Print exactly what would be sent; offline, without credentials
     Render(commands::render::RenderArgs),
+    /// Apply the fabric to raw manifests or sbatch scripts; what is not a job passes through
+    Mutate(commands::mutate::MutateArgs),
+    /// Print what is wrong or out of date in manifests, scripts and job files
+    Lint(commands::lint::LintArgs),
+    /// Explain a code or a rule
+    Explain(commands::explain::ExplainArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
     /// Print what happens to a job until it ends

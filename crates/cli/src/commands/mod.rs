@@ -5,9 +5,12 @@ pub mod backends;
 pub mod completions;
 pub mod describe;
 pub mod doctor;
+pub mod explain;
+pub mod lint;
 pub mod list;
 pub mod logs;
 pub mod man;
+pub mod mutate;
 pub mod plan;
 pub mod render;
 pub mod submit;
@@ -29,6 +32,9 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Submit(args)) => submit::run(context, &args),
         Some(Command::Plan(args)) => plan::run(context, &args),
         Some(Command::Render(args)) => render::run(context, &args),
+        Some(Command::Mutate(args)) => mutate::run(context, &args),
+        Some(Command::Lint(args)) => lint::run(context, &args),
+        Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),

@@ -97,22 +97,6 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
     Ok(out)
 }
 
-/// Reads the jobs of a text, for `lint`.
-pub fn views(text: &str, settings: &Settings<'_>) -> Result<Vec<(JobView, String)>, SyntaxError> {
-    let mut found = Vec::new();
-    for document in Syntax::of(text).read(text)? {
-        let data = document.root.to_json();
-        let ObjectKind::List = kind_of_json(&data) else {
-            found.extend(view(&data, settings).map(|(job, ..)| (job, String::new())));
-            continue;
-        };
-        for (index, item) in data["items"].as_array().into_iter().flatten().enumerate() {
-            found.extend(view(item, settings).map(|(job, ..)| (job, format!("/items/{index}"))));
-        }
-    }
-    Ok(found)
-}
-
 /// A cheap look, so that a stream of other objects passes at memory speed.
 fn may_hold_a_job(text: &str) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
@@ -223,7 +207,7 @@ fn object(
     Some(report)
 }
 
-fn view<'s>(data: &Json, settings: &Settings<'s>) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
+pub(super) fn view<'s>(data: &Json, settings: &Settings<'s>) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
     let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
     let runtime = Runtime::find(data, settings.runtimes);
     let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();

@@ -9,6 +9,7 @@ mod document;
 mod edit;
 mod emit;
 mod job;
+mod lint;
 mod object;
 mod pod;
 mod report;
@@ -16,8 +17,9 @@ mod sbatch;
 mod stream;
 mod trainjob;
 
-pub use document::{Mutated, Settings, Start, at_pointer, mutate, views};
+pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
+pub use lint::lint_document;
 pub use report::JobReport;
 pub use sbatch::{is_sbatch, lint_sbatch, mutate_sbatch};
 pub use stream::Splitter;

@@ -1,0 +1,46 @@
+//! `explain`: the page of a code or of a rule.
+
+use clap::Args;
+use serde_json::json;
+use weftrun::core::mutation::codes;
+use weftrun::core::{exit_codes, report};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+
+/// Arguments of `explain`.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArgs {
+    /// A code (W-LDPATH-SHADOW), a rule (efa.devices), a reason of a skip (partial-node); nothing lists them all
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
+}
+
+/// Prints the page.
+pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
+    let Some(name) = args.code.as_deref().filter(|name| *name != "rules") else {
+        let names: Vec<&str> = codes::names().collect();
+        let named = args.code.is_some();
+        let shown: Vec<&str> = names.into_iter().filter(|name| !named || name.contains('.')).collect();
+        if context.out.format == Format::Table {
+            context.out.data(&(shown.join("\n") + "\n"))?;
+        } else {
+            context.out.value(&json!({"schema": report::SCHEMA, "codes": shown}))?;
+        }
+        return Ok(exit_codes::OK);
+    };
+    let Some(page) = codes::page(name) else {
+        let error = Error::new(ErrorKind::NotFound, format!("there is no code `{name}`"));
+        return Err(match codes::nearest(name) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`weftrun explain` lists them all"),
+        });
+    };
+    if context.out.format == Format::Table {
+        context.out.line(page.text())?;
+    } else {
+        context.out.value(&json!({"schema": report::SCHEMA, "code": name, "text": page.text()}))?;
+    }
+    Ok(exit_codes::OK)
+}

@@ -1,0 +1,92 @@
+//! `lint`: what is worth saying about a manifest, a script or a job file, though nothing is changed.
+
+mod fix;
+mod sarif;
+
+use clap::Args;
+use serde_json::json;
+use weftrun::core::spec::JobFile;
+use weftrun::core::{exit_codes, report};
+use weftrun::{Finding, Result, Severity};
+
+use super::mutate::{Given, InputArgs, Source, each_document};
+use crate::args::Format;
+use crate::context::Context;
+use crate::fabric_flags::FabricFlags;
+use crate::output::finding_text;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun lint job.yaml train.sbatch job.toml
+  weftrun lint -o sarif -f job.yaml > lint.sarif   for a code host
+  weftrun lint --fix job.yaml                      correct what has only one right form";
+
+/// Arguments of `lint`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = EXAMPLES)]
+pub struct LintArgs {
+    /// What is read: manifests, sbatch scripts, job files
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Correct misspelt names in place, where only one name can be meant
+    #[arg(long)]
+    pub fix: bool,
+    /// The fabric's options
+    #[command(flatten)]
+    pub fabric: FabricFlags,
+}
+
+/// Prints the findings.
+pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
+    let given = Given::read(context, &args.input, &args.fabric, false)?;
+    let mut findings = Vec::new();
+    for source in Source::all(&args.input)? {
+        if args.fix && !source.is_stdin() {
+            fix::file(context, &source, &given)?;
+        }
+        let job_file = source.path().extension().is_some_and(|end| end == "toml");
+        if job_file {
+            findings.extend(job_file_findings(&source)?);
+        } else {
+            each_document(&source, |text, start| {
+                findings.extend(given.lint(text, start));
+                Ok(())
+            })?;
+        }
+    }
+    match context.out.format {
+        Format::Table => {
+            let text: String = findings.iter().map(|finding| finding_text(finding) + "\n").collect();
+            context.out.data(&text)?;
+            context.out.say(count(&findings));
+        }
+        Format::Sarif => context.out.line(sarif::document(&findings).to_string())?,
+        _ => context.out.value(&json!({"schema": report::SCHEMA, "findings": findings}))?,
+    }
+    Ok(if findings.iter().any(Finding::is_error) { exit_codes::INVALID_SPEC } else { exit_codes::OK })
+}
+
+fn job_file_findings(source: &Source) -> Result<Vec<Finding>> {
+    let mut bytes = Vec::new();
+    each_document(source, |text, _| {
+        bytes.extend_from_slice(text.as_bytes());
+        Ok(())
+    })?;
+    Ok(match JobFile::parse(&source.name(), &bytes) {
+        Ok(file) => {
+            let env = file.spec.env.iter().chain(file.spec.roles.iter().flat_map(|role| &role.env));
+            let lints = env.flat_map(|var| {
+                let findings = weftrun::core::mutation::lint::variable(&var.name, &var.value);
+                findings.into_iter().map(|finding| finding.at(format!("env {}", var.name)))
+            });
+            file.findings.iter().cloned().chain(lints).collect()
+        }
+        Err(error) => error.findings().to_vec(),
+    })
+}
+
+fn count(findings: &[Finding]) -> String {
+    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings, notes) = (of(Severity::Error), of(Severity::Warning), of(Severity::Info));
+    format!("{errors} errors, {warnings} warnings, {notes} notes")
+}

@@ -1,0 +1,63 @@
+//! SARIF 2.1.0, as code hosts read it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value as Json, json};
+use weftrun::core::mutation::codes::{self, Page};
+use weftrun::{Finding, Severity};
+
+/// One run with all findings.
+pub fn document(findings: &[Finding]) -> Json {
+    let ids: BTreeSet<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "weftrun",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": ids.iter().map(|id| rule(id)).collect::<Vec<_>>(),
+            } },
+            "columnKind": "unicodeCodePoints",
+            "results": findings.iter().map(|finding| result(finding, &ids)).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn rule(id: &str) -> Json {
+    match codes::page(id) {
+        Some(Page::Code(code)) => json!({
+            "id": id,
+            "shortDescription": { "text": code.title },
+            "fullDescription": { "text": code.meaning },
+            "help": { "text": code.fix },
+        }),
+        _ => json!({ "id": id }),
+    }
+}
+
+fn result(finding: &Finding, ids: &BTreeSet<&str>) -> Json {
+    let level = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    };
+    let fix = finding.fix.as_ref().map(|fix| format!(". {}", fix.text)).unwrap_or_default();
+    let mut result = json!({
+        "ruleId": finding.code,
+        "ruleIndex": ids.iter().position(|id| *id == finding.code),
+        "level": level,
+        "message": { "text": format!("{}{fix}", finding.message) },
+    });
+    if let Some(span) = &finding.span {
+        result["locations"] = json!([{ "physicalLocation": {
+            "artifactLocation": { "uri": span.file.replace('\\', "/") },
+            "region": {
+                "startLine": span.line, "startColumn": span.column,
+                "byteOffset": span.start, "byteLength": span.end - span.start,
+            },
+        } }]);
+    }
+    result
+}

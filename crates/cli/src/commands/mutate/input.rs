@@ -1,0 +1,243 @@
+//! What `mutate` and `lint` read, and with what they look at it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use weftrun::core::backend::ClusterFacts;
+use weftrun::core::catalogue::Catalogue;
+use weftrun::core::fabric::{FabricRequest, Profile, Profiles};
+use weftrun::core::manifest::{self, Mutated, Settings, Splitter, Start};
+use weftrun::core::span::yaml_documents;
+use weftrun::{Error, ErrorKind, Finding, Result};
+
+use super::InputArgs;
+use crate::context::Context;
+use crate::fabric_flags::FabricFlags;
+
+/// Bytes read at once.
+const CHUNK: usize = 256 * 1024;
+/// Largest document: far above any manifest, and a bound on memory.
+const MAX_DOCUMENT: usize = 64 << 20;
+
+/// A file, or stdin.
+#[derive(Clone, Debug)]
+pub struct Source {
+    path: PathBuf,
+}
+
+impl Source {
+    /// The files that were named; stdin if none was.
+    pub fn all(args: &InputArgs) -> Result<Vec<Self>> {
+        let mut sources: Vec<Self> =
+            args.filename.iter().chain(&args.files).map(|path| Self { path: path.clone() }).collect();
+        if sources.is_empty() {
+            sources.push(Self { path: PathBuf::from("-") });
+        }
+        if sources.iter().filter(|source| source.is_stdin()).count() > 1 {
+            return Err(Error::new(ErrorKind::Usage, "stdin can be read only once"));
+        }
+        Ok(sources)
+    }
+
+    /// Whether it is stdin.
+    pub fn is_stdin(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name, as findings show it.
+    pub fn name(&self) -> String {
+        if self.is_stdin() { "<stdin>".to_owned() } else { self.path.display().to_string() }
+    }
+
+    fn open(&self) -> Result<Box<dyn Read>> {
+        if self.is_stdin() {
+            return Ok(Box::new(std::io::stdin().lock()));
+        }
+        let file = File::open(&self.path).map_err(|error| unreadable(&self.path, error))?;
+        Ok(Box::new(file))
+    }
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    let kind =
+        if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
+    Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
+}
+
+/// Reads a source document by document. A script is one document, whatever stands in it.
+pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> Result<()>) -> Result<()> {
+    let name = source.name();
+    let mut reader = source.open()?;
+    let mut splitter = Splitter::default();
+    let mut chunk = vec![0; CHUNK];
+    let (mut offset, mut line, mut pending) = (0, 0, 0);
+    let mut script: Option<Vec<u8>> = None;
+    let mut first = true;
+    loop {
+        let read = reader.read(&mut chunk).map_err(|error| unreadable(&source.path, error))?;
+        let bytes = &chunk[..read];
+        if std::mem::take(&mut first) && bytes.starts_with(b"#!") {
+            script = Some(Vec::new());
+        }
+        if let Some(script) = &mut script {
+            script.extend_from_slice(bytes);
+            too_large(script.len(), &name)?;
+            if read == 0 {
+                return visit(text(script, &name, 0)?, Start::of(&name));
+            }
+            continue;
+        }
+        if read == 0 {
+            splitter.finish();
+        } else {
+            splitter.push(bytes);
+        }
+        pending += read;
+        while let Some(document) = splitter.next_document() {
+            pending -= document.len();
+            let start = Start { file: &name, offset, line };
+            visit(text(&document, &name, line)?, start)?;
+            offset += document.len();
+            line += memchr::memchr_iter(b'\n', &document).count();
+        }
+        too_large(pending, &name)?;
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn too_large(bytes: usize, name: &str) -> Result<()> {
+    if bytes <= MAX_DOCUMENT {
+        return Ok(());
+    }
+    let message = format!("a document is larger than {} MiB", MAX_DOCUMENT >> 20);
+    Err(Error::new(ErrorKind::InvalidSpec, message).with("file", name))
+}
+
+fn text<'d>(document: &'d [u8], name: &str, line: usize) -> Result<&'d str> {
+    std::str::from_utf8(document).map_err(|error| {
+        let line = line + 1 + memchr::memchr_iter(b'\n', &document[..error.valid_up_to()]).count();
+        Error::new(ErrorKind::InvalidSpec, "the text is not UTF-8").with("file", format!("{name}:{line}"))
+    })
+}
+
+/// With what manifests are looked at.
+#[derive(Debug)]
+pub struct Given {
+    options: FabricRequest,
+    catalogue: Catalogue,
+    facts: ClusterFacts,
+    runtimes: Vec<Json>,
+    trainer: Option<manifest::TrainerVersion>,
+    reformat: bool,
+    profiles: Profiles,
+    /// The profile that was asked for, if one was.
+    named: Option<String>,
+    manifests: Profile,
+    scripts: Profile,
+    /// Profiles that were assumed and used.
+    pub assumed: Vec<String>,
+}
+
+impl Given {
+    /// Puts flags, profile and runtimes together.
+    pub fn read(context: &Context, input: &InputArgs, flags: &FabricFlags, reformat: bool) -> Result<Self> {
+        let mut options = FabricRequest::default();
+        flags.apply(&mut options);
+        let profiles = Profiles::builtin();
+        let named = context.global.profile.clone();
+        let choose = |fallback: &str| profiles.get(named.as_deref().unwrap_or(fallback));
+        let manifests = choose(Profiles::for_manifest(options.kind))?;
+        let scripts = match options.kind {
+            weftrun::core::fabric::Fabric::Roce | weftrun::core::fabric::Fabric::InfiniBand => manifests.clone(),
+            _ => choose("parallelcluster")?,
+        };
+        Ok(Self {
+            options,
+            catalogue: Catalogue::builtin(),
+            facts: ClusterFacts::default(),
+            runtimes: runtimes(&input.runtime)?,
+            trainer: input.trainer_version,
+            reformat,
+            profiles,
+            named,
+            manifests,
+            scripts,
+            assumed: Vec::new(),
+        })
+    }
+
+    /// The same for another profile.
+    pub fn with_profile(&mut self, name: &str) -> Result<()> {
+        self.manifests = self.profiles.get(name)?;
+        self.scripts = self.manifests.clone();
+        self.named = Some(name.to_owned());
+        Ok(())
+    }
+
+    /// What the user asked, to be changed by what a KRM function is told.
+    pub fn options_mut(&mut self) -> &mut FabricRequest {
+        &mut self.options
+    }
+
+    /// Mutates a document or a script.
+    pub fn mutate<'t>(&mut self, text: &'t str, start: Start<'_>) -> std::result::Result<Mutated<'t>, Finding> {
+        let script = manifest::is_sbatch(text);
+        let settings = self.settings(script);
+        let done = if script {
+            Ok(manifest::mutate_sbatch(text, start, &settings))
+        } else {
+            manifest::mutate(text, start, &settings)
+        };
+        let used = settings.profile.name.clone();
+        if self.named.is_none() && done.as_ref().is_ok_and(|done| !done.jobs.is_empty()) && !self.assumed.contains(&used) {
+            self.assumed.push(used);
+        }
+        done
+    }
+
+    /// Looks at a document or a script.
+    pub fn lint(&self, text: &str, start: Start<'_>) -> Vec<Finding> {
+        manifest::lint_document(text, start, &self.settings(manifest::is_sbatch(text)))
+    }
+
+    fn settings(&self, script: bool) -> Settings<'_> {
+        Settings {
+            profile: if script { &self.scripts } else { &self.manifests },
+            options: &self.options,
+            catalogue: &self.catalogue,
+            facts: &self.facts,
+            trainer: self.trainer,
+            runtimes: &self.runtimes,
+            reformat: self.reformat,
+        }
+    }
+}
+
+fn runtimes(files: &[PathBuf]) -> Result<Vec<Json>> {
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?;
+        let documents = yaml_documents(&text).map_err(|error| {
+            let (line, column) = weftrun::core::span::position(&text, error.span.start);
+            Error::new(ErrorKind::InvalidSpec, format!("the runtime cannot be read: {error}"))
+                .with("file", format!("{}:{line}:{column}", file.display()))
+        })?;
+        for document in documents {
+            let data = document.root.to_json();
+            match data.get("items").and_then(Json::as_array) {
+                Some(items) => found.extend(items.iter().cloned()),
+                None => found.push(data),
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,137 @@
+//! `mutate`: a manifest or sbatch script in, the same with the fabric applied out.
+//!
+//! Nothing is written before all is good: on any error stdout stays empty and the exit code is 3, so that a filter in a
+//! pipe never lets a job through that was not looked at.
+
+mod input;
+mod report;
+mod review;
+mod spool;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weftrun::core::exit_codes;
+use weftrun::core::manifest::{JobReport, TrainerVersion};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::context::Context;
+use crate::fabric_flags::FabricFlags;
+
+pub use input::{Given, Source, each_document};
+pub use spool::Spool;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun mutate -f job.yaml | kubectl apply -f -
+  weftrun mutate --diff -f job.yaml              what would change, and why
+  weftrun mutate --write -f job.yaml -f job.sbatch
+  kubectl kustomize overlay | weftrun mutate --profile eks-image | kubectl apply -f -";
+
+/// Arguments of `mutate`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = EXAMPLES)]
+pub struct MutateArgs {
+    /// What is read
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Print a unified diff with the why of each part, instead of the result
+    #[arg(long, conflicts_with_all = ["write", "krm"])]
+    pub diff: bool,
+    /// Write the files in place; each is replaced at once, and none if one has an error
+    #[arg(long, conflicts_with = "krm")]
+    pub write: bool,
+    /// Write the report (JSON, or YAML by the file's ending) here
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write a document anew where it cannot be changed in place (aliases, merge keys, keys that stand twice);
+    /// its comments are lost
+    #[arg(long)]
+    pub reformat: bool,
+    /// Be a KRM function: a ResourceList on stdin, one on stdout, as kustomize and kpt call it
+    #[arg(long)]
+    pub krm: bool,
+    /// The fabric's options
+    #[command(flatten)]
+    pub fabric: FabricFlags,
+}
+
+/// What is read, by `mutate` and by `lint`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InputArgs {
+    /// Manifests or sbatch scripts; `-`, and nothing at all, is stdin
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Manifest or sbatch script; may be given several times
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// Training runtime a TrainJob refers to (a ClusterTrainingRuntime or TrainingRuntime as YAML)
+    #[arg(long, value_name = "FILE")]
+    pub runtime: Vec<PathBuf>,
+    /// Version of Kubeflow Trainer: 2.0, 2.1, 2.2 or 2.3
+    #[arg(long, value_parser = trainer_version, value_name = "VERSION")]
+    pub trainer_version: Option<TrainerVersion>,
+}
+
+fn trainer_version(text: &str) -> std::result::Result<TrainerVersion, String> {
+    TrainerVersion::parse(text).ok_or_else(|| format!("`{text}` is none of 2.0, 2.1, 2.2, 2.3"))
+}
+
+/// Runs `mutate`.
+pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
+    if args.krm {
+        return report::krm(context, args);
+    }
+    let sources = Source::all(&args.input)?;
+    if args.write && sources.iter().any(Source::is_stdin) {
+        return Err(Error::new(ErrorKind::Usage, "--write needs files; stdin cannot be written in place")
+            .hint("weftrun mutate --write -f job.yaml"));
+    }
+    let mut given = Given::read(context, &args.input, &args.fabric, args.reformat)?;
+    let mut jobs: Vec<JobReport> = Vec::new();
+    let mut findings = Vec::new();
+    let mut spools = Vec::new();
+    for source in &sources {
+        let mut spool = spool::Spool::new();
+        each_document(source, |text, start| {
+            match given.mutate(text, start) {
+                Ok(done) => {
+                    if args.diff {
+                        review::write(&mut spool, text, &done, start)?;
+                    } else {
+                        spool.write(done.text.as_bytes())?;
+                    }
+                    jobs.extend(done.jobs);
+                }
+                Err(finding) => findings.push(finding),
+            }
+            Ok(())
+        })?;
+        spools.push(spool);
+    }
+    let failed = !findings.is_empty() || jobs.iter().any(|job| job.error.is_some());
+    report::say(context, &given, &jobs, &findings)?;
+    if let Some(path) = &args.report {
+        report::to_file(path, &jobs, &findings)?;
+    }
+    if failed {
+        return Ok(exit_codes::INVALID_SPEC);
+    }
+    if args.write {
+        for (source, spool) in sources.iter().zip(spools) {
+            let changed = jobs.iter().any(|job| job.changed && job.file == source.name());
+            if changed {
+                spool.replace(source.path())?;
+            }
+        }
+        return Ok(exit_codes::OK);
+    }
+    for spool in spools {
+        if args.diff {
+            context.out.data(&spool.into_text()?)?;
+        } else {
+            spool.to_stdout()?;
+        }
+    }
+    Ok(exit_codes::OK)
+}

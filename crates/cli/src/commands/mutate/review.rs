@@ -1,0 +1,110 @@
+//! `--diff`: a unified diff in which every part says why it is there.
+
+use similar::{ChangeTag, DiffOp, TextDiff};
+use weftrun::core::manifest::{JobReport, Mutated, Start};
+use weftrun::core::mutation::{Change, Op};
+use weftrun::Result;
+
+use super::spool::Spool;
+use crate::output::style;
+
+/// Lines shown around a change.
+const AROUND: usize = 3;
+
+/// Writes the review of one document; nothing if it did not change.
+pub fn write(spool: &mut Spool, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
+    if done.text == old {
+        return Ok(());
+    }
+    let mut text = String::new();
+    for job in done.jobs.iter().filter(|job| job.changed) {
+        let (bold, name) = (style::BOLD, title(job));
+        text.push_str(&format!("{bold}# {name}{bold:#}\n"));
+    }
+    text.push_str(&format!("{0}--- a/{1}{0:#}\n{0}+++ b/{1}{0:#}\n", style::BOLD, start.file));
+    let diff = TextDiff::from_lines(old, done.text.as_ref());
+    let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.ops).collect();
+    let mut told = vec![false; ops.len()];
+    for group in diff.grouped_ops(AROUND) {
+        hunk(&mut text, &diff, &group, start, &ops, &mut told);
+    }
+    spool.write(text.as_bytes())
+}
+
+fn title(job: &JobReport) -> String {
+    let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    format!("{} {namespace}{}: {} changes", job.kind, job.name, job.actions.len())
+}
+
+fn hunk(
+    text: &mut String,
+    diff: &TextDiff<'_, '_, str>,
+    group: &[DiffOp],
+    start: Start<'_>,
+    ops: &[&Op],
+    told: &mut [bool],
+) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let range = |from: usize, to: usize| {
+        let count = to - from;
+        let line = start.line + from + usize::from(count > 0);
+        if count == 1 { line.to_string() } else { format!("{line},{count}") }
+    };
+    let old = range(first.old_range().start, last.old_range().end);
+    let new = range(first.new_range().start, last.new_range().end);
+    let mut body = String::new();
+    let mut added = String::new();
+    for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+        let line = change.value().trim_end_matches(['\n', '\r']);
+        match change.tag() {
+            ChangeTag::Equal => body.push_str(&format!(" {line}\n")),
+            ChangeTag::Delete => body.push_str(&format!("{0}-{line}{0:#}\n", style::ERROR)),
+            ChangeTag::Insert => {
+                added.push_str(change.value());
+                body.push_str(&format!("{0}+{line}{0:#}\n", style::GOOD));
+            }
+        }
+        if change.missing_newline() {
+            body.push_str("\\ No newline at end of file\n");
+        }
+    }
+    let note = style::NOTE;
+    text.push_str(&format!("{note}@@ -{old} +{new} @@{note:#}\n"));
+    for why in reasons(&added, ops, told) {
+        text.push_str(&format!("{0}# {why}{0:#}\n", style::DIM));
+    }
+    text.push_str(&body);
+}
+
+/// The reasons of the ops whose mark stands in added lines. What was told is told again only for another role's hunk.
+fn reasons(added: &str, ops: &[&Op], told: &mut [bool]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for (op, told) in ops.iter().zip(told) {
+        if *told || !mark(&op.change).is_some_and(|mark| added.contains(mark)) {
+            continue;
+        }
+        *told = true;
+        let why = format!("{}: {}", op.rule, op.why);
+        if !found.contains(&why) {
+            found.push(why);
+        }
+    }
+    found
+}
+
+/// What shows in a line that an op made it.
+fn mark(change: &Change) -> Option<&str> {
+    match change {
+        Change::Env { name, .. } | Change::Resource { name, .. } | Change::Mount { name, .. } | Change::Capability { name } => {
+            Some(name)
+        }
+        Change::Annotation { key, .. } | Change::NodeSelector { key, .. } | Change::Toleration { key, .. } => Some(key),
+        Change::Colocate { topology_key } => Some(topology_key),
+        Change::Command { before, after, .. } => {
+            let new = after.iter().find(|word| !before.contains(word))?;
+            // Of a script only the changed word shows in a line.
+            Some(["mpirun", "mpiexec", "orterun"].into_iter().find(|word| new.contains(word)).unwrap_or(new))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! Output that is held back until all is good: in memory while it is small, in a temporary file beyond.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use tempfile::{NamedTempFile, SpooledTempFile};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::output::BROKEN_PIPE;
+
+/// Bytes held in memory.
+const IN_MEMORY: usize = 8 << 20;
+
+/// Output that is held back.
+pub struct Spool {
+    file: SpooledTempFile,
+}
+
+impl Spool {
+    /// Makes an empty one.
+    pub fn new() -> Self {
+        Self { file: SpooledTempFile::new(IN_MEMORY) }
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| io("cannot hold the output back", error))
+    }
+
+    /// Hands all of it to stdout, to the byte.
+    pub fn to_stdout(mut self) -> Result<()> {
+        self.rewind()?;
+        let mut stdout = std::io::stdout().lock();
+        let copied = std::io::copy(&mut self.file, &mut stdout).and_then(|_| stdout.flush());
+        copied.map_err(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
+            _ => io("cannot write to stdout", error),
+        })
+    }
+
+    /// All of it as text.
+    pub fn into_text(mut self) -> Result<String> {
+        self.rewind()?;
+        let mut text = String::new();
+        self.file.read_to_string(&mut text).map_err(|error| io("cannot read the output back", error))?;
+        Ok(text)
+    }
+
+    /// Puts all of it in the place of a file: a new file beside it, with its rights, then a rename.
+    pub fn replace(mut self, path: &Path) -> Result<()> {
+        self.rewind()?;
+        let fail = |error| io("cannot write the file", error).with("file", path.display());
+        // A link stays a link: what it points to is written.
+        let path = path.canonicalize().map_err(fail)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut new = NamedTempFile::new_in(folder).map_err(fail)?;
+        std::io::copy(&mut self.file, &mut new).map_err(fail)?;
+        let rights = std::fs::metadata(&path).map_err(fail)?.permissions();
+        new.as_file().set_permissions(rights).map_err(fail)?;
+        new.as_file().sync_all().map_err(fail)?;
+        new.persist(&path).map_err(|error| fail(error.error))?;
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> Result<()> {
+        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| io("cannot read the output back", error))
+    }
+}
+
+fn io(what: &str, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("{what}: {error}")).source(error)
+}
