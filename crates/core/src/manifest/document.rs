@@ -207,7 +207,10 @@ fn object(
     Some(report)
 }
 
-pub(super) fn view<'s>(data: &Json, settings: &Settings<'s>) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
+pub(super) fn view<'s>(
+    data: &Json,
+    settings: &Settings<'s>,
+) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
     let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
     let runtime = Runtime::find(data, settings.runtimes);
     let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();

@@ -41,7 +41,10 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
 
 fn duplicates(document: &Document<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
-        let message = format!("the key `{}` stands twice in one map; this one is overruled by the later", duplicate.key);
+        let message = format!(
+            "the key `{}` stands twice in one map; this one is overruled by the later",
+            duplicate.key
+        );
         let finding = Finding::warning("L-DUP-KEY", message).at(duplicate.key.clone());
         findings.push(finding.fix("merge the two").span(start.span(text, &duplicate.span)));
     }
@@ -54,7 +57,8 @@ fn object(
     settings: &Settings<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    let mut say = |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(start.span(text, &at.span)));
+    let mut say =
+        |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(start.span(text, &at.span)));
     versions(node, &mut say);
     fields(node, &mut say);
     let data = node.to_json();
@@ -77,15 +81,19 @@ fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &Settings<'_>) 
 }
 
 fn versions(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
-    const OLD: [&str; 4] = ["kubeflow.org/v1alpha1", "kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v2alpha1"];
+    const OLD: [&str; 4] =
+        ["kubeflow.org/v1alpha1", "kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v2alpha1"];
     let version = node.get("apiVersion");
-    if let Some(at) = version.filter(|at| kind(node) == "MPIJob" && at.as_str().is_some_and(|v| OLD.contains(&v))) {
+    if let Some(at) =
+        version.filter(|at| kind(node) == "MPIJob" && at.as_str().is_some_and(|v| OLD.contains(&v)))
+    {
         let message = format!("MPIJob {} is no longer served", at.as_str().unwrap_or_default());
         say(Finding::error("L-API-VERSION", message).fix("write kubeflow.org/v2beta1"), at);
     }
     node.walk(&mut |below| {
         if let Some(entry) = below.entry("beta.kubernetes.io/instance-type") {
-            let finding = Finding::warning("L-API-VERSION", "the label beta.kubernetes.io/instance-type is deprecated");
+            let finding =
+                Finding::warning("L-API-VERSION", "the label beta.kubernetes.io/instance-type is deprecated");
             say(finding.fix("write node.kubernetes.io/instance-type"), &entry.value);
         }
     });
@@ -107,7 +115,8 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
             let message = "imagePullPolicy stands beside the containers and is dropped without a word";
             say(Finding::warning("L-FIELD-IGNORED", message).fix("move it into the container"), at);
         }
-        let resources = ["limits", "requests"].into_iter().filter_map(|side| below.get("resources")?.get(side));
+        let resources =
+            ["limits", "requests"].into_iter().filter_map(|side| below.get("resources")?.get(side));
         for entry in resources.flat_map(SpanTree::entries).filter(|entry| entry.value.value == Value::Null) {
             let finding = Finding::error("L-NO-VALUE", format!("`{}` is asked without an amount", entry.key));
             say(finding.at(entry.key.to_string()).fix("write the number"), &entry.value);
@@ -142,9 +151,13 @@ mod tests {
             .into_iter()
             .map(|finding| (finding.code, finding.span.map_or(0, |span| span.line)))
             .collect();
-        for expected in
-            [("L-API-VERSION", 11), ("L-FIELD-IGNORED", 18), ("L-API-VERSION", 20), ("L-DUP-KEY", 23), ("L-NAME-MISSPELT", 27)]
-        {
+        for expected in [
+            ("L-API-VERSION", 11),
+            ("L-FIELD-IGNORED", 18),
+            ("L-API-VERSION", 20),
+            ("L-DUP-KEY", 23),
+            ("L-NAME-MISSPELT", 27),
+        ] {
             assert!(found.contains(&(expected.0.to_owned(), expected.1)), "{expected:?} in {found:?}");
         }
         assert!(lint_document("a: [", start, &settings)[0].is_error());

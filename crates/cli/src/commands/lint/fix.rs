@@ -15,7 +15,9 @@ pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
             .lint(&text, start)
             .iter()
             .filter(|finding| finding.code == "L-NAME-MISSPELT")
-            .filter_map(|finding| Some((finding.span.as_ref()?.start - start.offset, finding.message.clone())))
+            .filter_map(|finding| {
+                Some((finding.span.as_ref()?.start - start.offset, finding.message.clone()))
+            })
             .collect();
         places.sort();
         for (at, message) in places.into_iter().rev() {

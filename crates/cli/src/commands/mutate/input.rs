@@ -66,8 +66,7 @@ impl Source {
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    let kind =
-        if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
+    let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
     Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
 }
 
@@ -157,7 +156,9 @@ impl Given {
         let choose = |fallback: &str| profiles.get(named.as_deref().unwrap_or(fallback));
         let manifests = choose(Profiles::for_manifest(options.kind))?;
         let scripts = match options.kind {
-            weftrun::core::fabric::Fabric::Roce | weftrun::core::fabric::Fabric::InfiniBand => manifests.clone(),
+            weftrun::core::fabric::Fabric::Roce | weftrun::core::fabric::Fabric::InfiniBand => {
+                manifests.clone()
+            }
             _ => choose("parallelcluster")?,
         };
         Ok(Self {
@@ -189,7 +190,11 @@ impl Given {
     }
 
     /// Mutates a document or a script.
-    pub fn mutate<'t>(&mut self, text: &'t str, start: Start<'_>) -> std::result::Result<Mutated<'t>, Finding> {
+    pub fn mutate<'t>(
+        &mut self,
+        text: &'t str,
+        start: Start<'_>,
+    ) -> std::result::Result<Mutated<'t>, Finding> {
         let script = manifest::is_sbatch(text);
         let settings = self.settings(script);
         let done = if script {
@@ -198,7 +203,10 @@ impl Given {
             manifest::mutate(text, start, &settings)
         };
         let used = settings.profile.name.clone();
-        if self.named.is_none() && done.as_ref().is_ok_and(|done| !done.jobs.is_empty()) && !self.assumed.contains(&used) {
+        if self.named.is_none()
+            && done.as_ref().is_ok_and(|done| !done.jobs.is_empty())
+            && !self.assumed.contains(&used)
+        {
             self.assumed.push(used);
         }
         done

@@ -23,7 +23,9 @@ pub fn say(context: &Context, given: &Given, jobs: &[JobReport], findings: &[Fin
         out.say(format!("note: profile `{name}` is assumed; --profile NAME chooses another"));
     }
     if jobs.is_empty() && findings.is_empty() {
-        out.say("note: no PyTorchJob, MPIJob, TrainJob or sbatch script is in it; everything is passed through");
+        out.say(
+            "note: no PyTorchJob, MPIJob, TrainJob or sbatch script is in it; everything is passed through",
+        );
     }
     for job in jobs {
         out.say(summary(job));
@@ -72,8 +74,10 @@ pub fn document(jobs: &[JobReport], findings: &[Finding]) -> Json {
 pub fn to_file(path: &Path, jobs: &[JobReport], findings: &[Finding]) -> Result<()> {
     let value = document(jobs, findings);
     let yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
-    let text = if yaml { serde_saphyr::to_string(&value).ok() } else { serde_json::to_string_pretty(&value).ok() };
-    let text = text.ok_or_else(|| Error::new(ErrorKind::Unexpected, "the report cannot be written as text"))?;
+    let text =
+        if yaml { serde_saphyr::to_string(&value).ok() } else { serde_json::to_string_pretty(&value).ok() };
+    let text =
+        text.ok_or_else(|| Error::new(ErrorKind::Unexpected, "the report cannot be written as text"))?;
     std::fs::write(path, text + "\n").map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())
     })
@@ -140,7 +144,8 @@ fn configure(config: &Json, given: &mut Given) -> Result<()> {
         match key.as_str() {
             "profile" => given.with_profile(&text)?,
             "fabric" => {
-                options.kind = serde_json::from_value(json!(text)).map_err(|_| usage(format!("`{text}` is no fabric")))?;
+                options.kind = serde_json::from_value(json!(text))
+                    .map_err(|_| usage(format!("`{text}` is no fabric")))?;
             }
             "instance-type" => options.instance_type = Some(text),
             "memory" => options.memory = Some(text),

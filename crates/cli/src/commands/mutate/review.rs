@@ -1,9 +1,9 @@
 //! `--diff`: a unified diff in which every part says why it is there.
 
 use similar::{ChangeTag, DiffOp, TextDiff};
+use weftrun::Result;
 use weftrun::core::manifest::{JobReport, Mutated, Start};
 use weftrun::core::mutation::{Change, Op};
-use weftrun::Result;
 
 use super::spool::Spool;
 use crate::output::style;
@@ -76,35 +76,38 @@ fn hunk(
     text.push_str(&body);
 }
 
-/// The reasons of the ops whose mark stands in added lines. What was told is told again only for another role's hunk.
+/// The reasons of the ops that show in added lines, each op once: the same rule on another role is told in its hunk.
 fn reasons(added: &str, ops: &[&Op], told: &mut [bool]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (op, told) in ops.iter().zip(told) {
-        if *told || !mark(&op.change).is_some_and(|mark| added.contains(mark)) {
-            continue;
-        }
-        *told = true;
         let why = format!("{}: {}", op.rule, op.why);
-        if !found.contains(&why) {
+        if !*told && !found.contains(&why) && shows(&op.change, added) {
+            *told = true;
             found.push(why);
         }
     }
     found
 }
 
-/// What shows in a line that an op made it.
-fn mark(change: &Change) -> Option<&str> {
+/// Whether added lines were made by a change.
+fn shows(change: &Change, added: &str) -> bool {
+    let line_with = |words: &[&str]| added.lines().any(|line| words.iter().all(|word| line.contains(word)));
     match change {
-        Change::Env { name, .. } | Change::Resource { name, .. } | Change::Mount { name, .. } | Change::Capability { name } => {
-            Some(name)
+        Change::Env { name, value } => {
+            line_with(&["name", name]) || line_with(&["export", name]) || line_with(&["value", value])
         }
-        Change::Annotation { key, .. } | Change::NodeSelector { key, .. } | Change::Toleration { key, .. } => Some(key),
-        Change::Colocate { topology_key } => Some(topology_key),
+        Change::Mount { mount_path, .. } => {
+            line_with(&["mountPath", mount_path]) || line_with(&["--container-mounts"])
+        }
+        Change::Resource { name, .. } | Change::Capability { name } => line_with(&[name]),
+        Change::Annotation { key, .. }
+        | Change::NodeSelector { key, .. }
+        | Change::Toleration { key, .. } => line_with(&[key]),
+        Change::Colocate { topology_key } => line_with(&[topology_key]),
         Change::Command { before, after, .. } => {
-            let new = after.iter().find(|word| !before.contains(word))?;
-            // Of a script only the changed word shows in a line.
-            Some(["mpirun", "mpiexec", "orterun"].into_iter().find(|word| new.contains(word)).unwrap_or(new))
+            let new = |word: &&String| !before.contains(word);
+            after.iter().find(new).is_some_and(|word| word.lines().any(|line| added.contains(line.trim())))
         }
-        _ => None,
+        _ => false,
     }
 }
