@@ -35,6 +35,8 @@ pub enum ErrorKind {
     Io,
     /// The cluster answered something that cannot be understood.
     Protocol,
+    /// The pairs of ranks prove another fabric than planned.
+    FabricNotAsPlanned,
     /// A bug in weftrun.
     Unexpected,
 }
@@ -56,6 +58,7 @@ impl ErrorKind {
             Self::Interrupted => "interrupted",
             Self::Io => "io",
             Self::Protocol => "protocol",
+            Self::FabricNotAsPlanned => "fabric-not-as-planned",
             Self::Unexpected => "unexpected",
         }
     }

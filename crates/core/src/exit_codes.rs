@@ -40,6 +40,7 @@ pub fn of(kind: ErrorKind) -> u8 {
         ErrorKind::NotFound => NOT_FOUND,
         ErrorKind::Timeout => TIMEOUT,
         ErrorKind::Interrupted => INTERRUPTED,
+        ErrorKind::FabricNotAsPlanned => FABRIC_NOT_AS_PLANNED,
         ErrorKind::Unexpected => BUG,
     }
 }

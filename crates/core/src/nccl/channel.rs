@@ -256,13 +256,11 @@ fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
             at.skip(name.len());
             return Some(plain(*kind, name));
         }
-        if !rest.is_empty()
-            && rest.len() < name.len()
-            && name.as_bytes().starts_with(rest)
-            && rest.contains(&b' ')
-        {
-            return None;
-        }
+    }
+    let cut =
+        |name: &str| rest.len() < name.len() && rest.contains(&b' ') && name.as_bytes().starts_with(rest);
+    if LOCAL.iter().any(|(name, _)| cut(name)) {
+        return None;
     }
     let token = at.token_with_slashes();
     let ended = at.rest().is_empty();

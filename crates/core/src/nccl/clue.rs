@@ -215,14 +215,23 @@ const TABLE: &[Row] = &[
     row("EFA", "efa_nv_peermem"),
     row("EFA", "[::]efa:"),
     row("EFA", ":efa:"),
-    row("RING-GDR-0", "use ring PXN 0 GDR 0"),
-    row("RING-GDR-0", "use ring PXN 1 GDR 0"),
-    row("FORCE-SIMPLE", "GDR not supported"),
-    row("EXIT", "ncclSystemError"),
-    row("EXIT", "ncclRemoteError"),
-    row("EXIT", "ncclInternalError"),
-    row("EXIT", "ncclUnhandledCudaError"),
-    row("EXIT", "ncclInvalidUsage"),
+    with("GDR-INSTANCE", "p4d", &["NET/OFI"], &[]),
+    with("GDR-INSTANCE", "P4d", &["NET/OFI"], &[]),
+    with("GDR-INSTANCE", "p5", &["NET/OFI"], &[]),
+    with("GDR-INSTANCE", "P5", &["NET/OFI"], &[]),
+    with("GDR-INSTANCE", "p6-", &["NET/OFI"], &[]),
+    with("NO-GDR-INSTANCE", "g4dn", &["NET/OFI"], &[]),
+    with("NO-GDR-INSTANCE", "p3dn", &["NET/OFI"], &[]),
+    with("NO-GDR-INSTANCE", "g5.", &["NET/OFI"], &[]),
+    row("SOCKET-CHOSEN", "Using network Socket"),
+    row("SOCKET-CHOSEN", "Using internal Network Socket"),
+    row("SOCKET-CHOSEN", "Initialized NET plugin Socket"),
+    row("SOCKET-CHOSEN", "Socket NIC distance"),
+    row("IB-LIST", "NET/IB : Using ["),
+    row("VERSION", "NCCL version "),
+    // `file:line -> code` traces an error through the files it passed.
+    with("IN-SOCKET", "transport/net_socket.cc:", &[" -> "], &[]),
+    with("IN-IB", "transport/net_ib", &[" -> "], &[]),
 ];
 
 fn automaton() -> Option<&'static AhoCorasick> {
@@ -273,9 +282,12 @@ fn in_location(location: &[u8], message: &[u8], sink: &mut impl FnMut(ClueId)) {
         ("ib_plugin.c:", "IN-IBEXT"),
         ("ibvwrap.c:", "IN-IBEXT"),
         ("ibv_wrap.c:", "IN-IBEXT"),
+        (" socket.c:", "IN-IBEXT"),
     ] {
         // libibverbs missing is said from ibvwrap.cc and means that IB is not used.
-        if contains(location, file) && !contains(message, "Failed to open libibverbs") {
+        let named = contains(location, file)
+            || file.strip_prefix(' ').is_some_and(|own| location.starts_with(own.as_bytes()));
+        if named && !contains(message, "Failed to open libibverbs") {
             sink(id);
         }
     }

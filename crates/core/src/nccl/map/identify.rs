@@ -42,6 +42,8 @@ impl TransportMap {
             }
             Step::Complete => {
                 known.complete = true;
+                let rank = known.rank;
+                self.enter(comm, rank, at, local);
                 self.completed(at, tid, local);
                 self.raise(at, Phase::Ready, events);
             }
@@ -133,13 +135,23 @@ impl TransportMap {
         Some(local)
     }
 
+    /// Makes a process's rank a member. A rank that came up is not replaced by one that has only begun: after a restart
+    /// the address of the first life may still be in the store, and the second life never gets further.
     fn enter(&mut self, comm: u32, rank: u32, process: u32, local: u32) {
-        let comm = &mut self.comms[comm as usize];
-        if let Some((other, _)) = comm.members.insert(rank, (process, local))
-            && other != process
+        let is_up =
+            |(process, local): (u32, u32)| self.processes[process as usize].locals[local as usize].complete;
+        let known = self.comms[comm as usize].members.get(&rank).copied();
+        let other = known.filter(|(known, _)| *known != process);
+        if let Some(other) = other
+            && is_up(other)
+            && !is_up((process, local))
         {
-            comm.contested += 1;
+            return;
         }
+        let contested = other.is_some_and(is_up);
+        let comm = &mut self.comms[comm as usize];
+        comm.members.insert(rank, (process, local));
+        comm.contested += u32::from(contested);
     }
 
     /// A communicator first known by its address alone now tells its id.

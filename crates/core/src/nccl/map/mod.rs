@@ -77,6 +77,7 @@ pub struct TransportMap {
     links_dropped: u64,
     nccl_lines: u64,
     unparsed: u64,
+    info_seen: bool,
     torn: u64,
     generation: u64,
 }
@@ -159,6 +160,7 @@ impl TransportMap {
     /// Takes one message.
     fn apply(&mut self, source: u32, entry: &Entry<'_>, events: &mut Vec<Event>) {
         self.nccl_lines += u64::from(entry.level.is_some());
+        self.info_seen |= entry.level == Some(Level::Info);
         let process = self.process(source, entry);
         if let Some(process) = process {
             let process = &mut self.processes[process as usize];
@@ -251,6 +253,7 @@ impl TransportMap {
         }
         if fresh {
             self.links += 1;
+            self.trace_link(at, entry, line);
             events.push(Event::Link {
                 who: self.who(at),
                 from: line.from,
@@ -258,6 +261,25 @@ impl TransportMap {
                 transport: line.transport.name.into(),
                 gdr: line.transport.gdr,
             });
+        }
+    }
+
+    /// Keeps the first lines that prove a kind of connection.
+    fn trace_link(&mut self, at: u32, entry: &Entry<'_>, line: &super::channel::ChannelLine<'_>) {
+        let source = self.processes[at as usize].source;
+        let mut add = |id| self.clues.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
+        let Some(network) = line.transport.network() else {
+            if line.transport.name == "P2P/MNNVL" {
+                add("MNNVL-LINK");
+            }
+            return;
+        };
+        if network == "Socket" {
+            add("SOCKET-LINK");
+        } else if network.contains("Libfabric") {
+            add(if line.transport.gdr { "OFI-LINK" } else { "OFI-NOGDR-LINK" });
+        } else if network.starts_with("IB") || network.contains("RDMA") || network.starts_with("SPCX") {
+            add(if line.transport.gdr { "IB-LINK" } else { "IB-NOGDR-LINK" });
         }
     }
 

@@ -150,6 +150,11 @@ impl Process {
         higher
     }
 
+    /// Whether any of its communicators is complete, or it is connected.
+    pub fn came_up(&self) -> bool {
+        self.locals.iter().any(|local| local.complete) || !self.links.is_empty()
+    }
+
     /// The communicator of a pointer, the latest first.
     pub fn local(&self, pointer: u64) -> Option<u32> {
         let at = self.locals.iter().rposition(|local| local.pointer == pointer && local.gone.is_none())?;

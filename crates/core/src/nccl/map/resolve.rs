@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::TransportMap;
+use super::communicator::Communicator;
 use super::link::{Link, NO_DEVICE};
 use super::process::{Local, Process};
 use crate::nccl::channel::Kind;
@@ -48,6 +49,12 @@ impl TransportMap {
             .filter(|(_, local)| self.fits(process, local, link))
             .map(|(at, _)| at)
             .collect()
+    }
+
+    /// Whether no communicator of a process can hold a connection, by rank numbers alone.
+    pub(super) fn fits_nothing(&self, process: &Process, link: &Link) -> bool {
+        let most = link.key.from.max(link.key.to);
+        !process.locals.iter().any(|local| local.rank == link.own_rank() && most < local.nranks)
     }
 
     fn fits(&self, process: &Process, local: &Local, link: &Link) -> bool {
@@ -215,11 +222,16 @@ impl TransportMap {
     /// The communicator whose ranks are the ranks of the job: made on its own, the largest, and nothing speaks against.
     fn world_comm(&self, past: &HashSet<u32>) -> Option<u32> {
         let alive = |process: &u32| !past.contains(process);
-        let roots = || {
-            (0u32..).zip(&self.comms).filter(|(_, comm)| {
-                comm.is_root() && comm.members.values().any(|(process, _)| alive(process))
-            })
+        let came_up = |(process, local): &(u32, u32)| {
+            alive(process) && self.processes[*process as usize].locals[*local as usize].complete
         };
+        // Once any communicator is complete, those that are not say nothing: they may never be.
+        let any_up = self.comms.iter().any(|comm| comm.is_root() && comm.members.values().any(came_up));
+        let counts = |comm: &Communicator| {
+            comm.is_root()
+                && comm.members.values().any(|member| if any_up { came_up(member) } else { alive(&member.0) })
+        };
+        let roots = || (0u32..).zip(&self.comms).filter(|(_, comm)| counts(comm));
         let largest = roots().map(|(_, comm)| comm.nranks).max()?;
         let mut candidates = roots().filter(|(_, comm)| comm.nranks == largest);
         let (at, first) = candidates.next()?;
@@ -240,10 +252,11 @@ impl TransportMap {
             if past.contains(&process_at) || process.pid.is_none() || members.contains(&process_at) {
                 continue;
             }
-            if process.locals.iter().any(|local| self.comms[local.comm as usize].is_root()) {
+            let own = |local: &Local| counts(&self.comms[local.comm as usize]) && (local.complete || !any_up);
+            if process.locals.iter().any(own) {
                 return None;
             }
-            outside += u32::from(!process.locals.is_empty());
+            outside += u32::from(process.locals.iter().any(|local| local.complete || !any_up));
         }
         let seen = u32::try_from(members.iter().filter(|at| alive(at)).count()).unwrap_or(u32::MAX);
         let told_otherwise = first.members.iter().any(|(rank, (process, _))| {
@@ -290,16 +303,18 @@ impl TransportMap {
         }
         for mut occupants in slots.into_values() {
             occupants.sort_by_key(|at| self.processes[*at as usize].first_line);
-            for pair in occupants.windows(2) {
-                let (earlier, later) = (&self.processes[pair[0] as usize], &self.processes[pair[1] as usize]);
+            let Some(last) = occupants.iter().rfind(|at| self.processes[**at as usize].came_up()) else {
+                continue;
+            };
+            let later = &self.processes[*last as usize];
+            past.extend(occupants.iter().copied().filter(|at| {
+                let earlier = &self.processes[*at as usize];
                 let together = earlier
                     .locals
                     .iter()
                     .any(|local| later.locals.iter().any(|other| other.comm == local.comm));
-                if earlier.last_line < later.first_line && !together && !later.locals.is_empty() {
-                    past.insert(pair[0]);
-                }
-            }
+                earlier.last_line < later.first_line && !together
+            }));
         }
         self.with_company(past)
     }

@@ -360,4 +360,45 @@ impl TransportMap {
     pub fn source_name(&self, trace: &super::Trace) -> &str {
         self.sources.get(trace.source as usize).map_or("", |source| &source.id.name)
     }
+
+    /// Whether any INFO line was seen: without, silence says nothing.
+    pub fn has_info(&self) -> bool {
+        self.info_seen
+    }
+
+    /// Versions that live processes printed.
+    pub(crate) fn live_versions<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a str> {
+        self.versions
+            .iter()
+            .filter(|(_, processes)| processes.iter().any(|process| !world.past.contains(process)))
+            .map(|(version, _)| &**version)
+    }
+
+    /// The global rank that printed a line of evidence, where proved.
+    pub(crate) fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
+        trace.process.and_then(|process| world.rank(process))
+    }
+
+    /// The global ranks that launchers or watchdogs named in lines of one kind.
+    pub(crate) fn told_ranks(&self, found: &super::Found) -> Vec<u32> {
+        found.told_ranks.clone()
+    }
+
+    /// Connections of live processes that fit none of their process's communicators.
+    pub(crate) fn misplaced(&self, world: &World) -> usize {
+        let mut misplaced = 0;
+        for (at, process) in (0u32..).zip(&self.processes) {
+            if world.past.contains(&at) || process.locals.is_empty() || process.pid.is_none() {
+                continue;
+            }
+            let places = self.burst_places(process);
+            misplaced += process
+                .links
+                .iter()
+                .filter(|link| link.live && places.get(link.key.burst as usize).copied().flatten().is_none())
+                .filter(|link| self.fits_nothing(process, link))
+                .count();
+        }
+        misplaced
+    }
 }

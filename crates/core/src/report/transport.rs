@@ -1,0 +1,351 @@
+//! The report of `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::SCHEMA;
+use crate::Finding;
+use crate::diagnose::{Diagnosis, diagnose};
+use crate::fabric::FabricPlan;
+use crate::nccl::{
+    CommView, FabricSeen, GdrSeen, Kind, PairView, Phase, RankView, Series, Side, TransportMap,
+};
+
+/// The whole report.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TransportReport {
+    /// `weftrun/v1`.
+    pub schema: &'static str,
+    /// The answer.
+    pub verdict: VerdictShape,
+    /// Versions of NCCL seen.
+    pub nccl_versions: Vec<String>,
+    /// Networks in use as far as the log says: connected, else announced, else implied.
+    pub networks: Vec<String>,
+    /// Plugins loaded.
+    pub plugins: Vec<PluginShape>,
+    /// Every process seen, by rank.
+    pub ranks: Vec<RankShape>,
+    /// Every communicator seen.
+    pub communicators: Vec<CommShape>,
+    /// Every pair of ranks and transport, one entry a direction.
+    pub pairs: Vec<PairShape>,
+    /// What is wrong, the worst first.
+    pub findings: Vec<Finding>,
+    /// What the job printed of its speed.
+    pub throughput: Vec<ThroughputShape>,
+    /// Counts over everything read.
+    pub totals: TotalsShape,
+}
+
+/// The answer in a few words.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerdictShape {
+    /// The fabric between nodes that the pairs prove.
+    pub fabric: FabricSeen,
+    /// GPUDirect RDMA.
+    pub gdr: GdrSeen,
+    /// Whether that is as planned (or, without a plan, as it should be); null where nothing proves it.
+    pub ok: Option<bool>,
+}
+
+/// A plugin.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PluginShape {
+    /// Name.
+    pub name: String,
+    /// Version.
+    pub version: Option<String>,
+    /// libfabric's provider.
+    pub provider: Option<String>,
+    /// NICs found.
+    pub nics: Option<u32>,
+}
+
+/// A process, or one rank of it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RankShape {
+    /// Global rank; null until the logs prove it.
+    pub rank: Option<u32>,
+    /// Host.
+    pub host: String,
+    /// Process id.
+    pub pid: Option<u64>,
+    /// CUDA device.
+    pub cuda_device: Option<u32>,
+    /// PCI bus id, hexadecimal as printed.
+    pub bus_id: Option<String>,
+    /// Node, numbered from 0.
+    pub node: u32,
+    /// The network it chose. Announced is not connected.
+    pub announced: Option<String>,
+    /// How far it came.
+    pub phase: Phase,
+    /// The log it was seen in.
+    pub source: String,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommShape {
+    /// commId, or `PARENT/SPLITCOUNT/COLOR` for a split.
+    pub id: String,
+    /// Id of the parent.
+    pub parent: Option<String>,
+    /// Ranks.
+    pub nranks: u32,
+    /// Nodes.
+    pub nnodes: Option<u32>,
+    /// Whether its ranks are the job's.
+    pub world: bool,
+    /// Ranks whose logs were seen.
+    pub seen_ranks: Vec<u32>,
+}
+
+/// Network devices of both ends.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DevicesShape {
+    /// The sender's.
+    pub send: Vec<u32>,
+    /// The receiver's.
+    pub receive: Vec<u32>,
+}
+
+/// A pair of ranks, in one direction, over one transport.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PairShape {
+    /// Id of the communicator; null until the logs prove it.
+    pub comm: Option<String>,
+    /// Sending rank in the communicator.
+    pub from: u32,
+    /// Receiving rank in the communicator.
+    pub to: u32,
+    /// Sending rank in the job.
+    pub global_from: Option<u32>,
+    /// Receiving rank in the job.
+    pub global_to: Option<u32>,
+    /// Transport as NCCL names it.
+    pub transport: String,
+    /// Kind.
+    pub kind: Kind,
+    /// Network.
+    pub net: Option<String>,
+    /// Network devices.
+    pub devices: DevicesShape,
+    /// Distinct (channel, connection index).
+    pub channels: u32,
+    /// GPUDirect RDMA on all of them; null where there is no network, or the lines do not say.
+    pub gdr: Option<bool>,
+    /// Through another rank's NIC.
+    pub pxn: bool,
+    /// Buffers shared.
+    pub shared: bool,
+    /// Which ends printed it.
+    pub seen: Vec<Side>,
+}
+
+/// A value of speed: the last of its series.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ThroughputShape {
+    /// Where it was printed.
+    pub source: String,
+    /// What it is.
+    pub metric: String,
+    /// The last value.
+    pub value: f64,
+    /// Unit.
+    pub unit: String,
+    /// Line of the last value.
+    pub line: u64,
+    /// Rank that the launcher told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The first value.
+    pub first: f64,
+    /// Values in all.
+    pub count: u64,
+    /// What is usual for this metric on the transport seen, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<ExpectedShape>,
+}
+
+/// What a bus bandwidth usually is.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ExpectedShape {
+    /// Lowest usual value.
+    pub low: f64,
+    /// Highest usual value.
+    pub high: f64,
+    /// Where that is from.
+    pub source: String,
+}
+
+/// Counts.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TotalsShape {
+    /// Lines.
+    pub lines: u64,
+    /// NCCL's lines.
+    pub nccl_lines: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// NCCL's lines that say nothing.
+    pub unparsed_nccl_lines: u64,
+    /// Connection lines cut in the middle.
+    pub torn_channel_lines: u64,
+    /// Distinct (channel, connection index, ranks) by transport, over all communicators and lives together.
+    pub edges: BTreeMap<String, u64>,
+}
+
+impl TransportReport {
+    /// Makes the report of a map, diagnosed against a plan where there is one.
+    pub fn new(plan: Option<&FabricPlan>, map: &TransportMap) -> Self {
+        Self::of(diagnose(plan, map), map)
+    }
+
+    /// Makes the report of a diagnosis.
+    pub fn of(diagnosis: Diagnosis, map: &TransportMap) -> Self {
+        let world = map.world();
+        let totals = map.totals();
+        let verdict = diagnosis.verdict;
+        Self {
+            schema: SCHEMA,
+            verdict: VerdictShape { fabric: verdict.fabric, gdr: verdict.gdr, ok: diagnosis.ok },
+            nccl_versions: map.versions().map(str::to_owned).collect(),
+            networks: map.networks().into_iter().collect(),
+            plugins: map
+                .plugins()
+                .iter()
+                .map(|plugin| PluginShape {
+                    name: plugin.name.to_string(),
+                    version: plugin.version.as_deref().map(str::to_owned),
+                    provider: plugin.provider.as_deref().map(str::to_owned),
+                    nics: plugin.nics,
+                })
+                .collect(),
+            ranks: map.ranks(&world).into_iter().map(RankShape::from).collect(),
+            communicators: map.communicators(&world).into_iter().map(CommShape::from).collect(),
+            pairs: map.pairs(&world).into_iter().map(PairShape::from).collect(),
+            findings: diagnosis.findings,
+            throughput: map
+                .throughput()
+                .map(|(source, series)| throughput(source, series, verdict.fabric))
+                .collect(),
+            totals: TotalsShape {
+                lines: totals.lines,
+                nccl_lines: totals.nccl_lines,
+                bytes: totals.bytes,
+                unparsed_nccl_lines: totals.unparsed,
+                torn_channel_lines: totals.torn,
+                edges: totals.edges.into_iter().map(|(name, count)| (name.into(), count)).collect(),
+            },
+        }
+    }
+}
+
+fn throughput(source: &str, series: &Series, fabric: FabricSeen) -> ThroughputShape {
+    ThroughputShape {
+        source: source.to_owned(),
+        metric: series.metric.to_owned(),
+        value: series.last.value,
+        unit: series.unit.to_owned(),
+        line: series.last.line,
+        rank: series.rank,
+        first: series.first.value,
+        count: series.count,
+        expected: series.metric.starts_with("busbw").then(|| expected(fabric)).flatten(),
+    }
+}
+
+/// All-reduce bus bandwidth that was measured on each transport. Socket, libfabric over TCP and one node: 64 MiB on four
+/// H200 of one host with NCCL 2.28.9, beside the captures of `tests/cases/nccl`. EFA: 2 × p4d.24xlarge with four NICs,
+/// the log published in aws-samples/aws-efa-eks (README at 9d6557e).
+fn expected(fabric: FabricSeen) -> Option<ExpectedShape> {
+    let (low, high, source) = match fabric {
+        FabricSeen::Socket => (4.0, 6.0, "measured: 64 MiB all-reduce, TCP on one host, NCCL 2.28.9"),
+        FabricSeen::LibfabricTcp => {
+            (3.0, 6.0, "measured: 64 MiB all-reduce, libfabric over TCP on one host, NCCL 2.28.9")
+        }
+        FabricSeen::IntraNode => {
+            (26.0, 251.0, "measured: 64 MiB all-reduce on 4 H200, from SHM (26) to NVLink (147 to 251)")
+        }
+        FabricSeen::Efa => (
+            38.0,
+            44.0,
+            "github.com/aws-samples/aws-efa-eks README@9d6557e: 256 MiB to 4 GiB on 2 p4d.24xlarge",
+        ),
+        _ => return None,
+    };
+    Some(ExpectedShape { low, high, source: source.to_owned() })
+}
+
+impl From<RankView> for RankShape {
+    fn from(rank: RankView) -> Self {
+        Self {
+            rank: rank.rank,
+            host: rank.host.into(),
+            pid: rank.pid,
+            cuda_device: rank.cuda_device,
+            bus_id: rank.bus_id.map(|id| format!("{id:x}")),
+            node: rank.node,
+            announced: rank.announced.map(Into::into),
+            phase: rank.phase,
+            source: rank.source,
+        }
+    }
+}
+
+impl From<CommView> for CommShape {
+    fn from(comm: CommView) -> Self {
+        Self {
+            id: comm.id,
+            parent: comm.parent,
+            nranks: comm.nranks,
+            nnodes: comm.nnodes,
+            world: comm.world,
+            seen_ranks: comm.seen_ranks,
+        }
+    }
+}
+
+impl From<PairView> for PairShape {
+    fn from(pair: PairView) -> Self {
+        let mut seen = Vec::new();
+        if pair.seen.0 {
+            seen.push(Side::Send);
+        }
+        if pair.seen.1 {
+            seen.push(Side::Receive);
+        }
+        Self {
+            net: pair.network().map(str::to_owned),
+            comm: pair.comm,
+            from: pair.from,
+            to: pair.to,
+            global_from: pair.global_from,
+            global_to: pair.global_to,
+            transport: pair.transport.into(),
+            kind: pair.kind,
+            devices: DevicesShape {
+                send: pair.devices.0.iter().collect(),
+                receive: pair.devices.1.iter().collect(),
+            },
+            channels: pair.channels.count(),
+            gdr: pair.gdr,
+            pxn: pair.pxn,
+            shared: pair.shared,
+            seen,
+        }
+    }
+}
