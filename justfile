@@ -33,3 +33,7 @@ semver:
 # The smallest binary
 dist:
     cargo build --profile dist -p weftrun-cli
+
+# Score parser and diagnosis on the corpus of excerpts beside the project, where it is
+corpus *ARGS:
+    cargo run -q -p weftrun-core --example corpus -- ../shared/nccl/corpus {{ARGS}}
