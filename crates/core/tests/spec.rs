@@ -8,7 +8,7 @@ use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, Origin, RuleSetting};
 use weftrun_core::finding::PatchEdit;
-use weftrun_core::spec::file::reference;
+use weftrun_core::spec::file::{reference, template};
 use weftrun_core::spec::{
     Draft, JobFile, JobSpec, Launch, Overrides, RestartPolicy, Role, Volume, VolumeSource, patched, to_toml,
 };
@@ -298,6 +298,15 @@ fn every_case_is_written_and_read_back() {
         assert_eq!(back.spec, job, "{text}");
     }
     insta::assert_snapshot!("written", to_toml(&case("valid/full.toml")));
+}
+
+#[test]
+fn a_template_is_the_job_with_comments() {
+    let job = case("valid/full.toml");
+    let text = template(&job);
+    let back = JobFile::parse("job.toml", text.as_bytes()).unwrap_or_else(|e| panic!("{text}\n{}", told(e.findings())));
+    assert_eq!(back.spec, job);
+    insta::assert_snapshot!(template(&case("valid/smallest.toml")));
 }
 
 /// The schema and the reader agree on what is a job file, as far as a schema can say it.

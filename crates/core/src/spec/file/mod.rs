@@ -10,11 +10,13 @@ mod places;
 mod read;
 pub mod reference;
 mod shape;
+mod template;
 mod text;
 mod value;
 mod write;
 
 pub use flags::Overrides;
+pub use template::template;
 pub use text::{Format, MAX_BYTES, MAX_SCRIPT};
 pub use write::{patched, to_toml};
 

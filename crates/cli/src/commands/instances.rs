@@ -1,0 +1,143 @@
+//! `instances`: what is known of instance types.
+
+use clap::Args;
+use serde_json::json;
+use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric};
+use weftrun::core::{exit_codes, report};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+use crate::output::style;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun instances --fabric efa           how many EFA interfaces each type has
+  weftrun instances p5en.48xlarge          everything known of one
+  weftrun instances -o json | jq '.instances[] | select(.accelerators == 8) | .name'
+
+`~` marks a figure no source was found for, `?` one that is not known. `[instances.NAME]` in the config file changes a
+row or adds one.";
+
+/// Arguments of `instances`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct InstancesArgs {
+    /// Everything known of this one (`ml.` before EC2's names is understood)
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only those with this fabric: none, efa, ib, roce, tcpx, tcpxo
+    #[arg(long, value_parser = parse_fabric, value_name = "FABRIC")]
+    pub fabric: Option<NodeFabric>,
+    /// Only those of this cloud or vendor
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// Only those with this accelerator (h100, b200, …)
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+}
+
+/// `ib-or-roce` has both.
+fn parse_fabric(text: &str) -> std::result::Result<NodeFabric, String> {
+    let word = if text == "infiniband" { "ib" } else { text };
+    NodeFabric::ALL.into_iter().find(|fabric| fabric.as_str() == word).ok_or_else(|| {
+        let known: Vec<&str> = NodeFabric::ALL.iter().map(|fabric| fabric.as_str()).collect();
+        format!("one of {}", known.join(", "))
+    })
+}
+
+/// Prints the catalogue, or a row of it.
+pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
+    let client = context.client()?;
+    let rows = chosen(client.catalogue(), args)?;
+    if context.out.format != Format::Table {
+        context.out.value(&json!({"schema": report::SCHEMA, "instances": rows}))?;
+        return Ok(exit_codes::OK);
+    }
+    match (&args.name, rows.as_slice()) {
+        (Some(_), [row]) => context.out.data(&detail(row))?,
+        _ => context.out.data(&table(&rows))?,
+    }
+    Ok(exit_codes::OK)
+}
+
+fn chosen<'c>(catalogue: &'c Catalogue, args: &InstancesArgs) -> Result<Vec<&'c InstanceType>> {
+    if let Some(name) = &args.name {
+        let missing = || {
+            let error = Error::new(ErrorKind::NotFound, format!("there is no instance type `{name}`"));
+            match catalogue.nearest(name) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("`weftrun instances` lists those that are known"),
+            }
+        };
+        return Ok(vec![catalogue.get(name).ok_or_else(missing)?]);
+    }
+    let has = |row: &&InstanceType| args.fabric.is_none_or(|fabric| offers(row.fabric, fabric));
+    let is = |word: &Option<String>, text: &str| word.as_ref().is_none_or(|word| text.contains(&word.to_lowercase()));
+    let rows = catalogue.rows().iter().filter(has);
+    Ok(rows.filter(|row| is(&args.provider, &row.provider) && is(&args.gpu, &row.accelerator)).collect())
+}
+
+fn offers(has: NodeFabric, asked: NodeFabric) -> bool {
+    use NodeFabric::{Efa, EfaOrRoce, Ib, IbOrRoce, Roce};
+    has == asked || matches!((has, asked), (EfaOrRoce, Efa | Roce) | (IbOrRoce, Ib | Roce))
+}
+
+fn table(rows: &[&InstanceType]) -> String {
+    let (bold, dim) = (style::BOLD, style::DIM);
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(4).max(4);
+    let mut text = format!(
+        "{bold}{:<width$}  {:<9} {:>4} {:<20} {:<11} {:>4} {:>5} {:>7} {:>8}{bold:#}\n",
+        "NAME", "PROVIDER", "GPUS", "ACCELERATOR", "FABRIC", "EFA", "NICS", "GBIT/S", "HUGE"
+    );
+    for row in rows {
+        let mark = |column: &str, value: Option<String>| match value {
+            Some(value) if row.is_unsure(column) => format!("~{value}"),
+            Some(value) => value,
+            None => "?".to_owned(),
+        };
+        let text_of = |value: &Option<u32>| value.map(|n| n.to_string());
+        let huge = row.hugepages_2mi.clone().map_or_else(|| "-".to_owned(), |q| mark("hugepages_2mi", Some(q)));
+        text.push_str(&format!(
+            "{:<width$}  {:<9} {:>4} {:<20} {:<11} {:>4} {:>5} {:>7} {:>8}{}\n",
+            row.name,
+            row.provider,
+            row.accelerators,
+            row.accelerator,
+            row.fabric,
+            mark("efa_max", text_of(&row.efa_max)),
+            mark("nics", text_of(&row.nics)),
+            mark("network_gbps", row.network_gbps.map(|gbps| gbps.to_string())),
+            huge,
+            if row.from_config { format!(" {dim}(config){dim:#}") } else { String::new() },
+        ));
+    }
+    text
+}
+
+/// Every column of a row that is known, with what its source says beside it.
+fn detail(row: &InstanceType) -> String {
+    let (bold, dim) = (style::BOLD, style::DIM);
+    let mut text = format!("{bold}{}{bold:#}\n", row.name);
+    let Ok(serde_json::Value::Object(columns)) = serde_json::to_value(row) else { return text };
+    for (column, value) in columns {
+        if matches!(column.as_str(), "name" | "unsure" | "notes" | "from_config") {
+            continue;
+        }
+        let shown = match &value {
+            serde_json::Value::Null => "?".to_owned(),
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Array(items) => {
+                items.iter().filter_map(|item| item.as_str()).collect::<Vec<_>>().join(", ")
+            }
+            other => other.to_string(),
+        };
+        let unsure = if row.is_unsure(&column) { " (not checked against a source)" } else { "" };
+        let note = row.notes.get(&column).map_or(String::new(), |note| format!(" {dim}{note}{dim:#}"));
+        text.push_str(&format!("  {:<30} {shown}{unsure}{note}\n", column.replace('_', " ")));
+    }
+    if row.from_config {
+        text.push_str("  changed or added by the configuration\n");
+    }
+    text
+}
