@@ -171,6 +171,10 @@ pub enum Command {
     Resume(commands::act::HandleArgs),
     /// List the backends that are linked in, and what each can do
     Backends(commands::backends::BackendsArgs),
+    /// Write a commented job file to start from; asks on a terminal
+    Init(commands::init::InitArgs),
+    /// List instance types: GPUs, fabric, EFA interfaces
+    Instances(commands::instances::InstancesArgs),
     /// List the configured targets
     Targets(commands::targets::TargetsArgs),
     /// Say what is reachable, with which rights, and what would stop a job

@@ -304,7 +304,8 @@ fn every_case_is_written_and_read_back() {
 fn a_template_is_the_job_with_comments() {
     let job = case("valid/full.toml");
     let text = template(&job);
-    let back = JobFile::parse("job.toml", text.as_bytes()).unwrap_or_else(|e| panic!("{text}\n{}", told(e.findings())));
+    let back = JobFile::parse("job.toml", text.as_bytes())
+        .unwrap_or_else(|e| panic!("{text}\n{}", told(e.findings())));
     assert_eq!(back.spec, job);
     insta::assert_snapshot!(template(&case("valid/smallest.toml")));
 }

@@ -79,7 +79,11 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
         None => context.out.data(&text)?,
         Some(path) => {
             write(path, &text, args.force)?;
-            context.out.say(format!("wrote {}; `weftrun plan {}` explains it", path.display(), path.display()));
+            context.out.say(format!(
+                "wrote {}; `weftrun plan {}` explains it",
+                path.display(),
+                path.display()
+            ));
         }
     }
     Ok(exit_codes::OK)
@@ -87,8 +91,10 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
 
 /// What makes a job that runs: two nodes, all their GPUs, torchrun and a script.
 fn with_defaults(args: &InitArgs, catalogue: &weftrun::core::catalogue::Catalogue) -> Overrides {
-    let all = || args.instance_type.as_deref().and_then(|name| catalogue.get(name)).map(|row| row.accelerators);
-    let launch = args.launch.unwrap_or(if args.command.is_empty() { LaunchArg::Torchrun } else { LaunchArg::PerNode });
+    let all =
+        || args.instance_type.as_deref().and_then(|name| catalogue.get(name)).map(|row| row.accelerators);
+    let launch =
+        args.launch.unwrap_or(if args.command.is_empty() { LaunchArg::Torchrun } else { LaunchArg::PerNode });
     let default = |given: &Option<String>, default: &str| given.clone().or_else(|| Some(default.to_owned()));
     let command = match launch {
         _ if !args.command.is_empty() => args.command.clone(),
@@ -124,9 +130,10 @@ fn ask_all(answers: &mut InitArgs) -> Result<()> {
     if answers.command.is_empty() {
         let mut script = None;
         ask("Python script that torchrun starts", &mut script, "train.py")?;
-        answers.command = script.into_iter().flat_map(|line| {
-            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-        }).collect();
+        answers.command = script
+            .into_iter()
+            .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
         answers.launch = answers.launch.or(Some(LaunchArg::Torchrun));
     }
     Ok(())
@@ -155,5 +162,7 @@ fn write(path: &std::path::Path, text: &str, replace: bool) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(!replace).create(replace).truncate(replace);
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error))
+    written.map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
+    })
 }

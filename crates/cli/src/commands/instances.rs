@@ -73,7 +73,9 @@ fn chosen<'c>(catalogue: &'c Catalogue, args: &InstancesArgs) -> Result<Vec<&'c 
         return Ok(vec![catalogue.get(name).ok_or_else(missing)?]);
     }
     let has = |row: &&InstanceType| args.fabric.is_none_or(|fabric| offers(row.fabric, fabric));
-    let is = |word: &Option<String>, text: &str| word.as_ref().is_none_or(|word| text.contains(&word.to_lowercase()));
+    let is = |word: &Option<String>, text: &str| {
+        word.as_ref().is_none_or(|word| text.contains(&word.to_lowercase()))
+    };
     let rows = catalogue.rows().iter().filter(has);
     Ok(rows.filter(|row| is(&args.provider, &row.provider) && is(&args.gpu, &row.accelerator)).collect())
 }
@@ -97,7 +99,8 @@ fn table(rows: &[&InstanceType]) -> String {
             None => "?".to_owned(),
         };
         let text_of = |value: &Option<u32>| value.map(|n| n.to_string());
-        let huge = row.hugepages_2mi.clone().map_or_else(|| "-".to_owned(), |q| mark("hugepages_2mi", Some(q)));
+        let huge =
+            row.hugepages_2mi.clone().map_or_else(|| "-".to_owned(), |q| mark("hugepages_2mi", Some(q)));
         text.push_str(&format!(
             "{:<width$}  {:<9} {:>4} {:<20} {:<11} {:>4} {:>5} {:>7} {:>8}{}\n",
             row.name,

@@ -6,6 +6,8 @@ pub mod completions;
 pub mod describe;
 pub mod doctor;
 pub mod explain;
+pub mod init;
+pub mod instances;
 pub mod lint;
 pub mod list;
 pub mod logs;
@@ -45,6 +47,8 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Suspend(args)) => act::run(context, &args.handles, Action::Suspend),
         Some(Command::Resume(args)) => act::run(context, &args.handles, Action::Resume),
         Some(Command::Backends(args)) => backends::run(context, &args),
+        Some(Command::Init(args)) => init::run(context, &args),
+        Some(Command::Instances(args)) => instances::run(context, &args),
         Some(Command::Targets(args)) => targets::run(context, &args),
         Some(Command::Doctor(args)) => doctor::run(context, &args),
         Some(Command::Completions(args)) => completions::run(context, &args),
