@@ -16,6 +16,8 @@
 
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(feature = "slurm")]
+pub mod slurm;
 
 #[cfg(feature = "runai")]
 pub mod runai;

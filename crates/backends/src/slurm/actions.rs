@@ -1,0 +1,80 @@
+//! Actions, each confirmed by the job's state, since `scancel` is silent about jobs it did not find.
+
+use std::time::Duration;
+
+use weftrun_core::job::{Action, JobHandle, JobPhase};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::Client;
+use super::ids::JobId;
+use super::lookup::{self, Found};
+use super::{BACKEND, findings};
+
+/// Acts on a job.
+pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    let (id, found) = lookup::must_find(client, handle).await?;
+    let phase = found.phase();
+    let (name, argv): (&'static str, Vec<String>) = match action {
+        // Plain scancel: TERM to the ranks and the script, KILL after KillWait. `--batch` alone would KILL at once.
+        Action::Cancel => ("scancel", vec![id.to_string()]),
+        Action::Hold => ("scontrol", vec!["hold".to_owned(), id.to_string()]),
+        Action::Release => ("scontrol", vec!["release".to_owned(), id.to_string()]),
+        Action::Requeue => ("scontrol", vec!["requeue".to_owned(), id.to_string()]),
+        // Reaches the ranks (the steps) and not the script.
+        Action::Signal(number) => ("scancel", vec![format!("--signal={number}"), id.to_string()]),
+        Action::Suspend | Action::Resume => {
+            return Err(Error::unsupported(BACKEND, "suspend").hint("on Slurm only administrators suspend jobs; `hold` keeps a pending one from starting"));
+        }
+        Action::Delete => return Err(Error::unsupported(BACKEND, "delete").hint("Slurm's accounting keeps its records; `cancel` stops the job")),
+        _ => return Err(Error::unsupported(BACKEND, "this action")),
+    };
+    if phase.is_terminal() {
+        // Stopping what has stopped is no failure; anything else asked of it is.
+        return if action == Action::Cancel { Ok(()) } else { Err(wrong_phase(&id, action, phase)) };
+    }
+    if action == Action::Hold && !matches!(phase, JobPhase::Pending | JobPhase::Suspended) {
+        return Err(wrong_phase(&id, action, phase).hint("only a pending job can be held"));
+    }
+    if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
+        return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
+    }
+    client.command(name, &argv).await?;
+    confirm(client, &id, action, &found).await
+}
+
+fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
+    let verb = match action {
+        Action::Hold => "held",
+        Action::Release => "released",
+        Action::Requeue => "queued again",
+        Action::Signal(_) => "signalled",
+        _ => "changed",
+    };
+    Error::new(ErrorKind::Refused, format!("job {id} is {phase} and cannot be {verb}"))
+}
+
+/// Waits until the state shows it; up to 10 s, as slurmctld does such things in its own time.
+async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) -> Result<()> {
+    for _ in 0..20 {
+        client.forget_snapshot().await;
+        let Some(now) = lookup::look(client, id).await? else { return Ok(()) };
+        let phase = now.phase();
+        let done = match action {
+            Action::Cancel => phase.is_terminal() || phase == JobPhase::Stopping,
+            Action::Hold => phase == JobPhase::Suspended,
+            Action::Release => phase != JobPhase::Suspended,
+            Action::Requeue => phase != JobPhase::Running || now.rows.first().map(|job| job.started) != before.rows.first().map(|job| job.started),
+            _ => true,
+        };
+        if done {
+            return Ok(());
+        }
+        if let Some(finding) = findings::stuck(&now.rows).filter(|_| action == Action::Release) {
+            return Err(Error::new(ErrorKind::Refused, finding.message));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Err(Error::new(ErrorKind::Refused, format!("Slurm took the command, but job {id} has not changed within 10 s"))
+        .with("state", before.phase())
+        .retryable())
+}

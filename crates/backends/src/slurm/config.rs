@@ -1,0 +1,250 @@
+//! The target's settings (`[target.NAME]` with `backend = "slurm"`) and a job's own (`[backend.slurm]` in a job file).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::spec::JobSpec;
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// Settings of a Slurm target. Every key may be written with `-` or `_`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Host for `ssh`, as in `~/.ssh/config`; without it the commands run on this host.
+    pub ssh: Option<String>,
+    /// Another ssh configuration than the user's (`ssh -F`).
+    pub ssh_config: Option<String>,
+    /// Further options for `ssh`, each one word.
+    pub ssh_args: Vec<String>,
+    /// Share one connection (`ControlMaster`); `false` where the server forbids several sessions.
+    pub ssh_share: bool,
+    /// Folder of `sbatch` on the cluster, where it is not in the PATH of a non-login shell.
+    pub bin_dir: Option<String>,
+    /// Cluster for `-M`, where one head node serves several.
+    pub cluster: Option<String>,
+    /// Folder on the cluster for logs and exit files; relative ones begin at the home directory. Every node must see it.
+    pub log_dir: String,
+    /// Seconds between two looks at the queue; never less than 2.
+    pub poll_seconds: f64,
+    /// Seconds one command on the cluster may take.
+    pub command_seconds: u64,
+    /// Seconds that a log is read on after its job ended without writing its last line.
+    pub settle_seconds: f64,
+    /// What jobs get that do not say otherwise.
+    #[serde(skip)]
+    pub job: JobSettings,
+}
+
+/// Settings of a job on Slurm: in `[backend.slurm]` of a job file, or in the target for all jobs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct JobSettings {
+    /// Partition, where the job says no `queue`.
+    pub partition: Option<String>,
+    /// Account.
+    pub account: Option<String>,
+    /// QOS, where the job says no `priority`.
+    pub qos: Option<String>,
+    /// Reservation.
+    pub reservation: Option<String>,
+    /// Constraint instead of the one made of the instance type.
+    pub constraint: Option<String>,
+    /// Whole nodes; without it decided from the GPUs asked and the fabric.
+    pub exclusive: Option<bool>,
+    /// `pyxis`, `enroot`, `docker`, `apptainer` or `none`; without it pyxis where a job has an image.
+    pub container: Option<Container>,
+    /// Whether the home directory is mounted in the container.
+    pub mount_home: bool,
+    /// `pmix` or `pmi2` for `launch = "mpi"`.
+    pub mpi: Option<String>,
+    /// Array of jobs, as `sbatch --array`.
+    pub array: Option<String>,
+    /// Dependency, as `sbatch --dependency`.
+    pub dependency: Option<String>,
+    /// Not before this time, as `sbatch --begin`.
+    pub begin: Option<String>,
+    /// Warning signal before the time limit, as `NAME@SECONDS`: reaches the ranks, for a last checkpoint.
+    pub signal: Option<String>,
+    /// Queue the job again after a node failure; without it by the job's restart policy.
+    pub requeue: Option<bool>,
+    /// One log file for each task instead of one for all.
+    pub rank_logs: bool,
+    /// What of the submitting environment the job sees: `all` or `none`.
+    pub export: Option<String>,
+    /// Shell lines that run on the first node before the ranks start (`module load …`).
+    pub setup: Vec<String>,
+    /// Further `sbatch` options, each `--name=value`.
+    pub sbatch: Vec<String>,
+    /// Further `srun` options, each `--name=value`.
+    pub srun: Vec<String>,
+    /// Folder on the cluster that holds secrets: the file `SECRET/KEY` is read where the job starts.
+    pub secrets_dir: Option<String>,
+}
+
+/// What starts containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Container {
+    /// `srun --container-image`, NVIDIA's plugin.
+    Pyxis,
+    /// The `enroot` command.
+    Enroot,
+    /// The `docker` command.
+    Docker,
+    /// The `apptainer` command.
+    Apptainer,
+    /// The image is ignored: programs are on the nodes.
+    None,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ssh: None,
+            ssh_config: None,
+            ssh_args: Vec::new(),
+            ssh_share: true,
+            bin_dir: None,
+            cluster: None,
+            log_dir: "weftrun".to_owned(),
+            poll_seconds: 2.0,
+            command_seconds: 60,
+            settle_seconds: 3.0,
+            job: JobSettings::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads and checks the settings of a target.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the key.
+    pub fn of(target: &TargetConfig) -> Result<Self> {
+        let mut target = target.clone();
+        target.settings = with_dashes(&target.settings);
+        let known = known_keys();
+        if let Some(key) = target.settings.keys().find(|key| !known.contains(&key.as_str())) {
+            let error = Error::new(ErrorKind::InvalidConfig, format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name));
+            return Err(match weftrun_core::spec::did_you_mean(key, known.iter().copied()) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint(format!("there are: {}", known.join(", "))),
+            });
+        }
+        let (target_keys, job_keys): (Map<_, _>, Map<_, _>) =
+            target.settings.clone().into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
+        let mut settings: Self = read(&target.name, target_keys)?;
+        settings.job = read(&target.name, job_keys)?;
+        settings.check(&target.name)?;
+        Ok(settings)
+    }
+
+    fn check(&self, target: &str) -> Result<()> {
+        let bad = |key: &str, value: &str, why: &str| {
+            Err(Error::new(ErrorKind::InvalidConfig, format!("target `{target}`: `{key}` {why}")).with("value", value.escape_debug()))
+        };
+        let texts = [("ssh", self.ssh.as_deref()), ("bin-dir", self.bin_dir.as_deref()), ("cluster", self.cluster.as_deref()), ("log-dir", Some(self.log_dir.as_str()))];
+        for (key, value) in texts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+            if value.is_empty() || value.starts_with('-') {
+                return bad(key, value, "may not be empty or begin with `-`");
+            }
+            if value.chars().any(char::is_control) {
+                return bad(key, value, "may not hold control characters");
+            }
+        }
+        if self.log_dir.contains('%') {
+            return bad("log-dir", &self.log_dir, "may not hold `%`, which Slurm would replace");
+        }
+        Ok(())
+    }
+
+    /// Time between two looks at the queue.
+    pub fn poll(&self) -> Duration {
+        Duration::from_secs_f64(if self.poll_seconds.is_finite() { self.poll_seconds.clamp(2.0, 3600.0) } else { 2.0 })
+    }
+
+    /// Time one command may take.
+    pub fn command_timeout(&self) -> Duration {
+        Duration::from_secs(self.command_seconds.clamp(1, 3600))
+    }
+
+    /// Time a log is read on after its job ended.
+    pub fn settle(&self) -> Duration {
+        Duration::from_secs_f64(if self.settle_seconds.is_finite() { self.settle_seconds.clamp(0.0, 600.0) } else { 3.0 })
+    }
+
+    /// What a job gets: its own settings over the target's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] naming the key.
+    pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
+        let Some(Value::Object(own)) = spec.backend.get("slurm") else { return Ok(self.job.clone()) };
+        let own = with_dashes(own);
+        if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
+            let error = Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm.{key}` is not a setting"));
+            return Err(match weftrun_core::spec::did_you_mean(key, JOB_KEYS.iter().copied()) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint(format!("there are: {}", JOB_KEYS.join(", "))),
+            });
+        }
+        let given: Vec<String> = own.keys().cloned().collect();
+        let mine: JobSettings = serde_json::from_value(Value::Object(own))
+            .map_err(|error| Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm`: {error}")))?;
+        Ok(mine.over(&self.job, &given))
+    }
+}
+
+impl JobSettings {
+    fn over(self, base: &Self, given: &[String]) -> Self {
+        let has = |key: &str| given.iter().any(|name| name == key);
+        let joined = |base: &[String], own: Vec<String>| base.iter().cloned().chain(own).collect();
+        Self {
+            partition: self.partition.or_else(|| base.partition.clone()),
+            account: self.account.or_else(|| base.account.clone()),
+            qos: self.qos.or_else(|| base.qos.clone()),
+            reservation: self.reservation.or_else(|| base.reservation.clone()),
+            constraint: self.constraint.or_else(|| base.constraint.clone()),
+            exclusive: self.exclusive.or(base.exclusive),
+            container: self.container.or(base.container),
+            mount_home: if has("mount-home") { self.mount_home } else { base.mount_home },
+            mpi: self.mpi.or_else(|| base.mpi.clone()),
+            array: self.array.or_else(|| base.array.clone()),
+            dependency: self.dependency.or_else(|| base.dependency.clone()),
+            begin: self.begin.or_else(|| base.begin.clone()),
+            signal: self.signal.or_else(|| base.signal.clone()),
+            requeue: self.requeue.or(base.requeue),
+            rank_logs: if has("rank-logs") { self.rank_logs } else { base.rank_logs },
+            export: self.export.or_else(|| base.export.clone()),
+            setup: joined(&base.setup, self.setup),
+            sbatch: joined(&base.sbatch, self.sbatch),
+            srun: joined(&base.srun, self.srun),
+            secrets_dir: self.secrets_dir.or_else(|| base.secrets_dir.clone()),
+        }
+    }
+}
+
+const TARGET_KEYS: &[&str] = &[
+    "ssh", "ssh-config", "ssh-args", "ssh-share", "bin-dir", "cluster", "log-dir", "poll-seconds", "command-seconds",
+    "settle-seconds",
+];
+
+const JOB_KEYS: &[&str] = &[
+    "partition", "account", "qos", "reservation", "constraint", "exclusive", "container", "mount-home", "mpi", "array",
+    "dependency", "begin", "signal", "requeue", "rank-logs", "export", "setup", "sbatch", "srun", "secrets-dir",
+];
+
+fn known_keys() -> Vec<&'static str> {
+    TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect()
+}
+
+fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
+    map.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect()
+}
+
+fn read<T: DeserializeOwned>(target: &str, keys: Map<String, Value>) -> Result<T> {
+    serde_json::from_value(Value::Object(keys))
+        .map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("target `{target}`: {error}")))
+}

@@ -1,0 +1,75 @@
+//! Everything known of one job.
+
+use weftrun_core::Result;
+use weftrun_core::job::{JobDetail, JobEvent, JobHandle};
+
+use super::client::Client;
+use super::ids::JobId;
+use super::records::Job;
+use super::{findings, lookup, nodelist, state, status};
+
+/// Describes a job.
+pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> {
+    let (id, mut found) = lookup::must_find(client, handle).await?;
+    if found.shown.is_none() {
+        found.shown = client.shown(&id).await?.into_iter().next();
+    }
+    let lives = client.accounting(&format!("-j {id}")).await?.unwrap_or_default();
+    let attempts = attempts(client, &id).await?;
+    let mut detail = JobDetail::new(found.summary(handle.clone()));
+    detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
+    let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
+    for replica in &mut detail.replicas {
+        replica.restarts = restarts;
+        if detail.summary.phase.is_terminal() && replica.exit_code.is_none() {
+            replica.exit_code = detail.summary.exit_code;
+        }
+    }
+    detail.findings = findings::of_failure(&found.rows, found.shown.as_ref());
+    detail.history = history(handle, &lives);
+    detail.facts = facts(client, &id, &found);
+    Ok(detail)
+}
+
+/// How often the job's script began, by its own log.
+async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
+    let program = format!("{}cat -- \"$dir\"/*-{id}-????????.log 2> /dev/null | grep -a -c '^#weftrun log=1 '\n:", client.enter_log_dir()?);
+    Ok(client.read(&program).await?.text().trim().parse().unwrap_or(0))
+}
+
+/// The earlier lives of a job that was queued again.
+fn history(handle: &JobHandle, lives: &[Job]) -> Vec<JobEvent> {
+    let mut events = Vec::new();
+    let earlier = lives.len().saturating_sub(1);
+    for (number, life) in lives.iter().take(earlier).enumerate() {
+        if lives.get(number + 1).is_none_or(|next| next.printed != life.printed) {
+            continue;
+        }
+        let nodes = if life.nodes.is_empty() { String::new() } else { format!(" on {}", life.nodes) };
+        events.push(JobEvent::Attempt {
+            job: handle.clone(),
+            attempt: u32::try_from(number + 1).unwrap_or(u32::MAX),
+            reason: format!("{}{nodes}: the job was queued again", state::sentence(&life.state, &life.reason)),
+        });
+    }
+    events
+}
+
+fn facts(client: &Client, id: &JobId, found: &lookup::Found) -> Vec<(String, String)> {
+    let mut facts = vec![("job id".to_owned(), id.to_string()), ("host".to_owned(), client.host().to_owned())];
+    if let Some(job) = found.rows.first() {
+        facts.push(("state".to_owned(), super::error::clean(&job.state)));
+        if !job.nodes.is_empty() {
+            facts.push(("node list".to_owned(), job.nodes.clone()));
+            facts.push(("nodes".to_owned(), nodelist::count(&job.nodes).to_string()));
+        }
+        if !job.user.is_empty() {
+            facts.push(("user".to_owned(), super::error::clean(&job.user)));
+        }
+    }
+    if let Some(shown) = &found.shown {
+        facts.extend(shown.facts.iter().map(|(key, value)| (key.to_lowercase(), super::error::clean(value))));
+        facts.extend(shown.stdout.iter().map(|path| ("log".to_owned(), super::error::clean(path))));
+    }
+    facts
+}

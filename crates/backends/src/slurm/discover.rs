@@ -1,0 +1,245 @@
+//! What a cluster has: partitions, features, GPUs, limits, versions, plugins. One program, one round trip.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
+use weftrun_core::{Finding, Result};
+
+use super::client::Client;
+use super::error;
+
+/// Between two answers.
+const SECTION: char = '\u{1d}';
+
+/// Asks.
+pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
+    let cluster = client.cluster()?;
+    let program = format!(
+        "scontrol{cluster} show partition -o || exit\nprintf '\\035'\n\
+         sinfo{cluster} -h -N -o '%P\u{1f}%T\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N'\nprintf '\\035'\n\
+         scontrol{cluster} show config\nprintf '\\035'\n\
+         srun --mpi=list 2>&1\nprintf '\\035'\n\
+         srun --help 2>&1 | grep -c -e --container-image\nprintf '\\035'\n\
+         sacctmgr -n -P show assoc user=\"$(id -un)\" format=account,qos 2> /dev/null\nprintf '\\035'\n\
+         printf '%s\\n' \"$HOME\"\n"
+    );
+    let answer = client.read(&program).await?;
+    if answer.code != 0 && !answer.text().contains(SECTION) {
+        return Err(error::of_command("scontrol", &answer.stderr, answer.code));
+    }
+    Ok(facts(&answer.text(), scope))
+}
+
+/// Reads the sections. Pure.
+fn facts(text: &str, scope: &Scope) -> ClusterFacts {
+    let mut sections = text.split(SECTION);
+    let mut next = || sections.next().unwrap_or_default();
+    let (partitions, nodes, config, mpi, pyxis, associations, home) = (next(), next(), next(), next(), next(), next(), next());
+    let mut facts = ClusterFacts::default();
+    facts.online = true;
+    facts.queues = queues(partitions);
+    facts.nodes = groups(nodes);
+    let config = settings(config);
+    facts.version = config.get("SLURM_VERSION").cloned();
+    facts.serves = mpi_plugins(mpi).into_iter().map(|name| format!("mpi/{name}")).collect();
+    if pyxis.trim().parse::<u32>().is_ok_and(|found| found > 0) {
+        facts.serves.push("pyxis".to_owned());
+    }
+    facts.priorities = qos(associations);
+    if let Some(name) = config.get("ClusterName") {
+        facts.ids.insert("cluster".to_owned(), name.clone());
+    }
+    facts.ids.insert("home".to_owned(), home.trim().to_owned());
+    for key in ["TopologyPlugin", "EnforcePartLimits", "JobRequeue", "AccountingStorageType", "MaxArraySize", "MpiDefault", "MinJobAge", "SlurmdTimeout"] {
+        if let Some(value) = config.get(key) {
+            facts.extra.insert(key.to_owned(), json!(value));
+        }
+    }
+    facts.notes = notes(&facts, scope);
+    facts
+}
+
+/// `Key=Value` words of `scontrol show partition -o`.
+fn queues(text: &str) -> Vec<Queue> {
+    let read = |line: &str| {
+        let words: BTreeMap<&str, &str> = line.split(' ').filter_map(|word| word.split_once('=')).collect();
+        let mut queue = Queue::default();
+        queue.name = (*words.get("PartitionName")?).to_owned();
+        queue.default = words.get("Default") == Some(&"YES");
+        queue.up = words.get("State") == Some(&"UP");
+        let limit = words.get("MaxNodes").and_then(|limit| limit.parse::<u32>().ok());
+        let total = words.get("TotalNodes").and_then(|total| total.parse::<u32>().ok());
+        queue.max_nodes = limit.into_iter().chain(total).min();
+        queue.max_seconds = words.get("MaxTime").and_then(|limit| seconds(limit));
+        Some(queue)
+    };
+    text.lines().filter_map(read).collect()
+}
+
+/// `2-00:00:00`, `12:00:00`, `30:00`, `30` (minutes); `UNLIMITED` is none.
+pub fn seconds(text: &str) -> Option<u64> {
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(days.parse::<u64>().ok()?), rest),
+        None => (None, text),
+    };
+    let parts: Vec<u64> = rest.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let clock = match (days.is_some(), parts.as_slice()) {
+        (true, [hours]) => hours * 3600,
+        (true, [hours, minutes]) => hours * 3600 + minutes * 60,
+        (false, [minutes]) => minutes * 60,
+        (false, [minutes, seconds]) => minutes * 60 + seconds,
+        (_, [hours, minutes, seconds]) => hours * 3600 + minutes * 60 + seconds,
+        _ => return None,
+    };
+    Some(days.unwrap_or(0) * 86_400 + clock)
+}
+
+/// Nodes that are alike: same GPUs, features, CPUs, memory. One line of `sinfo -N` a node and partition.
+fn groups(text: &str) -> Vec<NodeGroup> {
+    let mut nodes: BTreeMap<&str, (Vec<String>, [&str; 5])> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\u{1f}').collect();
+        let [partition, state, cpus, memory, gres, features, name] = fields[..] else { continue };
+        let entry = nodes.entry(name).or_insert_with(|| (Vec::new(), [state, cpus, memory, gres, features]));
+        let partition = partition.trim_end_matches('*').to_owned();
+        if !entry.0.contains(&partition) {
+            entry.0.push(partition);
+        }
+    }
+    let mut groups: BTreeMap<(Vec<String>, [&str; 4]), u32> = BTreeMap::new();
+    for (partitions, [_, cpus, memory, gres, features]) in nodes.into_values() {
+        *groups.entry((partitions, [cpus, memory, gres, features])).or_default() += 1;
+    }
+    groups.into_iter().map(|((partitions, [cpus, memory, gres, features]), count)| group(partitions, cpus, memory, gres, features, count)).collect()
+}
+
+fn group(partitions: Vec<String>, cpus: &str, memory: &str, gres: &str, features: &str, count: u32) -> NodeGroup {
+    let mut group = NodeGroup::default();
+    group.count = count;
+    group.queues = partitions;
+    let features: Vec<&str> = features.split(',').filter(|feature| !matches!(*feature, "" | "(null)")).collect();
+    group.instance_type = features.iter().find(|feature| is_instance_type(feature)).map(|name| (*name).to_owned());
+    group.labels = features.iter().map(|feature| ((*feature).to_owned(), "true".to_owned())).collect();
+    if let Some(name) = &group.instance_type {
+        group.labels.insert("node.kubernetes.io/instance-type".to_owned(), name.clone());
+    }
+    group.allocatable.insert("cpu".to_owned(), cpus.trim_end_matches('+').to_owned());
+    group.allocatable.insert("memory".to_owned(), format!("{}Mi", memory.trim_end_matches('+')));
+    for item in gres.split(',').filter(|item| *item != "(null)") {
+        // `gpu:h100:8(S:0-1)`, `gpu:8`, `neuron:16`.
+        let item = item.split('(').next().unwrap_or_default();
+        let parts: Vec<&str> = item.split(':').collect();
+        let (name, model, amount) = match parts[..] {
+            [name, model, amount] => (name, Some(model), amount),
+            [name, amount] => (name, None, amount),
+            _ => continue,
+        };
+        if name == "gpu" {
+            group.gpu_product = model.map(str::to_owned);
+            group.allocatable.insert("nvidia.com/gpu".to_owned(), amount.to_owned());
+        } else {
+            group.allocatable.insert(format!("gres/{name}"), amount.to_owned());
+        }
+    }
+    group
+}
+
+/// ParallelCluster puts the instance type among the features: `p5.48xlarge`.
+fn is_instance_type(feature: &str) -> bool {
+    let size = |size: &str| size == "metal" || size.starts_with("metal-") || size.ends_with("xlarge") || matches!(size, "large" | "medium" | "small");
+    let family = |family: &str| family.starts_with(|c: char| c.is_ascii_lowercase()) && family.contains(|c: char| c.is_ascii_digit());
+    feature.split_once('.').is_some_and(|(name, rest)| family(name) && size(rest))
+}
+
+fn settings(text: &str) -> BTreeMap<String, String> {
+    text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+}
+
+/// `srun --mpi=list`: names one a line, or in one line behind a colon.
+fn mpi_plugins(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c.is_whitespace() || c == ',');
+    let mut names: Vec<String> = words.filter(|word| word.starts_with("pmix") || *word == "pmi2").map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn qos(text: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        text.lines().filter_map(|line| line.split_once('|')).flat_map(|(_, qos)| qos.split(',')).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What the job's own words do not fit.
+fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
+    let mut notes = Vec::new();
+    if let Some(queue) = scope.queue.as_ref().filter(|queue| !facts.queues.iter().any(|known| known.name == **queue)) {
+        let names: Vec<&str> = facts.queues.iter().map(|queue| queue.name.as_str()).collect();
+        notes.push(
+            Finding::error("SLURM-NO-PARTITION", format!("there is no partition `{}`", error::clean(queue)))
+                .at("queue")
+                .fix(format!("use one of {}", names.join(", "))),
+        );
+    }
+    for wanted in &scope.instance_types {
+        let with: Vec<&NodeGroup> = facts.nodes.iter().filter(|group| group.instance_type.as_ref() == Some(wanted) || group.labels.contains_key(wanted)).collect();
+        let known: Vec<&str> = facts.nodes.iter().filter_map(|group| group.instance_type.as_deref()).collect();
+        if with.is_empty() {
+            let there = if known.is_empty() { "its nodes carry no instance types as features".to_owned() } else { format!("there are {}", known.join(", ")) };
+            notes.push(Finding::error("SLURM-NO-INSTANCE-TYPE", format!("no partition has {wanted}; {there}")).at("instance_type"));
+        } else if with.iter().any(|group| !group.labels.contains_key("efa")) && facts.nodes.iter().any(|group| group.labels.contains_key("efa")) {
+            notes.push(Finding::warning("SLURM-NO-EFA-FEATURE", format!("no partition has {wanted} with efa: its nodes lack the feature the others have")).at("instance_type"));
+        } else if let Some(queue) = &scope.queue {
+            if !with.iter().any(|group| group.queues.contains(queue)) {
+                let has: Vec<&str> = with.iter().flat_map(|group| group.queues.iter().map(String::as_str)).collect();
+                notes.push(Finding::error("SLURM-NO-INSTANCE-TYPE", format!("partition `{queue}` has no {wanted}; {} has", has.join(", "))).at("queue"));
+            }
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_as_slurm_writes_them() {
+        assert_eq!(seconds("2-00:00:00"), Some(172_800));
+        assert_eq!(seconds("12:00:00"), Some(43_200));
+        assert_eq!(seconds("30"), Some(1800));
+        assert_eq!(seconds("UNLIMITED"), None);
+    }
+
+    #[test]
+    fn partitions_of_every_release() {
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
+        for release in ["22.05", "24.11", "26.05"] {
+            let queues = queues(&std::fs::read_to_string(format!("{cases}/{release}/partitions.txt")).expect("the case is in the tree"));
+            let read: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.default, queue.up, queue.max_nodes, queue.max_seconds)).collect();
+            assert_eq!(read, [("compute-gpu", true, true, Some(4), Some(172_800)), ("inference-gpu", false, true, Some(1), Some(43_200))], "{release}");
+            let config = settings(&std::fs::read_to_string(format!("{cases}/{release}/config.txt")).expect("the case is in the tree"));
+            assert!(config.get("SLURM_VERSION").is_some_and(|version| version.starts_with(release)), "{release}");
+        }
+    }
+
+    #[test]
+    fn what_no_partition_has_is_said() {
+        let node = |partition: &str, gres: &str, features: &str, name: &str| [partition, "idle", "96", "1152000", gres, features, name].join("\u{1f}");
+        let nodes = [
+            node("compute-gpu*", "gpu:a100:8(S:0-1)", "static,p4de.24xlarge,efa,gpu", "a1"),
+            node("compute-gpu*", "gpu:a100:8(S:0-1)", "static,p4de.24xlarge,efa,gpu", "a2"),
+            node("all", "gpu:a100:8(S:0-1)", "static,p4de.24xlarge,efa,gpu", "a2"),
+        ];
+        let mut scope = Scope::default();
+        scope.instance_types = vec!["p5.48xlarge".to_owned()];
+        let text = format!("\u{1d}{}\n\u{1d}", nodes.join("\n"));
+        let facts = facts(&text, &scope);
+        assert_eq!(facts.nodes.iter().map(|group| group.count).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(facts.nodes[0].allocatable.get("nvidia.com/gpu").map(String::as_str), Some("8"));
+        assert!(facts.notes[0].message.starts_with("no partition has p5.48xlarge"), "{:?}", facts.notes);
+    }
+}

@@ -1,0 +1,260 @@
+//! One log file: what came of it, cut into lines, each given to the lane of the task that wrote it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
+
+use super::lanes::{Header, Lane};
+use crate::slurm::ids::JobId;
+
+/// A line that does not end is passed on after this many bytes.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// What one look brought of one file.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// The path.
+    pub path: String,
+    /// Inode: another file of the same name has another.
+    pub inode: u64,
+    /// Size of the file when looked at.
+    pub size: u64,
+    /// Offset of the first byte asked for.
+    pub offset: u64,
+    /// The file's first line, where it was asked for.
+    pub header: Vec<u8>,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// Cuts the pieces out of an answer: `NONCE inode size offset count path`, header, `NONCE|`, bytes, `NONCE.`.
+    pub fn all(answer: &[u8], nonce: &[u8]) -> Vec<Self> {
+        let begin = [nonce, b" "].concat();
+        let middle = [nonce, b"|"].concat();
+        let end = [nonce, b"."].concat();
+        let mut pieces = Vec::new();
+        let mut rest = answer;
+        while let Some(piece) = Self::next(&mut rest, &begin, &middle, &end) {
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    fn next(rest: &mut &[u8], begin: &[u8], middle: &[u8], end: &[u8]) -> Option<Self> {
+        let start = memchr::memmem::find(rest, begin)? + begin.len();
+        let line_end = start + memchr::memchr(b'\n', rest.get(start..)?)?;
+        let line = String::from_utf8_lossy(rest.get(start..line_end)?).into_owned();
+        let body = rest.get(line_end + 1..)?;
+        let header = memchr::memmem::find(body, middle)?;
+        let bytes = body.get(header + middle.len()..)?;
+        let stop = memchr::memmem::find(bytes, end)?;
+        let mut words = line.splitn(5, ' ');
+        let mut number = || words.next().and_then(|word| word.parse::<i64>().ok());
+        let (inode, size, offset, _count) = (number()?, number()?, number()?, number()?);
+        let piece = Self {
+            path: words.next()?.to_owned(),
+            inode: inode.unsigned_abs(),
+            size: size.unsigned_abs(),
+            offset: offset.unsigned_abs(),
+            header: body.get(..header)?.to_vec(),
+            bytes: bytes.get(..stop)?.to_vec(),
+        };
+        *rest = bytes.get(stop + end.len()..)?;
+        Some(piece)
+    }
+}
+
+/// One file while it is read.
+#[derive(Debug)]
+pub struct LogFile {
+    name: String,
+    job: String,
+    inode: Option<u64>,
+    /// Bytes read, those of `carry` included.
+    offset: u64,
+    /// The beginning of a line whose end has not come.
+    carry: Vec<u8>,
+    header: Option<Header>,
+    attempt: u32,
+    lanes: BTreeMap<Lane, Arc<SourceId>>,
+    complete: bool,
+}
+
+impl LogFile {
+    /// Starts a file at the place where an earlier reader stopped.
+    pub fn new(name: &str, job: &JobId, start: Option<&Cursor>) -> Self {
+        Self {
+            name: name.to_owned(),
+            job: job.to_string(),
+            inode: None,
+            offset: start.map_or(0, |cursor| cursor.offset),
+            carry: Vec::new(),
+            header: None,
+            attempt: start.map_or(0, |cursor| cursor.attempt),
+            lanes: BTreeMap::new(),
+            complete: false,
+        }
+    }
+
+    /// Where the next look starts.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the file's first line is not known, since reading began behind it.
+    pub fn wants_header(&self) -> bool {
+        self.header.is_none() && self.offset > 0
+    }
+
+    /// Whether the job's own last line was read.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Takes what came and gives it in runs of lines of one lane, in the file's order: whoever stops behind any of them
+    /// can go on from its cursor exactly.
+    pub fn take(&mut self, piece: Piece, resumed: bool) -> Vec<LogBatch> {
+        let mut batches = Vec::new();
+        let replaced = self.inode.is_some_and(|inode| inode != piece.inode);
+        if piece.size < self.offset || replaced {
+            batches.extend(self.rest());
+            self.restart();
+            batches.push(self.marked(Mark::Truncated));
+            return batches;
+        }
+        self.inode = Some(piece.inode);
+        if piece.offset != self.offset {
+            return batches;
+        }
+        if resumed {
+            batches.push(self.marked(Mark::Resumed { lost: Some(0), repeated: 0 }));
+        }
+        if self.header.is_none() {
+            self.header = Header::parse(&piece.header);
+        }
+        self.offset += piece.bytes.len() as u64;
+        let mut bytes = std::mem::take(&mut self.carry);
+        let mut place = self.offset - piece.bytes.len() as u64 - bytes.len() as u64;
+        bytes.extend_from_slice(&piece.bytes);
+        let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+        let whole = if bytes.len() - whole > LONGEST_LINE { bytes.len() } else { whole };
+        self.carry = bytes.split_off(whole);
+        self.runs(&bytes, &mut place, &mut batches);
+        batches
+    }
+
+    fn runs(&mut self, bytes: &[u8], place: &mut u64, batches: &mut Vec<LogBatch>) {
+        let mut run: Option<(Lane, Vec<u8>)> = None;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.own_line(line) {
+                if let Some((lane, text)) = run.take() {
+                    batches.push(self.batch(&lane, text, *place));
+                }
+                *place += line.len() as u64;
+                continue;
+            }
+            let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
+            match &mut run {
+                Some((current, bytes)) if *current == lane => bytes.extend_from_slice(text),
+                _ => {
+                    if let Some((lane, text)) = run.replace((lane, text.to_vec())) {
+                        batches.push(self.batch(&lane, text, *place));
+                    }
+                }
+            }
+            *place += line.len() as u64;
+        }
+        if let Some((lane, text)) = run {
+            batches.push(self.batch(&lane, text, *place));
+        }
+    }
+
+    /// The lines the script writes for us: the beginning and the end of a life of the job.
+    fn own_line(&mut self, line: &[u8]) -> bool {
+        if let Some(header) = Header::parse(line) {
+            self.attempt = header.attempt;
+            self.header = Some(header);
+            self.lanes.clear();
+            self.complete = false;
+            return true;
+        }
+        let ours = self.header.is_some() && line.starts_with(b"#weftrun end ");
+        self.complete |= ours;
+        ours
+    }
+
+    fn source(&mut self, lane: &Lane) -> Arc<SourceId> {
+        if let Some(known) = self.lanes.get(lane) {
+            return Arc::clone(known);
+        }
+        let mut source = match &self.header {
+            Some(header) => header.source(lane),
+            None => SourceId::new("batch"),
+        };
+        if let Some((_, task)) = self.name.rsplit_once(".task") {
+            let task = task.trim_end_matches(".log");
+            source.name = format!("task{task}");
+        } else if self.header.is_none() {
+            source.name.clone_from(&self.name);
+        }
+        if let Some((_, array)) = self.name.rsplit_once(&format!("-{}_", self.job)) {
+            let task = array.split('-').next().unwrap_or_default();
+            source.name = format!("{}_{task}/{}", self.job, source.name);
+        }
+        source.uid = format!("{}#{}", self.name, source.name);
+        source.attempt = self.attempt;
+        let source = Arc::new(source);
+        self.lanes.insert(lane.clone(), Arc::clone(&source));
+        source
+    }
+
+    fn batch(&mut self, lane: &Lane, bytes: Vec<u8>, end: u64) -> LogBatch {
+        let source = self.source(lane);
+        let cursor = self.cursor(&source, end);
+        LogBatch::new(source, bytes, cursor)
+    }
+
+    fn marked(&mut self, mark: Mark) -> LogBatch {
+        let source = self.source(&Lane::Batch);
+        let cursor = self.cursor(&source, self.offset - self.carry.len() as u64);
+        LogBatch::marked(source, mark, cursor)
+    }
+
+    fn cursor(&self, source: &SourceId, offset: u64) -> Cursor {
+        let mut cursor = Cursor::default();
+        cursor.uid.clone_from(&source.uid);
+        cursor.attempt = self.attempt;
+        cursor.offset = offset;
+        cursor
+    }
+
+    /// A last line without its newline, once nothing more will come.
+    pub fn rest(&mut self) -> Option<LogBatch> {
+        let line = std::mem::take(&mut self.carry);
+        if line.is_empty() || self.own_line(&line) {
+            return None;
+        }
+        let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line.as_slice()), |header| header.lane_of(&line));
+        let text = text.to_vec();
+        Some(self.batch(&lane, text, self.offset))
+    }
+
+    /// The end of every lane.
+    pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
+        let end = |source: &Arc<SourceId>| LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset));
+        self.lanes.values().map(end).collect()
+    }
+
+    fn restart(&mut self) {
+        self.inode = None;
+        self.offset = 0;
+        self.carry.clear();
+        self.header = None;
+        self.complete = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

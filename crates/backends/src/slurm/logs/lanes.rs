@@ -1,0 +1,80 @@
+//! `srun -l` puts the task's number before each line (` 3: `); the script's first line says what a task is.
+
+use weftrun_core::log::SourceId;
+
+/// What the script's first line says: `#weftrun log=1 attempt=0 labels=rank tasks=worker:32`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which life of the job.
+    pub attempt: u32,
+    labels: Labels,
+    /// Roles with their numbers of tasks, in the order of the tasks.
+    roles: Vec<(String, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labels {
+    Rank,
+    Node,
+    None,
+}
+
+/// Who wrote a line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The script, srun, Slurm.
+    Batch,
+    /// A task.
+    Task(u32),
+}
+
+impl Header {
+    /// Reads the line; none if it is another.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(line.strip_prefix(b"#weftrun log=1 ")?).ok()?;
+        let value = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let labels = match value("labels")? {
+            "rank" => Labels::Rank,
+            "node" => Labels::Node,
+            _ => Labels::None,
+        };
+        let role = |part: &str| part.rsplit_once(':').and_then(|(name, tasks)| Some((name.to_owned(), tasks.parse().ok()?)));
+        let roles = value("tasks")?.split(',').map(role).collect::<Option<Vec<_>>>()?;
+        Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles })
+    }
+
+    /// The lane of a line, and the line without its label.
+    pub fn lane_of<'a>(&self, line: &'a [u8]) -> (Lane, &'a [u8]) {
+        let blanks = line.iter().take_while(|byte| **byte == b' ').count();
+        let rest = line.get(blanks..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = rest.get(..digits).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
+        let text = rest.get(digits..).and_then(|rest| rest.strip_prefix(b": "));
+        match (number, text) {
+            (Some(task), Some(text)) if self.labels != Labels::None && task < self.tasks() => (Lane::Task(task), text),
+            _ => (Lane::Batch, line),
+        }
+    }
+
+    fn tasks(&self) -> u32 {
+        self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
+    }
+
+    /// The source of a lane.
+    pub fn source(&self, lane: &Lane) -> SourceId {
+        let Lane::Task(task) = lane else { return SourceId::new("batch") };
+        let word = if self.labels == Labels::Rank { "rank" } else { "node" };
+        let mut source = SourceId::new(format!("{word}{task}"));
+        let mut first = 0;
+        for (role, tasks) in &self.roles {
+            if *task < first + tasks {
+                source.role.clone_from(role);
+                source.replica = task - first;
+                break;
+            }
+            first += tasks;
+        }
+        source.rank = (self.labels == Labels::Rank).then_some(*task);
+        source
+    }
+}

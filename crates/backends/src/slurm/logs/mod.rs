@@ -1,0 +1,195 @@
+//! A job's log, followed by byte offset over local files or ssh: a lost connection, a truncated file or a requeue never
+//! loses or repeats a byte, since every look says where it starts.
+
+mod file;
+mod lanes;
+mod options;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weftrun_core::job::{JobHandle, JobPhase};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Error, Result};
+
+use super::client::Client;
+use super::ids::JobId;
+use super::lookup::{self, Found};
+use super::stream::{Feed, put};
+use super::{BACKEND, quote};
+use file::{LogFile, Piece};
+use options::Selection;
+
+/// Most bytes of one file in one look.
+const CHUNK: u64 = 4 << 20;
+/// The pause after a look that brought something; it doubles while nothing comes.
+const SHORTEST: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Feeds the log of a job.
+pub async fn read(client: Arc<Client>, handle: JobHandle, options: LogOptions, feed: Feed<LogBatch>) -> Result<()> {
+    if options.since.is_some() {
+        return Err(Error::unsupported(BACKEND, "log_times").hint("Slurm's log lines carry no times: use `--tail` instead of `--since`"));
+    }
+    let (id, found) = lookup::must_find(&client, &handle).await?;
+    let mut reader = Reader { paths: foreign_paths(&client, &id, &found).await?, client, id, files: BTreeMap::new(), lost: false };
+    let mut out = Selection::new(&options, feed);
+    let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
+    loop {
+        let (terminal, cut_short, exit_code) = if options.follow { reader.state().await? } else { (found.phase().is_terminal(), false, None) };
+        let (got, more) = reader.look(&mut out).await?;
+        if out.is_closed() {
+            return Ok(());
+        }
+        if got {
+            (pause, quiet_since) = (SHORTEST, Instant::now());
+        }
+        if more {
+            continue;
+        }
+        if options.follow && !reader.lost {
+            out.flush().await;
+        }
+        let said_its_end = reader.files.values().any(|file| file.is_complete()) && !cut_short;
+        let settled = quiet_since.elapsed() >= reader.client.settings.settle() && !reader.lost;
+        if !options.follow || (terminal && !reader.lost && (said_its_end && !got || settled)) {
+            return reader.finish(&mut out, terminal, exit_code).await;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(if terminal { Duration::from_millis(500) } else { LONGEST });
+    }
+}
+
+/// The files of a job that weftrun did not submit: its output and error, as Slurm names them.
+async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec<String>> {
+    if found.rows.iter().any(|job| job.marker.is_some()) {
+        return Ok(Vec::new());
+    }
+    let mut paths = Vec::new();
+    for shown in client.shown(id).await? {
+        for path in [shown.stdout, shown.stderr].into_iter().flatten().map(|path| expand(&path, id, found)) {
+            if path.starts_with('/') && path != "/dev/null" && !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    Ok(paths)
+}
+
+/// Patterns that `scontrol` leaves in a path, differently in each release.
+fn expand(path: &str, id: &JobId, found: &Found) -> String {
+    let first = found.rows.first();
+    let name = first.map_or("", |job| job.name.as_str());
+    let node = first.and_then(|job| super::nodelist::expand(&job.nodes).into_iter().next()).unwrap_or_default();
+    let number = id.number.to_string();
+    [("%j", number.as_str()), ("%J", &number), ("%A", &number), ("%x", name), ("%N", &node), ("%n", "0"), ("%t", "0"), ("%s", "batch"), ("%%", "%")]
+        .iter()
+        .fold(path.to_owned(), |path, (pattern, value)| path.replace(pattern, value))
+}
+
+/// The files of one job, and how far each was read.
+struct Reader {
+    client: Arc<Client>,
+    id: JobId,
+    /// Fixed paths of a job that is not ours.
+    paths: Vec<String>,
+    files: BTreeMap<String, LogFile>,
+    lost: bool,
+}
+
+impl Reader {
+    /// Whether the job has ended, whether its processes were stopped from outside (then lines come after its last one),
+    /// and its exit code.
+    async fn state(&mut self) -> Result<(bool, bool, Option<i32>)> {
+        match lookup::look(&self.client, &self.id).await {
+            Ok(Some(found)) => {
+                let summary = found.summary(super::submit::handle(&self.client, &self.id));
+                let by_itself = found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
+                Ok((summary.phase.is_terminal(), summary.phase == JobPhase::Cancelled || !by_itself, summary.exit_code))
+            }
+            Ok(None) => Ok((true, false, None)),
+            Err(error) if error.is_retryable() => Ok((false, false, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One look at all files: whether something came, and whether there is more at once.
+    async fn look(&mut self, out: &mut Selection) -> Result<(bool, bool)> {
+        let nonce = format!("{:016x}", fastrand::u64(..));
+        let program = self.program(&nonce, out)?;
+        let answer = match self.client.run(&program).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_retryable() => {
+                tracing::debug!(%error, "reading a log");
+                self.lost = true;
+                return Ok((false, false));
+            }
+            Err(error) => return Err(error),
+        };
+        let resumed = std::mem::take(&mut self.lost);
+        let (mut got, mut more) = (false, false);
+        for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
+            let name = piece.path.rsplit('/').next().unwrap_or(&piece.path).to_owned();
+            let id = &self.id;
+            let file = self.files.entry(piece.path.clone()).or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
+            got |= !piece.bytes.is_empty();
+            more |= piece.bytes.len() as u64 >= CHUNK;
+            for batch in file.take(piece, resumed) {
+                out.offer(batch).await;
+            }
+        }
+        Ok((got, more))
+    }
+
+    fn program(&self, nonce: &str, out: &Selection) -> Result<String> {
+        let mut text = self.client.enter_log_dir()?;
+        text.push_str(&format!(
+            "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\nn=$((${{s#* }} - $2))\n[ $n -le {CHUNK} ] || n={CHUNK}\n\
+             printf '{nonce} %s %s %s %s\\n' \"$s\" \"$2\" \"$n\" \"$1\"\n\
+             [ \"$3\" = 0 ] || head -n 1 -- \"$1\" | head -c 4000\nprintf '{nonce}|'\n\
+             [ $n -le 0 ] || tail -c +$(($2 + 1)) -- \"$1\" | head -c $n\nprintf '{nonce}.\\n'\n}}\n"
+        ));
+        let mut known = String::new();
+        for (path, file) in &self.files {
+            known.push_str(&format!("{}) o={} h={};;\n", quote::word(path)?, file.offset(), u8::from(file.wants_header())));
+        }
+        for (name, offset) in out.starts() {
+            // A file that is continued from a cursor, before its first look.
+            if !self.files.keys().any(|path| path.ends_with(&format!("/{name}"))) {
+                known.push_str(&format!("*/{}) o={offset} h=1;;\n", quote::word(name)?));
+            }
+        }
+        let list = if self.paths.is_empty() {
+            let id = &self.id;
+            format!("\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log")
+        } else {
+            quote::words(&self.paths)?
+        };
+        text.push_str(&format!("for f in {list}; do\no=0 h=0\ncase $f in\n{known}esac\nweftrun_read \"$f\" $o $h\ndone\n:\n"));
+        Ok(text)
+    }
+
+    async fn finish(&mut self, out: &mut Selection, terminal: bool, exit_code: Option<i32>) -> Result<()> {
+        for file in self.files.values_mut() {
+            if let Some(batch) = file.rest() {
+                out.offer(batch).await;
+            }
+        }
+        out.flush().await;
+        if terminal {
+            for file in self.files.values() {
+                for batch in file.ends(exit_code) {
+                    out.pass(batch).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a batch on; a reader that went away ends the stream at its next look.
+async fn send(feed: &Feed<LogBatch>, batch: LogBatch) {
+    put(feed, batch).await;
+}

@@ -1,0 +1,160 @@
+//! Slurm, through its commands: on this host, or over the system's `ssh`.
+#![doc = include_str!("docs.md")]
+
+mod actions;
+mod check;
+mod client;
+mod config;
+mod describe;
+mod discover;
+mod error;
+mod findings;
+mod ids;
+mod logs;
+mod lookup;
+mod nodelist;
+mod quote;
+mod records;
+mod render;
+mod state;
+mod status;
+mod stream;
+mod submit;
+mod transport;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use client::Client;
+
+pub use render::INEXPRESSIBLE;
+
+/// The backend's name.
+const BACKEND: &str = "slurm";
+
+weftrun_core::register_backend!(BACKEND, "Slurm clusters, by their commands here or over ssh", connect);
+
+/// One Slurm cluster.
+#[derive(Clone, Debug)]
+pub struct Slurm {
+    client: Arc<Client>,
+}
+
+async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Slurm::new(&target)?))
+}
+
+impl Slurm {
+    /// Makes the backend of a target; nothing is run yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the setting.
+    pub fn new(target: &TargetConfig) -> Result<Self> {
+        Ok(Self { client: Arc::new(Client::new(target)?) })
+    }
+
+    fn own(&self, handle: &JobHandle) -> Result<()> {
+        if handle.backend() == BACKEND && handle.target() == self.client.target {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Usage, format!("`{handle}` is no job of this target"))
+            .with("target", format!("{BACKEND}://{}", self.client.target)))
+    }
+}
+
+#[async_trait]
+impl Backend for Slurm {
+    fn capability(&self) -> Capability {
+        Capability {
+            backend: BACKEND.to_owned(),
+            detach: true,
+            dry_run: true,
+            suspend: false,
+            hold: true,
+            requeue: true,
+            signal: true,
+            delete: false,
+            containers: true,
+            mpi: true,
+            previous_logs: true,
+            rank_logs: true,
+            log_times: false,
+            exact_resume: true,
+            restarts: true,
+            time_limit: true,
+            max_name: 200,
+            // MaxScriptSize is 4 MiB unless the site changed it; the script carries the arguments.
+            max_args_bytes: 3 << 20,
+        }
+    }
+
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        discover::discover(&self.client, scope).await
+    }
+
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        render::render(&self.client.settings, job)
+    }
+
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        check::check(&self.client, rendered).await
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        submit::submit(&self.client, rendered).await
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        submit::find(&self.client, id).await
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        if !filter.handles.is_empty() {
+            let mut jobs = Vec::new();
+            for handle in &filter.handles {
+                self.own(handle)?;
+                let (_, found) = lookup::must_find(&self.client, handle).await?;
+                jobs.push(found.summary(handle.clone()));
+            }
+            return Ok(jobs);
+        }
+        let rows = lookup::list(&self.client, filter.ended).await?;
+        let mut jobs = lookup::grouped(&self.client, &rows);
+        jobs.retain(|job| (filter.foreign || job.submission.is_some()) && (filter.ended || !job.phase.is_terminal()));
+        jobs.truncate(filter.limit.unwrap_or(usize::MAX));
+        Ok(jobs)
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        self.own(job)?;
+        describe::describe(&self.client, job).await
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        self.own(job)?;
+        actions::act(&self.client, job, action).await
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        let this = self.clone();
+        stream::fed(move |feed| async move {
+            filter.handles.iter().try_for_each(|handle| this.own(handle))?;
+            watch::watch(this.client, filter, feed).await
+        })
+    }
+
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        let (this, job) = (self.clone(), job.clone());
+        stream::fed(move |feed| async move {
+            this.own(&job)?;
+            logs::read(this.client, job, options, feed).await
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Node lists: `gpu-st-p5-[1-4,07-09],login1`. Names hold dashes and digits themselves.
+
+/// Most names a list is expanded to: a hostile `[0-99999999]` must not fill the memory.
+const MOST: usize = 65_536;
+
+/// Expands a node list. What cannot be read stays as it is.
+pub fn expand(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for item in split_outside_brackets(list) {
+        expand_item(item, &mut names);
+    }
+    names
+}
+
+/// The number of nodes of a list.
+pub fn count(list: &str) -> usize {
+    expand(list).len()
+}
+
+fn split_outside_brackets(list: &str) -> Vec<&str> {
+    let (mut items, mut start, mut depth) = (Vec::new(), 0, 0_u32);
+    for (at, byte) in list.bytes().enumerate() {
+        match byte {
+            b'[' => depth += 1,
+            b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                items.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(list[start..].trim());
+    items.retain(|item| !item.is_empty());
+    items
+}
+
+fn expand_item(item: &str, names: &mut Vec<String>) {
+    if names.len() >= MOST {
+        return;
+    }
+    let Some((prefix, rest)) = item.split_once('[') else {
+        names.push(item.to_owned());
+        return;
+    };
+    let Some((ranges, suffix)) = rest.split_once(']') else {
+        names.push(item.to_owned());
+        return;
+    };
+    for range in ranges.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else {
+            names.push(item.to_owned());
+            return;
+        };
+        for number in first..=last {
+            if names.len() >= MOST {
+                return;
+            }
+            // A suffix may hold further brackets (`rack[1-2]node[1-4]`).
+            expand_item(&format!("{prefix}{number:0width$}{suffix}", width = from.len()), names);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_padding_and_dashes() {
+        assert_eq!(expand("compute-gpu-st-p5-[1-2,4]"), ["compute-gpu-st-p5-1", "compute-gpu-st-p5-2", "compute-gpu-st-p5-4"]);
+        assert_eq!(expand("n[08-10],login1"), ["n08", "n09", "n10", "login1"]);
+        assert_eq!(expand("r[1-2]n[1-2]"), ["r1n1", "r1n2", "r2n1", "r2n2"]);
+        assert_eq!(expand(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nonsense_stays_and_huge_ranges_are_bounded() {
+        assert_eq!(expand("a[x-y]"), ["a[x-y]"]);
+        assert_eq!(expand("a[1-2"), ["a[1-2"]);
+        assert_eq!(count("a[0-99999999999]"), MOST);
+    }
+}

@@ -1,0 +1,274 @@
+//! What `squeue`, `sacct` and `scontrol show job` print, as rows. Text in a form that every release from 22.05 to 26.05
+//! prints alike: own separators that no name can hold, epoch seconds, the free text last.
+
+use jiff::Timestamp;
+use weftrun_core::job::SubmissionId;
+
+use super::ids::JobId;
+
+/// Between two fields: squeue and sacct take any separator (seen on 22.05, 24.11, 26.05).
+pub const FIELD: char = '\u{1f}';
+/// Behind a row of squeue, since a name may hold newlines.
+pub const ROW: char = '\u{1e}';
+
+/// The columns of a [`Job`] for `squeue -o`; the free texts stand last.
+const QUEUE: [&str; 14] = ["%i", "%A", "%K", "%T", "%r", "%N", "%D", "%P", "%V", "%S", "%e", "%u", "%k", "%j"];
+/// The columns of a [`Job`] for `sacct --format`.
+const ACCOUNTING: [&str; 12] =
+    ["JobID", "JobIDRaw", "State", "ExitCode", "NodeList", "NNodes", "Partition", "Submit", "Start", "End", "SubmitLine", "JobName"];
+
+/// One row: a job, a task of an array, a component of a heterogeneous job, or one life of a requeued job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Job {
+    /// The id as printed (`50_3`, `55+1`).
+    pub printed: String,
+    /// Number of the job, array or first component.
+    pub number: u64,
+    /// Task of an array, if it is one task.
+    pub task: Option<u64>,
+    /// Component of a heterogeneous job.
+    pub component: Option<u32>,
+    /// State word.
+    pub state: String,
+    /// Slurm's reason.
+    pub reason: String,
+    /// Node list, unexpanded.
+    pub nodes: String,
+    /// Number of nodes.
+    pub node_count: u32,
+    /// Partition.
+    pub partition: String,
+    /// Submitted.
+    pub submitted: Option<Timestamp>,
+    /// Started, or expected to.
+    pub started: Option<Timestamp>,
+    /// Ended, or expected to.
+    pub ended: Option<Timestamp>,
+    /// Owner.
+    pub user: String,
+    /// Our marker, where the row carries it.
+    pub marker: Option<Marker>,
+    /// Name.
+    pub name: String,
+    /// Exit code, where the source knows it.
+    pub exit_code: Option<i32>,
+}
+
+/// What a job of ours carries in its comment: `weftrun:SUBMISSION:FABRIC`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The submission that made it.
+    pub submission: SubmissionId,
+    /// The fabric it was planned for.
+    pub fabric: String,
+}
+
+impl Marker {
+    /// The comment.
+    pub fn text(&self) -> String {
+        format!("weftrun:{}:{}", self.submission, self.fabric)
+    }
+
+    /// Finds the marker in a comment or a command line.
+    pub fn find(text: &str) -> Option<Self> {
+        let rest = text.split_once("weftrun:")?.1;
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());
+        let (submission, fabric) = rest.get(..end)?.split_once(':')?;
+        Some(Self { submission: SubmissionId::parse(submission)?, fabric: fabric.to_owned() })
+    }
+}
+
+impl Job {
+    /// The id of the whole job this row belongs to.
+    pub fn whole(&self) -> JobId {
+        JobId::whole(self.number)
+    }
+
+    /// Whether the row is about this id: the whole job, or one task of it.
+    pub fn belongs_to(&self, id: &JobId) -> bool {
+        self.number == id.number && (id.task.is_none() || id.task == self.task)
+    }
+}
+
+/// `-o` of squeue.
+pub fn queue_format() -> String {
+    let mut format = QUEUE.join(&FIELD.to_string());
+    format.push(ROW);
+    format
+}
+
+/// `--format` of sacct.
+pub fn accounting_format() -> String {
+    ACCOUNTING.join(",")
+}
+
+/// Reads squeue's rows; a row that is none is left out.
+pub fn queue(text: &str) -> Vec<Job> {
+    text.split(ROW).filter_map(|row| queue_row(row.trim_start_matches('\n'))).collect()
+}
+
+fn queue_row(row: &str) -> Option<Job> {
+    let fields: Vec<&str> = row.splitn(QUEUE.len(), FIELD).collect();
+    let [printed, _raw, task, state, reason, nodes, count, partition, submitted, started, ended, user, comment, name] =
+        <[&str; QUEUE.len()]>::try_from(fields).ok()?;
+    let id = JobId::parse(printed)?;
+    Some(Job {
+        printed: printed.to_owned(),
+        number: id.number,
+        task: task.parse().ok(),
+        component: component(printed),
+        state: state.to_owned(),
+        reason: reason.to_owned(),
+        nodes: nodes.to_owned(),
+        node_count: count.parse().unwrap_or(0),
+        partition: partition.to_owned(),
+        submitted: time(submitted),
+        started: time(started),
+        ended: time(ended),
+        user: user.to_owned(),
+        marker: Marker::find(comment),
+        name: name.to_owned(),
+        exit_code: None,
+    })
+}
+
+/// Reads sacct's rows, oldest life first. A name with a newline continues its row.
+pub fn accounting(text: &str) -> Vec<Job> {
+    let separators = ACCOUNTING.len() - 1;
+    let (mut rows, mut row) = (Vec::new(), String::new());
+    for line in text.lines() {
+        let begins = line.split(FIELD).count() > separators && JobId::parse(line.split(FIELD).next().unwrap_or_default()).is_some();
+        if begins && !row.is_empty() {
+            rows.extend(accounting_row(&row));
+            row.clear();
+        }
+        if !row.is_empty() {
+            row.push('\n');
+        }
+        row.push_str(line);
+    }
+    rows.extend(accounting_row(&row));
+    rows
+}
+
+fn accounting_row(row: &str) -> Option<Job> {
+    let fields: Vec<&str> = row.splitn(ACCOUNTING.len(), FIELD).collect();
+    let [printed, _raw, state, exit, nodes, count, partition, submitted, started, ended, line, name] =
+        <[&str; ACCOUNTING.len()]>::try_from(fields).ok()?;
+    let id = JobId::parse(printed)?;
+    let nodes = if nodes == "None assigned" { "" } else { nodes };
+    Some(Job {
+        printed: printed.to_owned(),
+        number: id.number,
+        task: id.task,
+        component: component(printed),
+        state: state.to_owned(),
+        nodes: nodes.to_owned(),
+        node_count: count.parse().unwrap_or(0),
+        partition: partition.to_owned(),
+        submitted: time(submitted),
+        started: time(started),
+        ended: time(ended),
+        marker: Marker::find(line),
+        name: name.to_owned(),
+        exit_code: super::state::exit_code(exit),
+        ..Job::default()
+    })
+}
+
+fn component(printed: &str) -> Option<u32> {
+    printed.split_once('+')?.1.parse().ok()
+}
+
+/// Epoch seconds, as `SLURM_TIME_FORMAT=%s` prints them; `N/A`, `Unknown` and `0` are none.
+fn time(text: &str) -> Option<Timestamp> {
+    text.trim().parse().ok().filter(|seconds| *seconds > 0).and_then(|seconds| Timestamp::from_second(seconds).ok())
+}
+
+/// What only `scontrol show job` tells of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// State word.
+    pub state: String,
+    /// Exit code as shells tell it.
+    pub exit_code: Option<i32>,
+    /// The worst exit code of its steps.
+    pub step_exit_code: Option<i32>,
+    /// How often it was queued again.
+    pub restarts: u32,
+    /// Whether it is queued again after a node failure.
+    pub requeue: bool,
+    /// File of its standard output.
+    pub stdout: Option<String>,
+    /// File of its standard error, where that is another.
+    pub stderr: Option<String>,
+    /// First node.
+    pub batch_host: Option<String>,
+    /// Array task, if it is one.
+    pub task: Option<u64>,
+    /// Node list.
+    pub nodes: Option<String>,
+    /// Further lines for people: key, value.
+    pub facts: Vec<(String, String)>,
+}
+
+/// Reads `scontrol show job -d ID`, also with `-o`. Without it each path stands on a line of its own, blanks and all.
+pub fn shown(text: &str) -> Vec<Shown> {
+    let mut jobs = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("JobId=") {
+            jobs.push(Shown::default());
+        }
+        if let Some(job) = jobs.last_mut() {
+            shown_line(job, line);
+        }
+    }
+    jobs
+}
+
+fn shown_line(job: &mut Shown, line: &str) {
+    let line = line.trim();
+    for (key, slot) in [("StdOut=", &mut job.stdout), ("StdErr=", &mut job.stderr)] {
+        if let Some(value) = path_value(line, key) {
+            *slot = known(value);
+        }
+    }
+    for word in line.split(' ') {
+        let Some((key, value)) = word.split_once('=') else { continue };
+        match key {
+            "JobState" => value.clone_into(&mut job.state),
+            "ExitCode" => job.exit_code = super::state::exit_code(value),
+            "DerivedExitCode" => job.step_exit_code = super::state::exit_code(value),
+            "Restarts" => job.restarts = value.parse().unwrap_or(0),
+            "Requeue" => job.requeue = value == "1",
+            "ArrayTaskId" => job.task = value.parse().ok(),
+            "NodeList" => job.nodes = known(value),
+            "BatchHost" => job.batch_host = known(value),
+            "Account" | "QOS" | "TimeLimit" | "Dependency" | "Features" | "Reservation" | "TresPerNode" | "Priority" => {
+                if let Some(value) = known(value) {
+                    job.facts.push((key.to_owned(), value));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The path behind a key: to the end of the line, or (with `-o`) to the next key.
+fn path_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let at = line.find(key).filter(|at| *at == 0 || line.as_bytes().get(at - 1) == Some(&b' '))?;
+    let value = line.get(at + key.len()..)?;
+    let next = value.match_indices(' ').find(|(at, _)| {
+        let word = value.get(at + 1..).unwrap_or_default();
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
+        end > 0 && word.as_bytes().get(end) == Some(&b'=')
+    });
+    Some(next.map_or(value, |(at, _)| value.get(..at).unwrap_or(value)).trim_end())
+}
+
+fn known(value: &str) -> Option<String> {
+    (!matches!(value, "" | "(null)" | "N/A" | "None" | "Unknown")).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! What starts the ranks: `srun` with torchrun, MPI, or the program itself.
+
+use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{Draft, container, directives};
+use crate::slurm::quote;
+
+/// Tasks that srun starts on a node.
+pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
+    match draft.job.spec.launch {
+        Launch::Torchrun | Launch::PerNode => 1,
+        Launch::Mpi | Launch::PerRank => role.procs_per_node(),
+    }
+}
+
+/// Whether a task of srun is a rank; else it is a node.
+pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
+    matches!(draft.job.spec.launch, Launch::Mpi | Launch::PerRank)
+}
+
+/// The `srun` command, one part for each component of a heterogeneous job.
+pub fn write(draft: &Draft<'_>) -> Result<String> {
+    let parts: Vec<String> = (0..draft.workers.len()).map(|index| component(draft, index)).collect::<Result<_>>()?;
+    Ok(format!("srun {}\n", parts.join(" : \\\n  ")))
+}
+
+fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
+    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else { return Ok(String::new()) };
+    let mut words: Vec<String> = Vec::new();
+    if index == 0 {
+        // -K1: a rank that dies ends the others, which would hang; -u: nothing waits in a buffer; -l: lines say their task.
+        words.push((if draft.own.rank_logs { "-K1 -u" } else { "-K1 -u -l" }).to_owned());
+    }
+    if draft.workers.len() > 1 {
+        words.push(format!("--het-group={index}"));
+    }
+    // Said outright, since `sbatch --export=NONE` would reach srun.
+    words.push("--export=ALL".to_owned());
+    if directives::is_exclusive(draft, index) {
+        words.push("--cpu-bind=none".to_owned());
+    }
+    if draft.own.rank_logs {
+        words.push("--output=\"$weftrun_base\".task%t.log".to_owned());
+    }
+    if draft.job.spec.launch == Launch::Mpi {
+        words.push(format!("--mpi={}", quote::word(draft.own.mpi.as_deref().unwrap_or("pmix"))?));
+    }
+    for option in &draft.own.srun {
+        words.push(quote::word(option)?);
+    }
+    let mut inner = quote::words(&fabric.wrap)?;
+    if !inner.is_empty() {
+        inner.push(' ');
+    }
+    inner.push_str(&program(draft, index, role)?);
+    let (options, contained) = container::wrap(draft, index, role, &inner)?;
+    words.extend(options);
+    Ok(format!("{} \\\n  {contained}", words.join(" ")))
+}
+
+/// The program with what tells each task who it is. `$SLURM_PROCID` and the like are known only where the task runs.
+fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
+    let given = quote::words(&command(draft, index, role)?)?;
+    let own_env = if draft.workers.len() > 1 { role_env(draft, index, role)? } else { String::new() };
+    let procs = role.procs_per_node();
+    let node = "NODE_RANK=\"$SLURM_NODEID\" GROUP_RANK=\"$SLURM_NODEID\"";
+    let text = match draft.job.spec.launch {
+        Launch::Torchrun => {
+            let restarts = match draft.job.spec.restart {
+                RestartPolicy::OnFailure { max } => format!(" --max-restarts={max}"),
+                RestartPolicy::Never => String::new(),
+            };
+            format!(
+                "sh -c 'exec torchrun --nnodes=\"$NNODES\" --nproc-per-node={procs} --node-rank=\"$SLURM_NODEID\" \
+                 --master-addr=\"$MASTER_ADDR\" --master-port=\"$MASTER_PORT\"{restarts} \"$@\"' torchrun {given}"
+            )
+        }
+        Launch::PerRank => format!(
+            "sh -c 'export RANK=\"$SLURM_PROCID\" LOCAL_RANK=\"$SLURM_LOCALID\" LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' rank {given}"
+        ),
+        Launch::PerNode => format!("sh -c 'export LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' node {given}"),
+        Launch::Mpi => given,
+    };
+    Ok(format!("{own_env}{text}"))
+}
+
+/// The user's command: the rewritten one where a rule rewrote it, the launcher's where the workers have none.
+fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
+    let launcher = draft.job.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+    let own = if role.command.is_empty() { launcher.map_or(&role.command, |launcher| &launcher.command) } else { &role.command };
+    let mpi = draft.job.spec.launch == Launch::Mpi;
+    let rewritten = draft.fabric.get(index).and_then(|fabric| fabric.command.as_ref()).filter(|_| !mpi);
+    let command = rewritten.unwrap_or(own);
+    let Some(first) = command.first() else {
+        return Err(Error::new(ErrorKind::InvalidSpec, format!("role `{}` has no command: there is nothing to run", role.name)));
+    };
+    if mpi && matches!(first.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")) {
+        let message = "on Slurm srun starts the ranks of an MPI job: give the program without `mpirun`";
+        return Err(Error::new(ErrorKind::InvalidSpec, message).with("role", &role.name));
+    }
+    Ok(command.clone())
+}
+
+/// `env A=b …` of a component, where components differ.
+fn role_env(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
+    let own = role.env.iter().map(|var| (&var.name, &var.value));
+    let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| fabric.env.iter().map(|(name, value, _)| (name, value)));
+    let pairs: Vec<String> = own.chain(fabric).map(|(name, value)| format!("{name}={value}")).collect();
+    Ok(if pairs.is_empty() { String::new() } else { format!("env {} ", quote::words(&pairs)?) })
+}

@@ -1,0 +1,170 @@
+//! The script from its first line to its last.
+
+use weftrun_core::spec::{Code, Launch, RestartPolicy};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{Draft, directives, launch};
+use crate::slurm::quote;
+
+/// First line of the fabric's block.
+pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
+/// Last line of the fabric's block.
+pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
+
+/// Writes the script.
+pub fn write(draft: &Draft<'_>) -> Result<String> {
+    let mut text = String::from("#!/bin/bash\n");
+    text.push_str(&format!("# Rendered by weftrun. By hand: mkdir -p {} && sbatch THIS_FILE\n", quote::word(&draft.settings.log_dir)?));
+    text.push_str(&directives::write(draft)?);
+    text.push_str("\nset -eo pipefail\n\n");
+    text.push_str(&records(draft)?);
+    for line in &draft.own.setup {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push_str(&environment(draft)?);
+    text.push_str(&fabric(draft)?);
+    text.push_str(&rendezvous(draft));
+    text.push_str(&code(draft)?);
+    text.push_str(&restarted(draft, &launch::write(draft)?));
+    Ok(text)
+}
+
+/// The command, again after a failure where the job may restart. In the same allocation: a requeue would wait two
+/// minutes and queue again. torchrun restarts its ranks itself.
+fn restarted(draft: &Draft<'_>, command: &str) -> String {
+    match draft.job.spec.restart {
+        RestartPolicy::OnFailure { max } if draft.job.spec.launch != Launch::Torchrun && max > 0 => format!(
+            "weftrun_restarts=0\nwhile :; do\nweftrun_code=0\n{} || weftrun_code=$?\n\
+             if [ \"$weftrun_code\" -eq 0 ] || [ \"$weftrun_restarts\" -ge {max} ]; then exit \"$weftrun_code\"; fi\n\
+             weftrun_restarts=$((weftrun_restarts + 1)) weftrun_attempt=$((weftrun_attempt + 1))\nweftrun_begin\ndone\n",
+            command.trim_end()
+        ),
+        _ => command.to_owned(),
+    }
+}
+
+/// Two lines in the log and one file beside it: which life of the job wrote what, and how it ended. Slurm forgets exit
+/// codes after MinJobAge where there is no accounting, and accounting before 26.05 tells some of them wrongly.
+fn records(draft: &Draft<'_>) -> Result<String> {
+    let dir = draft.settings.log_dir.trim_end_matches('/');
+    let root = if dir.starts_with('/') { "" } else { "$SLURM_SUBMIT_DIR/" };
+    let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
+        (true, _) => "none",
+        (false, true) => "rank",
+        (false, false) => "node",
+    };
+    let tasks = |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
+    let roles: Vec<String> = draft.workers.iter().map(|role| format!("{}:{}", safe(&role.name), tasks(role))).collect();
+    Ok(format!(
+        "# What weftrun reads later: the file of the exit code, and two lines of the log.\n\
+         weftrun_base=\"{root}\"{}/\"{}\"\n\
+         weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' \"$weftrun_base.log\" 2> /dev/null) || weftrun_attempt=0\n\
+         rm -f \"$weftrun_base.exit\"\n\
+         weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={}\\n' \"$weftrun_attempt\"\n}}\n\
+         weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  \
+         printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
+         {{ printf '%s %s\\n' \"$weftrun_code\" \"$weftrun_attempt\" > \"$weftrun_base.exit.new\" && mv -f \"$weftrun_base.exit.new\" \"$weftrun_base.exit\"; }} || :\n  exit \"$weftrun_code\"\n}}\n\
+         trap weftrun_end EXIT\nweftrun_begin\n\n",
+        quote::word(dir)?,
+        draft.log_name_in_shell(),
+        roles.join(","),
+    ))
+}
+
+/// A name that is safe in a file name and in the log's first line.
+pub fn safe(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
+}
+
+/// The job's own variables. Values are literal, whatever they hold.
+fn environment(draft: &Draft<'_>) -> Result<String> {
+    let spec = &draft.job.spec;
+    let mut text = String::new();
+    if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
+        text.push_str("export PYTHONUNBUFFERED=1\n");
+    }
+    let single = draft.workers.first().filter(|_| draft.workers.len() == 1);
+    for var in spec.env.iter().chain(single.into_iter().flat_map(|role| &role.env)) {
+        text.push_str(&format!("export {}={}\n", variable(&var.name)?, quote::value(&var.value)?));
+    }
+    if !spec.secrets.is_empty() {
+        let dir = draft.own.secrets_dir.as_deref().map_or(Ok("\"$HOME/.config/weftrun/secrets\"".to_owned()), quote::word)?;
+        text.push_str(&format!("# Secrets stay in files on the cluster.\nweftrun_secrets={dir}\n"));
+        for secret in &spec.secrets {
+            if secret.secret.contains("..") || secret.key.contains("..") {
+                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`").with("secret", &secret.secret));
+            }
+            let (name, path) = (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
+            text.push_str(&format!("{name}=$(cat -- \"$weftrun_secrets\"/{path})\nexport {name}\n"));
+        }
+    }
+    Ok(format!("{text}\n"))
+}
+
+fn variable(name: &str) -> Result<&str> {
+    let good = name.bytes().enumerate().all(|(at, b)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit());
+    if good && !name.is_empty() {
+        return Ok(name);
+    }
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable").with("name", name.escape_debug()))
+}
+
+/// The one block of the fabric, with the why of each line.
+fn fabric(draft: &Draft<'_>) -> Result<String> {
+    let Some(first) = draft.fabric.first() else { return Ok(String::new()) };
+    let mut lines = Vec::new();
+    let why = |rule: &str, why: &str| format!("# {rule}: {}", why.replace(char::is_control, " "));
+    for op in [&first.whole_nodes, &first.one_switch].into_iter().flatten() {
+        lines.push(why(&op.rule, &op.why));
+    }
+    if let Some(op) = &first.memlock {
+        lines.push(why(&op.rule, &op.why));
+        lines.push("ulimit -l unlimited 2> /dev/null || :".to_owned());
+    }
+    if draft.workers.len() == 1 {
+        for (name, value, op) in &first.env {
+            lines.push(why(&op.rule, &op.why));
+            lines.push(format!("export {}={}", variable(name)?, quote::value(value)?));
+        }
+    }
+    if lines.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(format!("{BLOCK_BEGIN}\n{}\n{BLOCK_END}\n\n", lines.join("\n")))
+}
+
+/// Where the ranks meet: the first node of the list, and a port that two jobs on one node do not share.
+fn rendezvous(draft: &Draft<'_>) -> String {
+    let nodes: u32 = draft.workers.iter().map(|role| role.nodes).sum();
+    format!(
+        "# Where the ranks meet.\nMASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n\
+         export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES={nodes} WORLD_SIZE={}\n\n",
+        draft.world()
+    )
+}
+
+fn code(draft: &Draft<'_>) -> Result<String> {
+    let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
+    let fetch = match code {
+        Code::Script { name, text } => {
+            if name.is_empty() || name.contains('/') || name.starts_with(['-', '.']) {
+                return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder").with("name", name.escape_debug()));
+            }
+            let (start, rest) = quote::here_document(text);
+            format!("cat > \"$weftrun_code\"/{} {start}\n{rest}\n", quote::word(name)?)
+        }
+        Code::Git { url, rev } => {
+            let checkout = match rev {
+                Some(rev) if rev.starts_with('-') => {
+                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision").with("rev", rev.escape_debug()));
+                }
+                Some(rev) => format!("git -C \"$weftrun_code\" checkout --quiet {} --\n", quote::word(rev)?),
+                None => String::new(),
+            };
+            format!("[ -d \"$weftrun_code/.git\" ] || git clone --quiet -- {} \"$weftrun_code\"\n{checkout}", quote::word(url)?)
+        }
+        _ => return Err(Error::unsupported("slurm", "code of this kind")),
+    };
+    Ok(format!("# The job's code, where every node sees it.\nweftrun_code=$weftrun_base.code\nmkdir -p -- \"$weftrun_code\"\n{fetch}\n"))
+}

@@ -1,0 +1,105 @@
+//! Slurm's rows become a job's summary.
+
+use weftrun_core::fabric::Fabric;
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus};
+
+use super::records::{Job, Shown};
+use super::{nodelist, state};
+
+/// The summary of one job from all its rows (tasks of an array, components of a heterogeneous job).
+pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSummary {
+    let phase = whole_phase(rows);
+    let mut summary = JobSummary::new(handle, phase);
+    let Some(first) = rows.iter().min_by_key(|job| (job.component, job.task)) else { return summary };
+    let decisive = rows.iter().find(|job| state::phase(&job.state, &job.reason) == phase).unwrap_or(first);
+    summary.name = super::error::clean(&first.name);
+    "sbatch".clone_into(&mut summary.kind);
+    summary.reason = state::sentence(&decisive.state, &decisive.reason);
+    let ready = rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Running);
+    summary.ready = (ready.map(|job| job.node_count).sum(), rows.iter().map(|job| job.node_count).sum());
+    summary.created = rows.iter().filter_map(|job| job.submitted).min();
+    summary.ended = phase.is_terminal().then(|| rows.iter().filter_map(|job| job.ended).max()).flatten();
+    summary.exit_code = exit_code(phase, decisive, shown);
+    summary.queue = (!first.partition.is_empty()).then(|| first.partition.clone());
+    if let Some(marker) = rows.iter().find_map(|job| job.marker.as_ref()) {
+        summary.submission = Some(marker.submission.clone());
+        summary.fabric = fabric(&marker.fabric);
+    }
+    if rows.len() > 1 {
+        summary.reason = counted(rows, &summary.reason);
+    }
+    if let Some(code) = summary.exit_code.filter(|code| phase == JobPhase::Failed && *code != 0 && decisive.state.starts_with("FAILED")) {
+        if summary.reason == "exited with an error" {
+            summary.reason = exit_words(code);
+        }
+    }
+    summary
+}
+
+fn exit_words(code: i32) -> String {
+    match code {
+        129..=192 => format!("ended by signal {}", code - 128),
+        _ => format!("exited with {code}"),
+    }
+}
+
+fn exit_code(phase: JobPhase, row: &Job, shown: Option<&Shown>) -> Option<i32> {
+    match phase {
+        JobPhase::Succeeded => Some(0),
+        // slurmctld knows the whole code, accounting before 26.05 loses its highest bit (255 → 127).
+        JobPhase::Failed => shown.and_then(|shown| shown.exit_code).or(row.exit_code),
+        _ => None,
+    }
+}
+
+/// One phase for many rows: what still lives decides, then what failed.
+fn whole_phase(rows: &[&Job]) -> JobPhase {
+    const ORDER: [JobPhase; 10] = [
+        JobPhase::Running, JobPhase::Starting, JobPhase::Stopping, JobPhase::Restarting, JobPhase::Pending,
+        JobPhase::Suspended, JobPhase::Unknown, JobPhase::Failed, JobPhase::Cancelled, JobPhase::Succeeded,
+    ];
+    let phases: Vec<JobPhase> = rows.iter().map(|job| state::phase(&job.state, &job.reason)).collect();
+    ORDER.into_iter().find(|phase| phases.contains(phase)).unwrap_or(JobPhase::Unknown)
+}
+
+fn counted(rows: &[&Job], reason: &str) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for job in rows {
+        let word = job.state.split(' ').next().unwrap_or_default();
+        match counts.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((word, 1)),
+        }
+    }
+    let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {}", word.to_lowercase())).collect();
+    if reason.is_empty() { parts.join(", ") } else { format!("{}; {reason}", parts.join(", ")) }
+}
+
+/// The fabric of a marker.
+pub fn fabric(word: &str) -> Option<Fabric> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+}
+
+/// The nodes of a job, or the tasks of an array.
+pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
+    let mut replicas = Vec::new();
+    for job in rows {
+        let phase = state::phase(&job.state, &job.reason);
+        let role = job.component.map_or_else(|| "worker".to_owned(), |component| format!("component{component}"));
+        let nodes = nodelist::expand(&job.nodes);
+        if let Some(task) = job.task {
+            let mut replica = ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
+            replica.reason = state::sentence(&job.state, &job.reason);
+            replica.node = nodes.first().cloned();
+            replica.exit_code = job.exit_code;
+            replicas.push(replica);
+            continue;
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            let mut replica = ReplicaStatus::new(node, &role, u32::try_from(index).unwrap_or(u32::MAX), phase);
+            replica.node = Some(node.clone());
+            replicas.push(replica);
+        }
+    }
+    replicas
+}

@@ -1,0 +1,126 @@
+//! The shell text around a program, and its answer cut out of what came back.
+
+use weftrun_core::Result;
+
+use super::Answer;
+use crate::slurm::config::Settings;
+use crate::slurm::quote;
+
+/// Folders of Slurm's commands that a non-login shell often lacks: ParallelCluster, plain installs, Bright.
+const USUAL: &str = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin";
+
+/// What every program starts with: the commands in the PATH, and no variable of the caller that changes what they do
+/// (`SBATCH_PARTITION` would beat the script's own line, `SQUEUE_FORMAT` the format asked for).
+pub fn preamble(settings: &Settings) -> Result<String> {
+    let path = match &settings.bin_dir {
+        Some(dir) => format!("PATH={}:$PATH\n", quote::word(dir)?),
+        None => format!("PATH=$PATH:{USUAL}\n"),
+    };
+    let clear = r"unset SLURM_CLUSTERS $(env | sed -n -e '/^SLURM_CONF=/d' -e '/^SLURM_JWT=/d' -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SBATCH_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SQUEUE_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SACCT_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SINFO_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SCANCEL_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SCONTROL_[A-Za-z0-9_]*\)=.*/\1/p')";
+    let profile = "command -v squeue > /dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile > /dev/null 2>&1 < /dev/null";
+    Ok(format!("{path}{clear}\n{profile}\n"))
+}
+
+/// The two marker lines of one call.
+#[derive(Debug)]
+pub struct Frame {
+    nonce: String,
+}
+
+impl Frame {
+    /// Makes a frame whose markers nobody can guess.
+    pub fn new() -> Self {
+        Self { nonce: format!("{:032x}", fastrand::u128(..)) }
+    }
+
+    /// The whole text for `/bin/sh`.
+    pub fn wrap(&self, preamble: &str, program: &str) -> String {
+        let Self { nonce } = self;
+        let newline = if program.ends_with('\n') { "" } else { "\n" };
+        format!(
+            "weftrun_main() {{\nprintf '%s<\\n' {nonce}; printf '%s<\\n' {nonce} >&2\n{preamble}(\n{program}{newline}) < /dev/null\n\
+             weftrun_code=$?\nprintf '%s>%d\\n' {nonce} $weftrun_code; printf '%s>\\n' {nonce} >&2\n}}\nweftrun_main\n"
+        )
+    }
+
+    /// Cuts the answer out. The error says whether the program had started.
+    pub fn unwrap(&self, stdout: &[u8], stderr: &[u8]) -> std::result::Result<Answer, bool> {
+        let begin = format!("{}<\n", self.nonce);
+        let end = format!("{}>", self.nonce);
+        let start = memchr::memmem::find(stdout, begin.as_bytes()).ok_or(false)? + begin.len();
+        let body = stdout.get(start..).ok_or(false)?;
+        let stop = memchr::memmem::rfind(body, end.as_bytes()).ok_or(true)?;
+        let code = body.get(stop + end.len()..).map(|rest| String::from_utf8_lossy(rest).trim().to_owned());
+        let code = code.and_then(|code| code.lines().next()?.parse().ok()).ok_or(true)?;
+        Ok(Answer {
+            stdout: body.get(..stop).unwrap_or_default().to_vec(),
+            stderr: self.between(&String::from_utf8_lossy(stderr)),
+            code,
+        })
+    }
+
+    fn between(&self, text: &str) -> String {
+        let text = text.split_once(&format!("{}<\n", self.nonce)).map_or(text, |(_, behind)| behind);
+        text.split_once(&format!("{}>", self.nonce)).map_or(text, |(before, _)| before).to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn sh(text: &str) -> (Vec<u8>, Vec<u8>) {
+        let mut child = Command::new("/bin/sh")
+            .stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh runs");
+        child.stdin.take().expect("stdin").write_all(text.as_bytes()).expect("written");
+        let output = child.wait_with_output().expect("ends");
+        (output.stdout, output.stderr)
+    }
+
+    fn preamble_text() -> String {
+        preamble(&Settings::default()).expect("preamble")
+    }
+
+    #[test]
+    fn banners_are_dropped_and_exit_codes_kept() {
+        let frame = Frame::new();
+        let text = frame.wrap(&preamble_text(), "echo out; echo err >&2; exit 255");
+        let (mut out, err) = sh(&text);
+        out.splice(0..0, b"*** Welcome to cluster X ***\n".iter().copied());
+        let answer = frame.unwrap(&out, &err).expect("an answer");
+        assert_eq!((answer.text().as_str(), answer.stderr.as_str(), answer.code), ("out\n", "err\n", 255));
+    }
+
+    #[test]
+    fn a_program_reads_nothing_of_the_text_behind_it() {
+        let frame = Frame::new();
+        let (out, err) = sh(&frame.wrap("", "cat; cat <<'X'\n$HOME 'data'\nX\n"));
+        assert_eq!(frame.unwrap(&out, &err).expect("an answer").text(), "$HOME 'data'\n");
+    }
+
+    #[test]
+    fn half_a_program_does_not_run() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mark = dir.path().join("ran");
+        let frame = Frame::new();
+        let text = frame.wrap("", &format!("touch {}; cat <<'X'\nline\nX\n", mark.display()));
+        for cut in (0..text.len() - "weftrun_main\n".len()).step_by(7) {
+            let _ = sh(&text[..cut]);
+            assert!(!mark.exists(), "ran when cut at {cut}");
+        }
+        assert_eq!(frame.unwrap(b"", b""), Err(false), "no answer at all");
+        assert_eq!(frame.unwrap(format!("{}<\npart", frame.nonce).as_bytes(), b""), Err(true), "cut in the middle");
+    }
+
+    #[test]
+    fn variables_that_change_slurms_commands_are_cleared() {
+        let frame = Frame::new();
+        let text = frame.wrap(&preamble_text(), "echo ${SBATCH_PARTITION-unset} ${SQUEUE_FORMAT-unset} ${SLURM_CONF-unset}");
+        let text = format!("export SBATCH_PARTITION=x SQUEUE_FORMAT=%i SLURM_CONF=/c\n{text}");
+        let (out, err) = sh(&text);
+        assert_eq!(frame.unwrap(&out, &err).expect("an answer").text(), "unset unset /c\n");
+    }
+}

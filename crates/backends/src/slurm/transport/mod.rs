@@ -1,0 +1,186 @@
+//! Running small shell programs where Slurm's commands are: on this host, or over the system's `ssh`.
+//!
+//! A program goes to `/bin/sh` on its standard input, so that no login shell but `sh` ever reads it, nothing of it stands
+//! in a process list, and no length limit holds. Two marker lines that only this call knows stand around its output:
+//! what login scripts print before the first is dropped, and where the second is missing the link was lost, whatever
+//! exit code `ssh` gave. The whole program is one function, so that half a program that arrived does not run.
+
+mod frame;
+mod local;
+mod ssh;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Settings;
+use super::error;
+
+/// Most bytes one program may print: 100,000 jobs are 20 MB.
+const MOST_OUTPUT: u64 = 256 << 20;
+
+/// Where programs run.
+#[derive(Debug)]
+pub struct Transport {
+    place: Place,
+    env: Vec<(String, String)>,
+    preamble: String,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+enum Place {
+    Here,
+    Ssh(ssh::Ssh),
+}
+
+/// What a program printed, and its exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error, lossily.
+    pub stderr: String,
+    /// Exit code.
+    pub code: i32,
+}
+
+impl Answer {
+    /// Standard output as text, lossily.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+impl Transport {
+    /// Makes the transport of a target; does not connect.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] where a setting cannot be used.
+    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
+        let place = match &settings.ssh {
+            None => Place::Here,
+            Some(host) => Place::Ssh(ssh::Ssh::new(host, settings)),
+        };
+        Ok(Self {
+            place,
+            env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            preamble: frame::preamble(settings)?,
+            timeout: settings.command_timeout(),
+        })
+    }
+
+    /// Where it runs, for messages.
+    pub fn host(&self) -> &str {
+        match &self.place {
+            Place::Here => "this host",
+            Place::Ssh(ssh) => ssh.host(),
+        }
+    }
+
+    /// Runs a program. An exit code other than 0 is an answer, not an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] (retryable) where no complete answer came: the program may have run or not.
+    pub async fn run(&self, program: &str) -> Result<Answer> {
+        self.run_for(program, self.timeout).await
+    }
+
+    /// Runs a program that changes nothing, again after a lost connection: a shared connection that died is noticed
+    /// only by using it.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub async fn read(&self, program: &str) -> Result<Answer> {
+        match self.run(program).await {
+            Err(error) if error.is_retryable() && error.kind() != ErrorKind::Timeout => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.run(program).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Runs a program that may take this long.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub async fn run_for(&self, program: &str, timeout: Duration) -> Result<Answer> {
+        let frame = frame::Frame::new();
+        let text = frame.wrap(&self.preamble, program);
+        let mut command = match &self.place {
+            Place::Here => local::command(),
+            Place::Ssh(ssh) => ssh.command().await,
+        };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let Ok(outcome) = tokio::time::timeout(timeout, exchange(command, text)).await else {
+            let error = Error::new(ErrorKind::Timeout, format!("no answer from {} within {} s", self.host(), timeout.as_secs()))
+                .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
+            return Err(error.retryable());
+        };
+        let raw = outcome.map_err(|cause| self.could_not_start(cause))?;
+        frame.unwrap(&raw.0, &raw.1).map_err(|started| self.lost(&raw.1, started))
+    }
+
+    fn could_not_start(&self, cause: std::io::Error) -> Error {
+        let program = if matches!(self.place, Place::Here) { "/bin/sh" } else { "ssh" };
+        Error::new(ErrorKind::Io, format!("`{program}` could not be started")).source(cause)
+    }
+
+    fn lost(&self, stderr: &[u8], started: bool) -> Error {
+        let stderr = String::from_utf8_lossy(stderr);
+        match &self.place {
+            Place::Ssh(ssh) => error::of_ssh(ssh.host(), &stderr, started).hint_if(!started, || ssh.by_hand()),
+            Place::Here => Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
+                .with("it said", error::essence(&stderr))
+                .retryable(),
+        }
+    }
+}
+
+/// A hint that is only sometimes given.
+trait HintIf: Sized {
+    fn hint_if(self, condition: bool, hint: impl FnOnce() -> String) -> Self;
+}
+
+impl HintIf for Error {
+    fn hint_if(self, condition: bool, hint: impl FnOnce() -> String) -> Self {
+        if condition && self.kind() == ErrorKind::Credentials { self.hint(hint()) } else { self }
+    }
+}
+
+/// Writes the program and reads both outputs to their end, at the same time.
+async fn exchange(mut command: Command, program: String) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A shell that ended early closes its input; its output says why.
+            let _ = stdin.write_all(program.as_bytes()).await;
+            let _ = stdin.shutdown().await;
+        }
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let read_out = async {
+        match stdout {
+            Some(stdout) => stdout.take(MOST_OUTPUT).read_to_end(&mut out).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let read_err = async {
+        match stderr {
+            Some(stderr) => stderr.take(1 << 20).read_to_end(&mut err).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let ((), read, complained) = tokio::join!(write, read_out, read_err);
+    read?;
+    complained?;
+    child.wait().await?;
+    Ok((out, err))
+}

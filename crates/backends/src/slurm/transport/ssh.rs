@@ -1,0 +1,91 @@
+//! The system's `ssh`: people's configuration, agents, jump hosts and second factors work as they do by hand. Why not a
+//! Rust ssh crate: `docs/decisions/slurm-system-ssh.md`.
+
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::PathBuf;
+
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use crate::slurm::config::Settings;
+
+/// One host.
+#[derive(Debug)]
+pub struct Ssh {
+    host: String,
+    options: Vec<String>,
+    sharing: Option<OnceCell<Vec<String>>>,
+}
+
+impl Ssh {
+    /// Makes the options of every call.
+    pub fn new(host: &str, settings: &Settings) -> Self {
+        // Options on the command line win over the user's file, where the first value counts.
+        let fixed = [
+            "BatchMode=yes",          // nothing may ask: there may be no terminal
+            "ConnectTimeout=10",
+            "ServerAliveInterval=5",  // a dead link is noticed within 15 s
+            "ServerAliveCountMax=3",
+            "LogLevel=ERROR",
+            "RemoteCommand=none",     // a RemoteCommand in the file would exclude ours
+            "RequestTTY=no",
+            "ClearAllForwardings=yes", // a forwarding whose port is taken would end the connection
+        ];
+        let mut options: Vec<String> = fixed.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
+        if let Some(file) = &settings.ssh_config {
+            options.extend(["-F".to_owned(), file.clone()]);
+        }
+        options.extend(settings.ssh_args.iter().cloned());
+        Self { host: host.to_owned(), options, sharing: settings.ssh_share.then(OnceCell::new) }
+    }
+
+    /// The host as the user named it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// `ssh HOST /bin/sh`, over a shared connection where that is possible.
+    pub async fn command(&self) -> Command {
+        let mut command = Command::new("ssh");
+        command.args(&self.options);
+        if let Some(sharing) = &self.sharing {
+            command.args(sharing.get_or_init(|| self.find_sharing()).await);
+        }
+        command.arg("--").arg(&self.host).arg("exec /bin/sh");
+        command.process_group(0);
+        command
+    }
+
+    /// How a connection is opened by hand where a password or a second factor is asked.
+    pub fn by_hand(&self) -> String {
+        let path = control_dir().map_or_else(|| "PATH".to_owned(), |dir| dir.join("%C").display().to_string());
+        format!("for a password or second factor, open the shared connection first: `ssh -fNM -o ControlPersist=8h -o ControlPath={path} {}`", self.host)
+    }
+
+    /// The options of a shared connection: none where the user's configuration has one of its own, which is then used.
+    async fn find_sharing(&self) -> Vec<String> {
+        let asked = Command::new("ssh").args(&self.options).args(["-G", "--", &self.host]).output().await;
+        let own = asked.is_ok_and(|output| {
+            String::from_utf8_lossy(&output.stdout).lines().any(|line| {
+                line.strip_prefix("controlpath ").is_some_and(|path| path != "none" && !path.is_empty())
+            })
+        });
+        match control_dir() {
+            Some(dir) if !own => ["ControlMaster=auto".to_owned(), "ControlPersist=600".to_owned(), format!("ControlPath={}/%C", dir.display())]
+                .into_iter()
+                .flat_map(|option| ["-o".to_owned(), option])
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A folder for the sockets that only this user can use, with a short name (socket paths end at about 100 bytes).
+fn control_dir() -> Option<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let dir = PathBuf::from(format!("/tmp/weftrun-ssh-{uid}"));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+    let found = std::fs::symlink_metadata(&dir).ok()?;
+    let mine = found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0;
+    (made.is_ok() || mine).then_some(dir)
+}

@@ -1,0 +1,175 @@
+//! Watching: one look at the queue every two seconds, whoever watches whatever, told as what changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use weftrun_core::Result;
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+
+use super::client::Client;
+use super::ids::JobId;
+use super::lookup::{self, Found};
+use super::stream::{Feed, put};
+use super::{findings, status};
+
+/// What was last told of a job.
+#[derive(Debug, Default)]
+struct Told {
+    summary: Option<JobSummary>,
+    replicas: BTreeMap<String, JobPhase>,
+    started: Option<Timestamp>,
+    nodes: String,
+    ran: bool,
+    attempt: u32,
+    stuck: Option<String>,
+    ended: bool,
+}
+
+/// Feeds the events of all jobs of a filter; ends when every job asked for by handle has ended.
+pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
+    let ids: Vec<(JobHandle, JobId)> =
+        filter.handles.iter().map(|handle| Ok((handle.clone(), JobId::of(handle)?))).collect::<Result<_>>()?;
+    let mut told: BTreeMap<String, Told> = BTreeMap::new();
+    let mut link = Link::default();
+    loop {
+        let round = if ids.is_empty() { all(&client, &filter, &mut told, &feed).await } else { some(&client, &ids, &mut told, &feed).await };
+        match round {
+            Ok(false) => return Ok(()),
+            Ok(true) => link.is_back(&feed).await,
+            Err(error) if error.is_retryable() => link.is_lost(&error, &feed).await,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(client.settings.poll() + link.pause()).await;
+    }
+}
+
+/// Whether the cluster answers; told once each way.
+#[derive(Debug, Default)]
+struct Link {
+    failures: u32,
+}
+
+impl Link {
+    async fn is_lost(&mut self, error: &weftrun_core::Error, feed: &Feed<JobEvent>) {
+        self.failures += 1;
+        if self.failures == 1 {
+            put(feed, JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
+        }
+    }
+
+    async fn is_back(&mut self, feed: &Feed<JobEvent>) {
+        if std::mem::take(&mut self.failures) > 0 {
+            put(feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
+        }
+    }
+
+    /// A cluster that does not answer is asked less and less often, at last every 30 s.
+    fn pause(&self) -> Duration {
+        Duration::from_secs(u64::from(self.failures).saturating_mul(2).min(28))
+    }
+}
+
+async fn some(client: &Client, ids: &[(JobHandle, JobId)], told: &mut BTreeMap<String, Told>, feed: &Feed<JobEvent>) -> Result<bool> {
+    let mut open = false;
+    for (handle, id) in ids {
+        let told = told.entry(handle.to_string()).or_default();
+        if told.ended {
+            continue;
+        }
+        match lookup::look(client, id).await? {
+            Some(found) => tell(client, handle, &found, told, feed).await?,
+            None if told.summary.is_none() => return Err(lookup::not_found(client, id)),
+            None => {
+                put(feed, JobEvent::Gone { job: handle.clone() }).await;
+                told.ended = true;
+            }
+        }
+        open |= !told.ended;
+    }
+    Ok(open && !feed.is_closed())
+}
+
+async fn all(client: &Client, filter: &JobFilter, told: &mut BTreeMap<String, Told>, feed: &Feed<JobEvent>) -> Result<bool> {
+    let snapshot = client.snapshot().await?;
+    let mut groups: BTreeMap<u64, Vec<super::records::Job>> = BTreeMap::new();
+    for job in snapshot.iter() {
+        groups.entry(job.number).or_default().push(job.clone());
+    }
+    for (number, rows) in &groups {
+        if !filter.foreign && rows.iter().all(|job| job.marker.is_none()) {
+            continue;
+        }
+        let handle = super::submit::handle(client, &JobId::whole(*number));
+        let entry = told.entry(handle.to_string()).or_default();
+        let found = Found { rows: rows.clone(), shown: None };
+        if entry.ended || (entry.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
+            continue;
+        }
+        let found = if found.phase() == JobPhase::Failed { lookup::look(client, &JobId::whole(*number)).await?.unwrap_or(found) } else { found };
+        tell(client, &handle, &found, entry, feed).await?;
+    }
+    let gone: Vec<String> = told.keys().filter(|handle| !groups.keys().any(|number| handle.ends_with(&format!("/{number}")))).cloned().collect();
+    for handle in gone {
+        told.remove(&handle);
+        if let Ok(job) = handle.parse() {
+            put(feed, JobEvent::Gone { job }).await;
+        }
+    }
+    Ok(!feed.is_closed())
+}
+
+/// Tells what changed of one job.
+async fn tell(client: &Client, handle: &JobHandle, found: &Found, told: &mut Told, feed: &Feed<JobEvent>) -> Result<()> {
+    let summary = found.summary(handle.clone());
+    let alive = matches!(summary.phase, JobPhase::Running | JobPhase::Starting);
+    let started = found.rows.iter().filter_map(|job| job.started).min();
+    let waits_again = summary.phase == JobPhase::Pending && (told.ran || (told.summary.is_none() && summary.reason.contains("BeginTime")));
+    let restarted = alive && told.ran && told.started.is_some() && told.started != started && found.rows.len() == 1;
+    if waits_again || restarted {
+        tell_requeue(client, handle, told, feed).await?;
+    }
+    if told.summary.as_ref() != Some(&summary) {
+        put(feed, JobEvent::Status { job: summary.clone() }).await;
+    }
+    for replica in status::replicas(&found.rows.iter().collect::<Vec<_>>()) {
+        tell_replica(handle, replica, told, feed).await;
+    }
+    if let Some(finding) = findings::stuck(&found.rows) {
+        if told.stuck.as_deref() != Some(finding.message.as_str()) {
+            told.stuck = Some(finding.message.clone());
+            put(feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
+        }
+    }
+    if alive {
+        told.ran = true;
+        told.started = started;
+        told.nodes = found.rows.iter().map(|job| job.nodes.as_str()).filter(|nodes| !nodes.is_empty()).collect::<Vec<_>>().join(",");
+    }
+    told.ended = summary.phase.is_terminal();
+    told.summary = Some(summary);
+    Ok(())
+}
+
+/// Tells that the job was queued again, with the node that failed where one did.
+async fn tell_requeue(client: &Client, handle: &JobHandle, told: &mut Told, feed: &Feed<JobEvent>) -> Result<()> {
+    let restarts = client.shown(&JobId::of(handle)?).await?.iter().map(|shown| shown.restarts).max().unwrap_or(0);
+    if restarts <= told.attempt {
+        return Ok(());
+    }
+    told.attempt = restarts;
+    told.ran = false;
+    told.replicas.clear();
+    let sick = lookup::sick_nodes(client, &told.nodes).await.unwrap_or_default();
+    let reason = if sick.is_empty() { "the job was queued again".to_owned() } else { format!("{}: the job was queued again", sick.join(", ")) };
+    put(feed, JobEvent::Attempt { job: handle.clone(), attempt: restarts, reason }).await;
+    Ok(())
+}
+
+async fn tell_replica(handle: &JobHandle, replica: ReplicaStatus, told: &mut Told, feed: &Feed<JobEvent>) {
+    if told.replicas.get(&replica.name) != Some(&replica.phase) {
+        told.replicas.insert(replica.name.clone(), replica.phase);
+        put(feed, JobEvent::Replica { job: handle.clone(), replica }).await;
+    }
+}
