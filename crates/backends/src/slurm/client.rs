@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::Mutex;
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::{Error, Result};
+use weftrun_core::Result;
 
 use super::config::Settings;
 use super::ids::JobId;
@@ -154,12 +154,5 @@ impl Client {
     /// The shell text that sets `dir` to the folder of logs, from the home directory.
     pub fn enter_log_dir(&self) -> Result<String> {
         Ok(format!("cd -- \"$HOME\" || exit 91\ndir={}\n", quote::word(&self.settings.log_dir)?))
-    }
-
-    /// The error of a command that answers nonsense.
-    pub fn nonsense(&self, what: &str, said: &str) -> Error {
-        Error::new(weftrun_core::ErrorKind::Protocol, format!("{what} answered something that cannot be understood"))
-            .with("host", self.host())
-            .with("it said", error::clean(said))
     }
 }

@@ -148,10 +148,12 @@ impl LogFile {
     fn runs(&mut self, bytes: &[u8], place: &mut u64, batches: &mut Vec<LogBatch>) {
         let mut run: Option<(Lane, Vec<u8>)> = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.own_line(line) {
+            if line.starts_with(b"#weftrun ") && self.is_own(line) {
+                // What stands before belongs to the life before.
                 if let Some((lane, text)) = run.take() {
                     batches.push(self.batch(&lane, text, *place));
                 }
+                self.own_line(line);
                 *place += line.len() as u64;
                 continue;
             }
@@ -169,6 +171,10 @@ impl LogFile {
         if let Some((lane, text)) = run {
             batches.push(self.batch(&lane, text, *place));
         }
+    }
+
+    fn is_own(&self, line: &[u8]) -> bool {
+        Header::parse(line).is_some() || (self.header.is_some() && line.starts_with(b"#weftrun end "))
     }
 
     /// The lines the script writes for us: the beginning and the end of a life of the job.

@@ -36,7 +36,7 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
 
 fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
     if draft.job.spec.workdir.is_none() && draft.job.spec.code.is_some() {
-        return Ok(vec!["--chdir=\"$weftrun_code\"".to_owned()]);
+        return Ok(vec!["--chdir=\"$weftrun_source\"".to_owned()]);
     }
     draft.job.spec.workdir.iter().map(|dir| Ok(format!("--chdir={}", quote::word(dir)?))).collect()
 }
@@ -95,14 +95,14 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
         list.push(quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?);
     }
     if draft.job.spec.code.is_some() {
-        list.push("\"$weftrun_code:$weftrun_code\"".to_owned());
+        list.push("\"$weftrun_source:$weftrun_source\"".to_owned());
     }
     if !list.is_empty() {
         words.push(format!("--container-mounts={}", list.join(",")));
     }
     match &draft.job.spec.workdir {
         Some(dir) => words.push(format!("--container-workdir={}", quote::word(dir)?)),
-        None if draft.job.spec.code.is_some() => words.push("--container-workdir=\"$weftrun_code\"".to_owned()),
+        None if draft.job.spec.code.is_some() => words.push("--container-workdir=\"$weftrun_source\"".to_owned()),
         None => {}
     }
     words.push((if draft.own.mount_home { "--container-mount-home" } else { "--no-container-mount-home" }).to_owned());

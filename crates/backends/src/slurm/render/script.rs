@@ -152,19 +152,19 @@ fn code(draft: &Draft<'_>) -> Result<String> {
                 return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder").with("name", name.escape_debug()));
             }
             let (start, rest) = quote::here_document(text);
-            format!("cat > \"$weftrun_code\"/{} {start}\n{rest}\n", quote::word(name)?)
+            format!("cat > \"$weftrun_source\"/{} {start}\n{rest}\n", quote::word(name)?)
         }
         Code::Git { url, rev } => {
             let checkout = match rev {
                 Some(rev) if rev.starts_with('-') => {
                     return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision").with("rev", rev.escape_debug()));
                 }
-                Some(rev) => format!("git -C \"$weftrun_code\" checkout --quiet {} --\n", quote::word(rev)?),
+                Some(rev) => format!("git -C \"$weftrun_source\" checkout --quiet {} --\n", quote::word(rev)?),
                 None => String::new(),
             };
-            format!("[ -d \"$weftrun_code/.git\" ] || git clone --quiet -- {} \"$weftrun_code\"\n{checkout}", quote::word(url)?)
+            format!("[ -d \"$weftrun_source/.git\" ] || git clone --quiet -- {} \"$weftrun_source\"\n{checkout}", quote::word(url)?)
         }
         _ => return Err(Error::unsupported("slurm", "code of this kind")),
     };
-    Ok(format!("# The job's code, where every node sees it.\nweftrun_code=$weftrun_base.code\nmkdir -p -- \"$weftrun_code\"\n{fetch}\n"))
+    Ok(format!("# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\nmkdir -p -- \"$weftrun_source\"\n{fetch}\n"))
 }

@@ -1,0 +1,54 @@
+//! The suite every backend passes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use weftrun_backends::slurm::Slurm;
+use weftrun_core::Result;
+use weftrun_core::backend::Backend;
+use weftrun_testkit::conformance::{self, Fixture};
+
+use crate::bed::{Bed, Way};
+
+struct OnBed(Bed, Way);
+
+#[async_trait]
+impl Fixture for OnBed {
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Ok(self.0.connect(self.1))
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(90)
+    }
+
+    /// Slurm counts minutes.
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
+        let target = self.0.wrapper(self.1, "sbatch", "\"$real\" \"$@\" > /dev/null; exit 1");
+        Slurm::new(&target).ok().map(|backend| Arc::new(backend) as Arc<dyn Backend>)
+    }
+}
+
+async fn run(way: Way) {
+    let Some(bed) = Bed::find() else { return };
+    let only = std::env::var("WEFTRUN_TEST_ONLY").unwrap_or_default();
+    let only: Vec<&str> = only.split(',').filter(|word| !word.is_empty()).collect();
+    let report = conformance::run_some(&OnBed(bed, way), &only).await;
+    eprintln!("{way:?}: {report}");
+    report.assert();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn local_commands_conform() {
+    run(Way::Here).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ssh_conforms() {
+    run(Way::Ssh).await;
+}
