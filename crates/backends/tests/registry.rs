@@ -8,7 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// The backends of the features this test was built with, sorted.
 fn expected() -> Vec<&'static str> {
     // Each backend adds its line when it registers.
-    let all = [("local", cfg!(feature = "local"))];
+    let all = [("local", cfg!(feature = "local")), ("runai", cfg!(feature = "runai"))];
     all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
 }
 

@@ -179,6 +179,11 @@ pub enum Command {
     Targets(commands::targets::TargetsArgs),
     /// Say what is reachable, with which rights, and what would stop a job
     Doctor(commands::doctor::DoctorArgs),
+    /// See it work on this machine: a two-node job, its transports read while it runs
+    Demo(commands::demo::DemoArgs),
+    /// Be the parent of a local job's processes
+    #[command(hide = true)]
+    Supervise(commands::supervise::SuperviseArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
     /// Print the manual page, or write all of them into a folder

@@ -17,6 +17,7 @@ mod diagnostics;
 mod fabric_flags;
 mod follow;
 mod job_flags;
+mod live_map;
 mod log_print;
 mod map_view;
 mod output;

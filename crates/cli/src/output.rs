@@ -113,6 +113,12 @@ impl Output {
         let _ = writeln!(stream, "{text}");
     }
 
+    /// Writes to stderr as it is, without a newline: what moves a terminal's cursor.
+    pub fn stderr_raw(&self, text: &str) {
+        let stderr = std::io::stderr();
+        let _ = stderr.lock().write_all(text.as_bytes());
+    }
+
     /// Prints findings on stderr, worst first.
     pub fn findings(&self, findings: &[Finding]) {
         let mut sorted: Vec<&Finding> = findings.iter().collect();

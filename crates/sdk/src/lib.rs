@@ -57,6 +57,11 @@ pub fn link() {
     weftrun_backends::link();
 }
 
+/// Runs the supervisor of a job of the `local` backend: what the hidden `weftrun supervise DIR` does.
+#[cfg(feature = "local")]
+#[doc(hidden)]
+pub use weftrun_backends::local::supervise;
+
 /// What most programs need.
 pub mod prelude {
     pub use crate::core::fabric::{Fabric, RuleSetting};

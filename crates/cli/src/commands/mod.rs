@@ -3,6 +3,7 @@
 pub mod act;
 pub mod backends;
 pub mod completions;
+pub mod demo;
 pub mod describe;
 pub mod doctor;
 pub mod explain;
@@ -16,6 +17,7 @@ pub mod mutate;
 pub mod plan;
 pub mod render;
 pub mod submit;
+pub mod supervise;
 pub mod targets;
 pub mod tui;
 pub mod wait;
@@ -51,6 +53,8 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Instances(args)) => instances::run(context, &args),
         Some(Command::Targets(args)) => targets::run(context, &args),
         Some(Command::Doctor(args)) => doctor::run(context, &args),
+        Some(Command::Demo(args)) => demo::run(context, &args),
+        Some(Command::Supervise(args)) => supervise::run(&args),
         Some(Command::Completions(args)) => completions::run(context, &args),
         Some(Command::Man(args)) => man::run(context, &args),
         Some(Command::Tui(args)) => tui::run(context, args),

@@ -1,0 +1,98 @@
+//! `demo`: a four-rank, two-node job on this machine, its transports read while it runs.
+
+mod cost;
+mod job;
+
+use std::time::Duration;
+
+use clap::{Args, builder::PossibleValuesParser};
+use weftrun::core::exit_codes;
+use weftrun::core::job::JobPhase;
+use weftrun::core::nccl::TransportMap;
+use weftrun::{Client, Job, Plan, Result};
+use weftrun_testkit::replay::SHIPPED;
+
+use crate::context::Context;
+use crate::follow::{self, with_limits};
+use crate::live_map::{self, Show};
+use crate::output::style;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun demo                              two simulated nodes of two ranks, over sockets
+  weftrun demo --capture ofi_tcp_2x2        the EFA plugin is there, EFA is not: would you have noticed?
+  weftrun demo --nodes 4 --ranks-per-node 8 the same run widened to 32 ranks
+  weftrun demo --real                       NCCL on this machine's own GPUs, through torchrun";
+
+/// Arguments of `demo`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DemoArgs {
+    /// Which captured run the ranks play
+    #[arg(long, value_name = "NAME", default_value = "socket_2x2", value_parser = PossibleValuesParser::new(SHIPPED))]
+    pub capture: String,
+    /// Simulated nodes; the capture's if not given
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Ranks on each node; the capture's if not given
+    #[arg(long, value_name = "N")]
+    pub ranks_per_node: Option<u32>,
+    /// How slowly it is played: 1 is as it was, 0 without any wait
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub pace: f64,
+    /// Run real NCCL on this machine's GPUs (the default where torchrun and two GPUs are)
+    #[arg(long, conflicts_with = "replay")]
+    pub real: bool,
+    /// Play the captured run even where GPUs are
+    #[arg(long)]
+    pub replay: bool,
+    /// Do not print the ranks' lines, only the map
+    #[arg(long)]
+    pub no_logs: bool,
+}
+
+/// Submits the demo's job, follows it, and says what its transport costs.
+pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
+    let client = context.client()?;
+    let target = client.target(context.global.backend.as_deref().unwrap_or("local"))?;
+    context.block_on(async {
+        let facts = client.connect(&target).await?.discover(&weftrun::core::backend::Scope::default()).await?;
+        let demo = job::choose(args, &facts)?;
+        introduce(context, &demo.what);
+        let planned = client.plan_for(target, &demo.spec).await?;
+        play(context, &client, args, &planned).await
+    })
+}
+
+async fn play(context: &Context, _client: &Client, args: &DemoArgs, planned: &Plan) -> Result<u8> {
+    for decision in &planned.fabric().decisions {
+        context.out.say(format!("  {} = {}: {}", decision.target, decision.value, decision.why));
+    }
+    let job = planned.submit().await?;
+    context.out.line(job.handle().to_string())?;
+    let watched = follow::Watching { show: Show::Always, logs: !args.no_logs };
+    let followed = follow::follow_with(context, &job, watched);
+    let followed = with_limits(followed, Some(Duration::from_secs(600)), job.handle()).await?;
+    let code = followed.summary.as_ref().map_or(exit_codes::JOB_FAILED, follow::exit_code_of);
+    let succeeded = followed.summary.as_ref().is_some_and(|job| job.phase == JobPhase::Succeeded);
+    if !succeeded {
+        let reason = followed.summary.map(|job| format!("{}: {}", job.phase, job.reason)).unwrap_or_default();
+        context.out.say(format!("the demo's job did not end well: {reason}"));
+    }
+    conclude(context, &job, &followed.map);
+    Ok(code)
+}
+
+fn introduce(context: &Context, what: &str) {
+    let bold = style::BOLD;
+    context.out.say(format!("{bold}weftrun demo{bold:#}: {what}"));
+}
+
+fn conclude(context: &Context, job: &Job, map: &TransportMap) {
+    let (out, bold) = (&context.out, style::BOLD);
+    out.say(format!("\n{}", live_map::matrix(map)));
+    out.say(format!("\n{bold}verdict{bold:#}  {}", live_map::verdict(map)));
+    out.say(cost::text(map));
+    out.say(format!("\nThe job's record stays: weftrun describe '{0}', weftrun logs '{0}'", job.handle()));
+    out.say("Next: `weftrun init > job.toml` writes a job of your own; `weftrun plan job.toml` shows what its fabric needs.");
+}
