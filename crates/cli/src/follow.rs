@@ -12,6 +12,7 @@ use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::{Error, ErrorKind, Job, Result};
 
 use crate::context::Context;
+use crate::live_map::LiveMap;
 use crate::map_view;
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::output::{Output, finding_text, style};
@@ -30,25 +31,42 @@ pub fn exit_code_of(job: &JobSummary) -> u8 {
     if job.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED }
 }
 
-/// Follows a job to its end: events and log lines as they come.
+/// What is shown while a job is followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Watching {
+    /// The map is drawn now and then where there is no terminal to draw it on again and again.
+    pub snapshots: bool,
+    /// The ranks' lines are printed.
+    pub logs: bool,
+}
+
+/// Follows a job to its end: events, log lines and transports as they come.
 pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
+    follow_with(context, job, Watching { snapshots: false, logs: true }).await
+}
+
+/// Follows a job to its end, showing what is asked for.
+pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Result<Followed> {
     let out = &context.out;
     let mut printer = LogPrinter::new(PrintOptions::default());
+    let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
+    let mut live = LiveMap::new(*out, planned, watching.snapshots);
     let mut events = job.watch().fuse();
     let mut logs = job.logs(LogOptions::follow()).fuse();
     let mut summary: Option<JobSummary> = None;
-    let mut map = TransportMap::new();
     loop {
         futures_util::select_biased! {
             batch = logs.select_next_some() => {
                 let batch = batch?;
-                printer.print(out, &batch)?;
-                for event in map.observe(&batch) {
-                    show_transport(out, &event)?;
+                live.clear();
+                if watching.logs {
+                    printer.print(out, &batch)?;
                 }
+                live.observe(&batch)?;
             }
             event = events.select_next_some() => {
                 let event = event?;
+                live.clear();
                 show_event(out, &event)?;
                 if let JobEvent::Status { job } = event {
                     summary = Some(job);
@@ -56,9 +74,11 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
             }
             complete => break,
         }
+        live.draw();
     }
+    live.clear();
     printer.finish(out)?;
-    Ok(Followed { summary, map })
+    Ok(Followed { summary, map: live.into_map() })
 }
 
 /// Says how a followed job ended, and over what its ranks talked; the result is the exit code.
@@ -82,15 +102,6 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let code = exit_code_of(summary);
     let elsewhere = seen.meets(planned) == Some(false) || (strict && seen == FabricSeen::Unknown);
     Ok(if code == exit_codes::OK && elsewhere { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
-}
-
-fn show_transport(out: &Output, event: &weftrun::core::nccl::Event) -> Result<()> {
-    if out.is_json() {
-        return out.value(&json!({"type": "transport", "text": event.to_string()}));
-    }
-    let note = style::NOTE;
-    out.say(format!("{note}≈ {event}{note:#}"));
-    Ok(())
 }
 
 fn show_event(out: &Output, event: &JobEvent) -> Result<()> {

@@ -47,6 +47,11 @@ impl Output {
         self.format == Format::Json
     }
 
+    /// Whether to say less.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether to say more.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0

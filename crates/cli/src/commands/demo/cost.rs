@@ -14,11 +14,16 @@ const MEASURED: [(&str, f64, f64); 4] = [
 /// The table, and what this run measured of itself.
 pub(super) fn text(map: &TransportMap) -> String {
     let fabric = map.verdict().fabric;
-    let mut text = "\nWhat a transport costs: all-reduce bus bandwidth of 64 MiB on four H200 GPUs\n".to_owned();
+    let mut text =
+        "\nWhat a transport costs: all-reduce bus bandwidth of 64 MiB on four H200 GPUs\n".to_owned();
     let longest = MEASURED.iter().map(|(_, _, high)| *high).fold(0.0, f64::max);
     for (at, (name, low, high)) in MEASURED.into_iter().enumerate() {
         let range = if low < high { format!("{low:.0}-{high:.0}") } else { format!("{high:.0}") };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bar of at most 32 characters")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a bar of at most 32 characters"
+        )]
         let bar = "#".repeat((high / longest * 32.0).ceil() as usize);
         let here = if uses(fabric) == Some(at) { "  <- this job, between nodes" } else { "" };
         text.push_str(&format!("  {name:<36}{range:>8} GB/s  {bar}{here}\n"));

@@ -23,10 +23,13 @@ pub(super) fn choose(args: &DemoArgs, facts: &ClusterFacts) -> Result<Demo> {
     let torchrun = facts.serves.iter().any(|name| name == "torchrun");
     let can = gpus >= 2 && torchrun;
     if args.real && !can {
-        return Err(Error::new(ErrorKind::Unsupported, "real NCCL needs torchrun in PATH and two GPUs on this machine")
-            .with("gpus", gpus)
-            .with("torchrun", if torchrun { "found" } else { "not found" })
-            .hint("without --real the demo plays a captured run"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "real NCCL needs torchrun in PATH and two GPUs on this machine",
+        )
+        .with("gpus", gpus)
+        .with("torchrun", if torchrun { "found" } else { "not found" })
+        .hint("without --real the demo plays a captured run"));
     }
     if args.real || can && !args.replay { real(args, gpus) } else { replayed(args) }
 }
@@ -46,7 +49,11 @@ fn replayed(args: &DemoArgs) -> Result<Demo> {
     let code = Code::Script { name: "play.sh".to_owned(), text: replay.script(pace)? };
     let role = Role::worker().nodes(nodes).ranks_per_node(ranks).command(["sh", "play.sh"]);
     let spec = JobSpec::builder(name()).launch(Launch::PerRank).code(code).role(role).build()?;
-    let how = if wide { "a captured run of NCCL 2.28.9, widened" } else { "the bytes of a captured run of NCCL 2.28.9" };
+    let how = if wide {
+        "a captured run of NCCL 2.28.9, widened"
+    } else {
+        "the bytes of a captured run of NCCL 2.28.9"
+    };
     let what = format!(
         "{} ranks on {nodes} simulated nodes of this machine print {how}\n(four H200 GPUs, capture {}), at the pace \
          they had. Nothing is computed; all that weftrun says it reads from their logs.",

@@ -6,15 +6,11 @@ mod job;
 use std::time::Duration;
 
 use clap::{Args, builder::PossibleValuesParser};
-use weftrun::core::exit_codes;
-use weftrun::core::job::JobPhase;
-use weftrun::core::nccl::TransportMap;
-use weftrun::{Client, Job, Plan, Result};
+use weftrun::{Plan, Result};
 use weftrun_testkit::replay::SHIPPED;
 
 use crate::context::Context;
 use crate::follow::{self, with_limits};
-use crate::live_map::{self, Show};
 use crate::output::style;
 
 const EXAMPLES: &str = "\
@@ -56,43 +52,33 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
     let client = context.client()?;
     let target = client.target(context.global.backend.as_deref().unwrap_or("local"))?;
     context.block_on(async {
-        let facts = client.connect(&target).await?.discover(&weftrun::core::backend::Scope::default()).await?;
+        let facts =
+            client.connect(&target).await?.discover(&weftrun::core::backend::Scope::default()).await?;
         let demo = job::choose(args, &facts)?;
         introduce(context, &demo.what);
         let planned = client.plan_for(target, &demo.spec).await?;
-        play(context, &client, args, &planned).await
+        play(context, args, &planned).await
     })
 }
 
-async fn play(context: &Context, _client: &Client, args: &DemoArgs, planned: &Plan) -> Result<u8> {
-    for decision in &planned.fabric().decisions {
-        context.out.say(format!("  {} = {}: {}", decision.target, decision.value, decision.why));
-    }
+async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> {
     let job = planned.submit().await?;
     context.out.line(job.handle().to_string())?;
-    let watched = follow::Watching { show: Show::Always, logs: !args.no_logs };
-    let followed = follow::follow_with(context, &job, watched);
+    let watching = follow::Watching { snapshots: true, logs: !args.no_logs };
+    let followed = follow::follow_with(context, &job, watching);
     let followed = with_limits(followed, Some(Duration::from_secs(600)), job.handle()).await?;
-    let code = followed.summary.as_ref().map_or(exit_codes::JOB_FAILED, follow::exit_code_of);
-    let succeeded = followed.summary.as_ref().is_some_and(|job| job.phase == JobPhase::Succeeded);
-    if !succeeded {
-        let reason = followed.summary.map(|job| format!("{}: {}", job.phase, job.reason)).unwrap_or_default();
-        context.out.say(format!("the demo's job did not end well: {reason}"));
-    }
-    conclude(context, &job, &followed.map);
+    let code = follow::conclude(context, &job, &followed, false)?;
+    let out = &context.out;
+    out.say(cost::text(&followed.map));
+    out.say(format!(
+        "\nThe job's record stays: `weftrun describe '{0}'`, `weftrun delete '{0}'`.",
+        job.handle()
+    ));
+    out.say("Next: `weftrun init > job.toml` writes a job of your own, `weftrun plan job.toml` says what its fabric needs.");
     Ok(code)
 }
 
 fn introduce(context: &Context, what: &str) {
     let bold = style::BOLD;
     context.out.say(format!("{bold}weftrun demo{bold:#}: {what}"));
-}
-
-fn conclude(context: &Context, job: &Job, map: &TransportMap) {
-    let (out, bold) = (&context.out, style::BOLD);
-    out.say(format!("\n{}", live_map::matrix(map)));
-    out.say(format!("\n{bold}verdict{bold:#}  {}", live_map::verdict(map)));
-    out.say(cost::text(map));
-    out.say(format!("\nThe job's record stays: weftrun describe '{0}', weftrun logs '{0}'", job.handle()));
-    out.say("Next: `weftrun init > job.toml` writes a job of your own; `weftrun plan job.toml` shows what its fabric needs.");
 }
