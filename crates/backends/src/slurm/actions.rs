@@ -38,7 +38,14 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
     }
-    client.command(name, &argv).await?;
+    match client.command(name, &argv).await {
+        // A job that is not to be queued again by Slurm itself; its owner may still ask for it.
+        Err(error) if action == Action::Requeue && error.message().contains("presently disabled") => {
+            client.command("scontrol", &["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()]).await?;
+            client.command(name, &argv).await?;
+        }
+        outcome => drop(outcome?),
+    }
     confirm(client, &id, action, &found).await
 }
 

@@ -64,7 +64,7 @@ impl Bed {
             Way::Ssh => format!("/usr/bin/{name}"),
         };
         let file = dir.join(name);
-        std::fs::write(&file, format!("#!/bin/bash\nreal={real}\n{script}\n")).expect("written");
+        std::fs::write(&file, format!("#!/bin/bash\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\nreal={real}\n{script}\n")).expect("written");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
         self.target(way).with("bin-dir", dir.display().to_string())
     }

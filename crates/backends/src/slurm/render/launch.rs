@@ -29,8 +29,10 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else { return Ok(String::new()) };
     let mut words: Vec<String> = Vec::new();
     if index == 0 {
-        // -K1: a rank that dies ends the others, which would hang; -u: nothing waits in a buffer; -l: lines say their task.
-        words.push((if draft.own.rank_logs { "-K1 -u" } else { "-K1 -u -l" }).to_owned());
+        // -K1: a rank that dies ends the others, which would hang; -l: lines say their task. Not -u: with it srun tears
+        // lines at 1 KiB and labels each part (seen on 22.05.8), and nobody can put them together again. Python is told
+        // to write at once by PYTHONUNBUFFERED, and NCCL flushes each line.
+        words.push((if draft.own.rank_logs { "-K1" } else { "-K1 -l" }).to_owned());
     }
     if draft.workers.len() > 1 {
         words.push(format!("--het-group={index}"));

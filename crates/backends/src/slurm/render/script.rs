@@ -62,7 +62,12 @@ fn records(draft: &Draft<'_>) -> Result<String> {
          weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' \"$weftrun_base.log\" 2> /dev/null) || weftrun_attempt=0\n\
          rm -f \"$weftrun_base.exit\"\n\
          weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={}\\n' \"$weftrun_attempt\"\n}}\n\
+         weftrun_first() {{\n  \
+         awk '/^#weftrun log=1 /{{first=\"\"}} first==\"\" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{{first=$0}} END{{print first}}' \"$weftrun_base.log\" |\n    \
+         sed -n -e 's/.*: Exited with exit code \\([0-9]*\\).*/\\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'\n}}\n\
          weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  \
+         # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.\n  \
+         if [ \"$weftrun_code\" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo \"$weftrun_code\"); fi\n  \
          printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
          {{ printf '%s %s\\n' \"$weftrun_code\" \"$weftrun_attempt\" > \"$weftrun_base.exit.new\" && mv -f \"$weftrun_base.exit.new\" \"$weftrun_base.exit\"; }} || :\n  exit \"$weftrun_code\"\n}}\n\
          trap weftrun_end EXIT\nweftrun_begin\n\n",
