@@ -12,6 +12,8 @@ use super::{BACKEND, findings};
 
 /// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    // What the job was two seconds ago does not count here.
+    client.forget_snapshot().await;
     let (id, found) = lookup::must_find(client, handle).await?;
     let phase = found.phase();
     let (name, argv): (&'static str, Vec<String>) = match action {
