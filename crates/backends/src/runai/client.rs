@@ -144,7 +144,16 @@ impl ControlPlane {
                 Ok(response) => {
                     let status = response.status();
                     let wait = retry_after(&response);
-                    let text = response.text().await.map_err(|error| error::of_network(what, error))?;
+                    let text = match response.text().await {
+                        Ok(text) => text,
+                        // The answer broke off: for a create, as if it had never come.
+                        Err(error) if repeat == Repeat::Safe && tries < TRIES => {
+                            tracing::debug!(%error, what, "the answer broke off");
+                            tokio::time::sleep(backoff(tries)).await;
+                            continue;
+                        }
+                        Err(error) => return Err(error::of_network(what, error)),
+                    };
                     if status.is_success() {
                         return Ok(text);
                     }
