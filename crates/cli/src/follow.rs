@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use weftrun::core::fabric::Fabric;
-use weftrun::core::nccl::{FabricSeen, TransportMap};
+use weftrun::core::nccl::TransportMap;
+use weftrun::core::report::TransportReport;
 use weftrun::core::{exit_codes, report};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
@@ -85,14 +86,16 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
 pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
-    let seen = followed.map.verdict().fabric;
+    let diagnosis = job.diagnose(&followed.map);
     if out.is_json() {
+        let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.value(&json!({
             "schema": report::SCHEMA, "type": "ended", "handle": job.handle(), "job": followed.summary,
-            "planned": planned, "verdict": {"fabric": seen, "ok": seen.meets(planned)},
+            "planned": planned, "transport": transport,
         }))?;
     } else {
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
+        out.findings(&diagnosis.findings);
         out.say(map_view::verdict(&followed.map, planned));
     }
     let Some(summary) = &followed.summary else {
@@ -100,8 +103,8 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         return Ok(exit_codes::JOB_FAILED);
     };
     let code = exit_code_of(summary);
-    let elsewhere = seen.meets(planned) == Some(false) || (strict && seen == FabricSeen::Unknown);
-    Ok(if code == exit_codes::OK && elsewhere { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
+    let fabric = if strict { diagnosis.into_strict_result() } else { diagnosis.into_result() };
+    Ok(if code == exit_codes::OK && fabric.is_err() { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
 }
 
 fn show_event(out: &Output, event: &JobEvent) -> Result<()> {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::Backend;
+use weftrun_core::diagnose::{Diagnosis, diagnose};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// A submitted job.
@@ -46,6 +48,18 @@ impl Job {
     /// Its logs. With [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
     pub fn logs(&self, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         self.backend.logs(&self.handle, options)
+    }
+
+    /// What the transports its logs prove mean for what was planned.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job, map: weftrun::core::nccl::TransportMap) -> weftrun::Result<()> {
+    /// job.diagnose(&map).into_result()?; // an error when planned EFA ran on sockets
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn diagnose(&self, map: &TransportMap) -> Diagnosis {
+        diagnose(self.plan.as_ref(), map)
     }
 
     /// Everything known of it.

@@ -18,16 +18,33 @@
 //!         .fabric(Fabric::Efa)
 //!         .build()?;
 //!     let job = client.plan("prod", &spec).await?.submit().await?;
-//!     println!("{}", job.handle());
-//!
-//!     let mut events = job.watch();
-//!     while let Some(event) = events.try_next().await? {
-//!         if let Some(phase) = event.phase() {
-//!             println!("{phase}");
+//!     let (mut logs, mut map) = (job.logs(LogOptions::follow()), TransportMap::default());
+//!     while let Some(batch) = logs.try_next().await? {
+//!         for event in map.observe(&batch) {
+//!             println!("{event}");
 //!         }
 //!     }
+//!     job.diagnose(&map).into_result()?; // an error when planned EFA ran on sockets
 //!     Ok(())
 //! }
+//! ```
+//!
+//! A job that another process submitted is bound by its handle:
+//!
+//! ```no_run
+//! use futures_util::TryStreamExt;
+//! use weftrun::prelude::*;
+//!
+//! # async fn example(client: Client) -> weftrun::Result<()> {
+//! let job = client.attach(&"slurm://prod/184223".parse()?).await?;
+//! let mut events = job.watch();
+//! while let Some(event) = events.try_next().await? {
+//!     if let Some(phase) = event.phase() {
+//!         println!("{phase}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! Nothing here needs an environment to be constructed: [`Config::empty`] and [`Registry::empty`] give a client that
@@ -67,6 +84,7 @@ pub mod prelude {
     pub use crate::core::fabric::{Fabric, RuleSetting};
     pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};
     pub use crate::core::log::{LogBatch, LogOptions};
+    pub use crate::core::nccl::TransportMap;
     pub use crate::core::spec::{JobSpec, Launch, RestartPolicy, Role};
     pub use crate::{Client, Config, Job, Plan, Registry};
 }
