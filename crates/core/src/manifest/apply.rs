@@ -26,7 +26,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
+/// Makes one op on an object whose role has a pod template in it.
+pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
     let at = role.container.at.as_str();
     let Some((template, _)) = at.split_once("/spec/containers/") else { return };
     let label = "training.kubeflow.org/job-name";
@@ -54,7 +55,7 @@ fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
 }
 
 /// A change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
-fn container_op(container: &mut Json, resources: &str, change: &Change) {
+pub(super) fn container_op(container: &mut Json, resources: &str, change: &Change) {
     match change {
         Change::Env { name, value } => env(container, name, value),
         Change::Mount { name, mount_path, read_only, .. } => {
@@ -320,7 +321,8 @@ fn object_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Map<Stri
     map_at(object, path)?.as_object_mut()
 }
 
-fn set(object: &mut Json, path: &[&str], key: &str, value: Json) {
+/// Sets a key of the map at a path.
+pub(super) fn set(object: &mut Json, path: &[&str], key: &str, value: Json) {
     if let Some(map) = object_at(object, path) {
         map.insert(key.to_owned(), value);
     }

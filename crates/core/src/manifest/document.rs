@@ -8,7 +8,7 @@ use super::edit::{Blocked, edit, same};
 use super::object::{ObjectKind, kind_of_json, kind_of_tree};
 use super::report::JobReport;
 use super::trainjob::{self, Runtime, TrainerVersion};
-use super::{apply, emit, job};
+use super::{apply, emit, job, own_runtime};
 use crate::Finding;
 use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
@@ -145,14 +145,19 @@ fn one(
     let document = documents.swap_remove(index);
     let mut wanted = document.root.to_json();
     let first = reports.len();
+    let mut extra = Vec::new();
     if kind_of_json(&wanted) == ObjectKind::List {
         let items = document.root.get("items");
         for (index, item) in wanted["items"].as_array_mut().into_iter().flatten().enumerate() {
             let node = items.and_then(|items| items.items().get(index)).unwrap_or(&document.root);
-            reports.extend(object(item, node, text, start, settings));
+            reports.extend(object(item, node, text, start, settings, &mut extra));
+        }
+        // A runtime has to be there before the job that names it.
+        if let Some(items) = wanted["items"].as_array_mut() {
+            items.splice(0..0, extra.drain(..));
         }
     } else {
-        reports.extend(object(&mut wanted, &document.root, text, start, settings));
+        reports.extend(object(&mut wanted, &document.root, text, start, settings, &mut extra));
     }
     let reports = &mut reports[first..];
     if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
@@ -162,9 +167,10 @@ fn one(
         Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
     };
     match edit(text, &document, &wanted, says) {
-        Ok(new) => Ok(Some(new)),
+        Ok(new) => Ok(Some(with_extra(new, &document, &extra, syntax))),
         Err(blocked) if settings.reformat => {
-            Ok(Some(reformatted(text, &document, &wanted, &blocked, start, reports)))
+            let new = reformatted(text, &document, &wanted, &blocked, start, reports);
+            Ok(Some(with_extra(new, &document, &extra, syntax)))
         }
         Err(blocked) => {
             let error = structure(&blocked, text, start);
@@ -181,6 +187,7 @@ fn object(
     text: &str,
     start: Start<'_>,
     settings: &Settings<'_>,
+    extra: &mut Vec<Json>,
 ) -> Option<JobReport> {
     let (job, version, runtime) = view(data, settings)?;
     let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
@@ -193,9 +200,18 @@ fn object(
     }
     if report.changed {
         let mut wanted = data.clone();
-        match apply::apply(&mut wanted, &job, &report.ops, &runtime, version) {
-            Ok(()) => *data = wanted,
-            Err(finding) => report.fail(finding),
+        if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
+            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
+                report.actions.retain(|action| action != "runtimePatches entry added");
+                report.actions.push("TrainingRuntime of its own added".to_owned());
+                extra.push(own);
+                *data = wanted;
+            }
+        } else {
+            match apply::apply(&mut wanted, &job, &report.ops, &runtime, version) {
+                Ok(()) => *data = wanted,
+                Err(finding) => report.fail(finding),
+            }
         }
     }
     for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
@@ -215,7 +231,9 @@ pub(super) fn view<'s>(
     let runtime = Runtime::find(data, settings.runtimes);
     let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();
     let job = match kind {
-        JobKind::TrainJob => trainjob::view(data, &runtime, version),
+        JobKind::TrainJob => {
+            own_runtime::view(data, &runtime).unwrap_or_else(|| trainjob::view(data, &runtime, version))
+        }
         kind => job::view(data, kind),
     };
     Some((job, version, runtime))
@@ -253,6 +271,20 @@ fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
         .at(at)
         .fix("write the value out where it is meant, or use --reformat, which loses comments")
         .span(start.span(text, &blocked.span))
+}
+
+/// Puts new documents before the one that needs them.
+fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syntax) -> String {
+    if extra.is_empty() {
+        return text;
+    }
+    if syntax == Syntax::Json {
+        return extra.iter().map(|object| format!("{object}\n")).collect::<String>() + &text;
+    }
+    let head = &text[..document.root.span.start.min(text.len())];
+    let border = if head.lines().any(|line| line.starts_with("---")) { "" } else { "---\n" };
+    let new: Vec<String> = extra.iter().map(emit::document).collect();
+    format!("---\n{}{border}{text}", new.join("---\n"))
 }
 
 /// Writes the whole document anew.

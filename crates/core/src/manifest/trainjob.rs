@@ -47,6 +47,21 @@ impl TrainerVersion {
     }
 }
 
+/// The training runtimes that stand in a text: a TrainJob behind them in the same stream may name them.
+pub fn runtimes_in(text: &str) -> Vec<Json> {
+    if memchr::memmem::find(text.as_bytes(), b"TrainingRuntime").is_none() {
+        return Vec::new();
+    }
+    let documents = crate::span::yaml_documents(text).unwrap_or_default();
+    let objects = documents.iter().map(|document| document.root.to_json());
+    let all = objects.flat_map(|object| match object.get("items").and_then(Json::as_array) {
+        Some(items) => items.clone(),
+        None => vec![object],
+    });
+    all.filter(|object| matches!(object["kind"].as_str(), Some("TrainingRuntime" | "ClusterTrainingRuntime")))
+        .collect()
+}
+
 /// The label by which a runtime says which of its jobs the trainer's settings go to.
 const STEP: &str = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step";
 
@@ -86,6 +101,11 @@ impl<'j> Runtime<'j> {
 
     fn launcher_is_node(&self) -> bool {
         self.at("/spec/mlPolicy/mpi/runLauncherAsNode").and_then(Json::as_bool).unwrap_or(false)
+    }
+
+    /// The runtime, if it is an MPI one whose launcher is no node.
+    pub fn launcher_apart(&self) -> Option<&'j Json> {
+        self.object.filter(|_| self.is_mpi() && !self.launcher_is_node())
     }
 
     /// The replicated job that gets the trainer's settings.

@@ -21,6 +21,9 @@ const CHUNK: usize = 256 * 1024;
 /// Largest document: far above any manifest, and a bound on memory.
 const MAX_DOCUMENT: usize = 64 << 20;
 
+/// Most runtimes that are remembered from a stream.
+const MAX_RUNTIMES: usize = 1000;
+
 /// A file, or stdin.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -196,6 +199,9 @@ impl Given {
         start: Start<'_>,
     ) -> std::result::Result<Mutated<'t>, Finding> {
         let script = manifest::is_sbatch(text);
+        if self.runtimes.len() < MAX_RUNTIMES {
+            self.runtimes.extend(manifest::runtimes_in(text));
+        }
         let settings = self.settings(script);
         let done = if script {
             Ok(manifest::mutate_sbatch(text, start, &settings))
