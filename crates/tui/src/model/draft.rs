@@ -1,0 +1,373 @@
+//! A new job: its form, its plan, and which rules are switched off.
+
+use std::collections::BTreeSet;
+
+use tui_input::Input;
+use weftrun::Finding;
+use weftrun::core::backend::Rendered;
+use weftrun::core::fabric::{Fabric, FabricPlan, RuleSetting};
+use weftrun::core::mutation::Op;
+use weftrun::core::spec::{JobSpec, Launch, Role};
+
+/// The fields of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// Where it runs.
+    Target,
+    /// Its name.
+    Name,
+    /// Container image.
+    Image,
+    /// GPU nodes.
+    Nodes,
+    /// GPUs of each node.
+    Gpus,
+    /// Instance type.
+    Instance,
+    /// Who starts the processes.
+    Launch,
+    /// Program and arguments.
+    Command,
+    /// Fabric.
+    Fabric,
+    /// Profile of the site.
+    Profile,
+    /// Environment, `NAME=value` by blanks.
+    Env,
+    /// The list of changes.
+    Changes,
+}
+
+impl Field {
+    /// In the order of the form.
+    pub const ALL: [Self; 12] = [
+        Self::Target,
+        Self::Name,
+        Self::Image,
+        Self::Nodes,
+        Self::Gpus,
+        Self::Instance,
+        Self::Launch,
+        Self::Command,
+        Self::Fabric,
+        Self::Profile,
+        Self::Env,
+        Self::Changes,
+    ];
+
+    /// Its label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Name => "name",
+            Self::Image => "image",
+            Self::Nodes => "nodes",
+            Self::Gpus => "gpus/node",
+            Self::Instance => "instance",
+            Self::Launch => "launch",
+            Self::Command => "command",
+            Self::Fabric => "fabric",
+            Self::Profile => "profile",
+            Self::Env => "env",
+            Self::Changes => "changes",
+        }
+    }
+
+    /// Whether it takes letters (the others are chosen with left and right).
+    pub fn is_text(self) -> bool {
+        !matches!(self, Self::Target | Self::Launch | Self::Fabric | Self::Changes)
+    }
+}
+
+/// Ways to start, in the order they are offered.
+pub const LAUNCHES: [(Launch, &str); 4] = [
+    (Launch::Torchrun, "torchrun"),
+    (Launch::PerRank, "per-rank"),
+    (Launch::PerNode, "per-node"),
+    (Launch::Mpi, "mpi"),
+];
+
+/// Fabrics, in the order they are offered.
+pub const FABRICS: [(Fabric, &str); 6] = [
+    (Fabric::Auto, "auto"),
+    (Fabric::Efa, "efa"),
+    (Fabric::Roce, "roce"),
+    (Fabric::InfiniBand, "infiniband"),
+    (Fabric::Tcp, "tcp"),
+    (Fabric::Off, "off"),
+];
+
+/// The word of a fabric.
+pub fn fabric_word(fabric: Fabric) -> &'static str {
+    FABRICS.iter().find(|(known, _)| *known == fabric).map_or("?", |(_, word)| word)
+}
+
+/// What planning a draft gave.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The plan as it will be.
+    pub plan: FabricPlan,
+    /// The changes as they would be with no rule switched off.
+    pub all: Vec<Op>,
+    /// What is sent, if it could be rendered.
+    pub rendered: Option<Rendered>,
+    /// What would be sent without any fabric change, for the diff.
+    pub bare: Option<Rendered>,
+    /// Why it could not be rendered.
+    pub error: Option<String>,
+    /// Whether the cluster was asked what it has.
+    pub online: bool,
+}
+
+/// A new job.
+#[derive(Debug)]
+pub struct Draft {
+    /// What a file or another job gave; the form changes a copy.
+    pub base: JobSpec,
+    /// Where it came from, for the title and the equal command.
+    pub file: Option<String>,
+    /// Targets to choose from.
+    pub targets: Vec<String>,
+    /// Index of the target.
+    pub target: usize,
+    /// Text fields.
+    pub inputs: Vec<(Field, Input)>,
+    /// Index in [`LAUNCHES`].
+    pub launch: usize,
+    /// Index in [`FABRICS`].
+    pub fabric: usize,
+    /// Rules switched off here.
+    pub off: BTreeSet<String>,
+    /// The field under the cursor.
+    pub field: Field,
+    /// The change under the cursor.
+    pub change: usize,
+    /// Whether the whole document is shown instead of the changes.
+    pub document: bool,
+    /// Lines the document is scrolled.
+    pub scroll: usize,
+    /// Counts the edits: answers to older plans are thrown away.
+    pub revision: u64,
+    /// The answer to the newest plan.
+    pub planned: Option<Result<Planned, String>>,
+    /// What the cluster said, and to which revision.
+    pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
+    /// Whether it is on its way.
+    pub sending: bool,
+}
+
+impl Draft {
+    /// Makes a draft of a job; an empty form is a job of one node.
+    pub fn new(base: JobSpec, file: Option<String>, targets: Vec<String>, target: &str) -> Self {
+        let role = base.workers().next().cloned().unwrap_or_else(Role::worker);
+        let env: Vec<String> = base.env.iter().map(|v| format!("{}={}", v.name, quote(&v.value))).collect();
+        let text = |field, value: String| (field, Input::new(value));
+        let inputs = vec![
+            text(Field::Name, base.name.clone()),
+            text(Field::Image, base.image.clone().unwrap_or_default()),
+            text(Field::Nodes, role.nodes.to_string()),
+            text(Field::Gpus, role.gpus_per_node.to_string()),
+            text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
+            text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
+            text(Field::Profile, base.profile.clone().unwrap_or_default()),
+            text(Field::Env, env.join(" ")),
+        ];
+        let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
+        let fabric = FABRICS.iter().position(|(known, _)| *known == base.fabric.kind).unwrap_or(0);
+        let off = base.fabric.rules.iter().filter(|(_, s)| **s == RuleSetting::Off).map(|(rule, _)| rule.clone()).collect();
+        let at = targets.iter().position(|name| name == target).unwrap_or(0);
+        Self {
+            base,
+            file,
+            targets,
+            target: at,
+            inputs,
+            launch,
+            fabric,
+            off,
+            field: Field::Name,
+            change: 0,
+            document: false,
+            scroll: 0,
+            revision: 0,
+            planned: None,
+            checked: None,
+            sending: false,
+        }
+    }
+
+    /// The text of a field.
+    pub fn text(&self, field: Field) -> &str {
+        self.inputs.iter().find(|(known, _)| *known == field).map_or("", |(_, input)| input.value())
+    }
+
+    /// The target's name.
+    pub fn target_name(&self) -> &str {
+        self.targets.get(self.target).map_or("local", String::as_str)
+    }
+
+    /// The job the form describes, or what is wrong with it.
+    pub fn spec(&self) -> Result<JobSpec, String> {
+        let mut spec = self.base.clone();
+        let filled = |field| Some(self.text(field).trim().to_owned()).filter(|text| !text.is_empty());
+        spec.name = filled(Field::Name).ok_or("the job has no name")?;
+        spec.image = filled(Field::Image);
+        spec.profile = filled(Field::Profile);
+        spec.launch = LAUNCHES[self.launch].0;
+        spec.fabric.kind = FABRICS[self.fabric].0;
+        let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
+        spec.env.clear();
+        for pair in env {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("env: `{pair}` is not NAME=value"))?;
+            spec.env.push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() });
+        }
+        spec.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
+        spec.fabric.rules.extend(self.off.iter().map(|rule| (rule.clone(), RuleSetting::Off)));
+        if spec.roles.is_empty() {
+            spec.roles.push(Role::worker());
+        }
+        let number = |field| {
+            let text = self.text(field);
+            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field_label(field)))
+        };
+        let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
+        let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
+        let worker = spec.roles.iter_mut().find(|role| role.kind == weftrun::core::spec::RoleKind::Worker);
+        if let Some(role) = worker {
+            role.nodes = nodes;
+            role.gpus_per_node = gpus;
+            role.command = command;
+            role.instance_type = filled(Field::Instance);
+        }
+        Ok(spec)
+    }
+
+    /// The `weftrun submit` command that does the same.
+    pub fn command(&self) -> String {
+        let mut parts = vec!["weftrun submit".to_owned()];
+        let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
+        let spec = self.spec().unwrap_or_else(|_| self.base.clone());
+        let role = spec.workers().next().cloned().unwrap_or_else(Role::worker);
+        let base_role = self.base.workers().next().cloned().unwrap_or_else(Role::worker);
+        let from_file = self.file.is_some();
+        if let Some(file) = &self.file {
+            flag("", file);
+        }
+        flag("-b", self.target_name());
+        if !from_file || spec.name != self.base.name {
+            flag("--name", &spec.name);
+        }
+        if let Some(image) = spec.image.as_deref().filter(|_| !from_file || spec.image != self.base.image) {
+            flag("--image", image);
+        }
+        if !from_file || role.nodes != base_role.nodes {
+            flag("--nodes", &role.nodes.to_string());
+        }
+        if !from_file || role.gpus_per_node != base_role.gpus_per_node {
+            flag("--gpus-per-node", &role.gpus_per_node.to_string());
+        }
+        if let Some(kind) = role.instance_type.as_deref().filter(|_| role.instance_type != base_role.instance_type || !from_file) {
+            flag("--instance-type", kind);
+        }
+        if !from_file || spec.launch != self.base.launch {
+            flag("--launch", LAUNCHES[self.launch].1);
+        }
+        if spec.fabric.kind != self.base.fabric.kind || (!from_file && spec.fabric.kind != Fabric::Auto) {
+            flag("--fabric", fabric_word(spec.fabric.kind));
+        }
+        if let Some(profile) = spec.profile.as_deref().filter(|_| !from_file || spec.profile != self.base.profile) {
+            flag("--profile", profile);
+        }
+        for rule in &self.off {
+            if !from_file || self.base.fabric.rules.get(rule) != Some(&RuleSetting::Off) {
+                flag("--no-fabric-rule", rule);
+            }
+        }
+        if !from_file || spec.env != self.base.env {
+            for variable in &spec.env {
+                flag("--env", &format!("{}={}", variable.name, variable.value));
+            }
+        }
+        if !from_file || role.command != base_role.command {
+            let words: Vec<String> = role.command.iter().map(|word| quote(word)).collect();
+            parts.push(format!("-- {}", words.join(" ")));
+        }
+        parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The changes listed: all that apply, and those switched off.
+    pub fn changes(&self) -> &[Op] {
+        match &self.planned {
+            Some(Ok(planned)) => &planned.all,
+            _ => &[],
+        }
+    }
+
+    /// Whether a change is switched off: its rule, or the rule it depends on.
+    pub fn is_off(&self, op: &Op) -> bool {
+        match &self.planned {
+            Some(Ok(planned)) => {
+                !planned.plan.ops.iter().any(|kept| kept.rule == op.rule && kept.role == op.role && kept.change == op.change)
+            }
+            _ => self.off.contains(&op.rule),
+        }
+    }
+}
+
+fn field_label(field: Field) -> &'static str {
+    field.label()
+}
+
+/// A word as a shell takes it.
+pub fn quote(word: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
+    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// The words of a command line; none where a quote is not closed.
+pub fn words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut open, mut any) = (Vec::new(), String::new(), None, false);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (open, c) {
+            (Some(quote), c) if c == quote => open = None,
+            (Some('"') | None, '\\') => {
+                word.push(chars.next()?);
+                any = true;
+            }
+            (Some(_), c) => word.push(c),
+            (None, '\'' | '"') => (open, any) = (Some(c), true),
+            (None, c) if c.is_whitespace() => {
+                if any {
+                    words.push(std::mem::take(&mut word));
+                }
+                any = false;
+            }
+            (None, c) => {
+                word.push(c);
+                any = true;
+            }
+        }
+    }
+    if open.is_some() {
+        return None;
+    }
+    if any {
+        words.push(word);
+    }
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_quotes_are_inverse() {
+        for list in [vec!["python", "train.py", "--lr", "1e-4"], vec!["sh", "-c", "echo 'a b' \"$X\" \\"], vec![""]] {
+            let line: Vec<String> = list.iter().map(|word| quote(word)).collect();
+            assert_eq!(words(&line.join(" ")).unwrap(), list);
+        }
+        assert_eq!(words("a 'b"), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! The jobs of all targets.
+
+use jiff::Timestamp;
+use weftrun::core::backend::Capability;
+use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+
+/// Whether a target answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Health {
+    /// It was asked and has not answered yet.
+    Asking,
+    /// It answers.
+    Up,
+    /// It does not, since when and why.
+    Down(Timestamp, String),
+}
+
+/// One configured place.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Whether it answers.
+    pub health: Health,
+    /// What it can do, once it is connected.
+    pub capability: Option<Capability>,
+}
+
+/// One job in the list.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What its cluster says.
+    pub summary: JobSummary,
+    /// The last thing that happened to it.
+    pub last: String,
+    /// Whether something needs looking at.
+    pub alarm: bool,
+    /// What its logs have proved of the fabric, if it was opened here.
+    pub verdict: Option<(String, Option<bool>)>,
+    /// Ranks per node, if its spec is known.
+    pub gpus: Option<u32>,
+}
+
+/// Columns to sort by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Newest first.
+    #[default]
+    Age,
+    /// By name.
+    Name,
+    /// By state, those under way first.
+    State,
+    /// By target.
+    Target,
+}
+
+/// The jobs of all targets.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    /// Targets, in the order of the config.
+    pub targets: Vec<Target>,
+    /// Jobs.
+    pub entries: Vec<Entry>,
+    /// The job under the cursor, by handle: it stays under it when the list moves.
+    pub selected: Option<JobHandle>,
+    /// Only jobs with this text.
+    pub filter: String,
+    /// How they are sorted.
+    pub order: Order,
+}
+
+/// Most jobs kept; a cluster's whole history is not ours to hold.
+const MAX_JOBS: usize = 5_000;
+
+impl Jobs {
+    /// The jobs shown, in order.
+    pub fn shown(&self) -> Vec<&Entry> {
+        let needle = self.filter.to_lowercase();
+        let fits = |e: &&Entry| {
+            needle.is_empty()
+                || e.summary.name.to_lowercase().contains(&needle)
+                || e.summary.handle.target().contains(&needle)
+                || e.summary.phase.as_str().contains(&needle)
+        };
+        let mut shown: Vec<&Entry> = self.entries.iter().filter(fits).collect();
+        shown.sort_by(|a, b| {
+            let (a, b) = (&a.summary, &b.summary);
+            let age = || b.created.cmp(&a.created).then_with(|| a.handle.cmp(&b.handle));
+            match self.order {
+                Order::Age => age(),
+                Order::Name => a.name.cmp(&b.name).then_with(age),
+                Order::State => a.phase.cmp(&b.phase).then_with(age),
+                Order::Target => a.handle.target().cmp(b.handle.target()).then_with(age),
+            }
+        });
+        shown
+    }
+
+    /// The job under the cursor; the first one where the cursor's is gone.
+    pub fn current(&self) -> Option<&Entry> {
+        let shown = self.shown();
+        let found = self.selected.as_ref().and_then(|s| shown.iter().find(|e| e.summary.handle == *s));
+        found.or(shown.first()).copied()
+    }
+
+    /// Finds a job.
+    pub fn get_mut(&mut self, handle: &JobHandle) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.summary.handle == *handle)
+    }
+
+    /// Finds a job.
+    pub fn get(&self, handle: &JobHandle) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.summary.handle == *handle)
+    }
+
+    /// Finds a target.
+    pub fn target_mut(&mut self, name: &str) -> Option<&mut Target> {
+        self.targets.iter_mut().find(|target| target.name == name)
+    }
+
+    /// Moves the cursor.
+    pub fn step(&mut self, by: isize) {
+        let shown = self.shown();
+        let at = self.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
+        let next = at.unwrap_or(0).saturating_add_signed(by).min(shown.len().saturating_sub(1));
+        self.selected = shown.get(next).map(|entry| entry.summary.handle.clone());
+    }
+
+    /// Takes a job's present state in.
+    pub fn put(&mut self, summary: JobSummary) {
+        if let Some(entry) = self.get_mut(&summary.handle) {
+            if !summary.reason.is_empty() {
+                entry.last.clone_from(&summary.reason);
+            } else if entry.summary.phase != summary.phase {
+                summary.phase.as_str().clone_into(&mut entry.last);
+            }
+            entry.alarm = summary.phase == JobPhase::Failed || (entry.alarm && !summary.phase.is_terminal());
+            entry.summary = summary;
+            return;
+        }
+        if self.entries.len() >= MAX_JOBS {
+            let oldest = self.entries.iter().enumerate().min_by_key(|(_, e)| (!e.summary.phase.is_terminal(), e.summary.created));
+            if let Some((index, _)) = oldest {
+                self.entries.swap_remove(index);
+            }
+        }
+        let last = if summary.reason.is_empty() { summary.phase.as_str().to_owned() } else { summary.reason.clone() };
+        let alarm = summary.phase == JobPhase::Failed;
+        self.entries.push(Entry { summary, last, alarm, verdict: None, gpus: None });
+    }
+
+    /// Takes an event in.
+    pub fn event(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::Status { job } => self.put(job.clone()),
+            JobEvent::Message { job, text, severity, .. } => {
+                if let Some(entry) = self.get_mut(job) {
+                    entry.last.clone_from(text);
+                    entry.alarm |= *severity == weftrun::Severity::Error;
+                }
+            }
+            JobEvent::Stuck { job, finding } => {
+                if let Some(entry) = self.get_mut(job) {
+                    entry.last.clone_from(&finding.message);
+                    entry.alarm = true;
+                }
+            }
+            JobEvent::Attempt { job, attempt, reason } => {
+                if let Some(entry) = self.get_mut(job) {
+                    entry.last = format!("attempt {attempt}: {reason}");
+                }
+            }
+            JobEvent::Gone { job } => self.entries.retain(|entry| entry.summary.handle != *job),
+            _ => {}
+        }
+    }
+}

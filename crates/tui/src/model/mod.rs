@@ -1,0 +1,152 @@
+//! Everything the screens show: plain data, changed by [`update`](crate::update) alone.
+
+pub mod draft;
+pub mod jobs;
+pub mod layer;
+pub mod logs;
+pub mod open;
+pub mod picture;
+
+use jiff::Timestamp;
+use weftrun::core::job::JobHandle;
+
+use crate::action::Place;
+use crate::keymap::Keymap;
+use crate::theme::Theme;
+use draft::Draft;
+use jobs::Jobs;
+use layer::Layer;
+use open::Open;
+
+/// A screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Jobs of all targets.
+    #[default]
+    Jobs,
+    /// Ranks and phases.
+    Overview,
+    /// Transport of each pair.
+    Fabric,
+    /// Logs.
+    Logs,
+    /// Diagnosis.
+    Diagnosis,
+    /// New job.
+    Submit,
+}
+
+impl Screen {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Jobs, Self::Overview, Self::Fabric, Self::Logs, Self::Diagnosis, Self::Submit];
+
+    /// Where its keys are looked up, the nearest first.
+    pub fn places(self) -> &'static [Place] {
+        match self {
+            Self::Jobs => &[Place::Jobs, Place::Job, Place::Moving, Place::Everywhere],
+            Self::Overview => &[Place::Overview, Place::Job, Place::Moving, Place::Everywhere],
+            Self::Fabric => &[Place::Fabric, Place::Job, Place::Moving, Place::Everywhere],
+            Self::Logs => &[Place::Logs, Place::Moving, Place::Job, Place::Everywhere],
+            Self::Diagnosis => &[Place::Diagnosis, Place::Moving, Place::Job, Place::Everywhere],
+            Self::Submit => &[Place::Submit, Place::Moving, Place::Everywhere],
+        }
+    }
+
+    /// Its word in the tabs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Overview => "overview",
+            Self::Fabric => "fabric",
+            Self::Logs => "logs",
+            Self::Diagnosis => "diagnosis",
+            Self::Submit => "new job",
+        }
+    }
+}
+
+/// How bad a notice is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Its text, safe to draw.
+    pub text: String,
+    /// Whether something failed.
+    pub bad: bool,
+}
+
+/// Everything the screens show.
+#[derive(Debug)]
+pub struct Model {
+    /// The screen.
+    pub screen: Screen,
+    /// What lies on top of it, the topmost last.
+    pub layers: Vec<Layer>,
+    /// The jobs.
+    pub jobs: Jobs,
+    /// The job that is open.
+    pub open: Option<Open>,
+    /// The new job.
+    pub draft: Option<Draft>,
+    /// What was last said in the bottom line.
+    pub notice: Option<Notice>,
+    /// Which key does what.
+    pub keymap: Keymap,
+    /// How it looks.
+    pub theme: Theme,
+    /// Whether the mouse wheel is listened to.
+    pub mouse: bool,
+    /// The time, as of the last message.
+    pub now: Timestamp,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// Whether there is a demo to start.
+    pub has_demo: bool,
+    /// The target new jobs go to.
+    pub default_target: String,
+    /// A job to open as soon as it is listed.
+    pub wanted: Option<JobHandle>,
+}
+
+impl Model {
+    /// Makes a model that knows nothing but its targets.
+    pub fn new(targets: impl IntoIterator<Item = String>, now: Timestamp) -> Self {
+        let target = |name| jobs::Target { name, health: jobs::Health::Asking, capability: None };
+        let targets: Vec<_> = targets.into_iter().map(target).collect();
+        let default_target = targets.first().map_or_else(String::new, |t| t.name.clone());
+        Self {
+            screen: Screen::Jobs,
+            layers: Vec::new(),
+            jobs: Jobs { targets, ..Jobs::default() },
+            open: None,
+            draft: None,
+            notice: None,
+            keymap: Keymap::default(),
+            theme: Theme::default(),
+            mouse: false,
+            now,
+            size: (80, 24),
+            has_demo: false,
+            default_target,
+            wanted: None,
+        }
+    }
+
+    /// The job that keys act on: the open one, or the one under the cursor of the list.
+    pub fn current(&self) -> Option<JobHandle> {
+        match (self.screen, &self.open) {
+            (Screen::Jobs, _) | (_, None) => self.jobs.current().map(|entry| entry.summary.handle.clone()),
+            (_, Some(open)) => Some(open.handle.clone()),
+        }
+    }
+
+    /// Says something in the bottom line.
+    pub fn say(&mut self, text: impl AsRef<str>) {
+        self.notice = Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: false });
+    }
+
+    /// Says in the bottom line that something failed.
+    pub fn fail(&mut self, text: impl AsRef<str>) {
+        self.notice = Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: true });
+    }
+}

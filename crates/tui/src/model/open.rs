@@ -1,0 +1,152 @@
+//! The job that is open: everything its screens show.
+
+use std::sync::Arc;
+
+use weftrun::Finding;
+use weftrun::core::fabric::FabricPlan;
+use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
+
+use super::logs::LogPane;
+use super::picture::Picture;
+
+/// How ranks are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RankOrder {
+    /// By rank.
+    #[default]
+    Rank,
+    /// The slowest first.
+    Slowest,
+    /// Most errors and warnings first.
+    Errors,
+}
+
+/// The job that is open.
+#[derive(Debug)]
+pub struct Open {
+    /// Its handle.
+    pub handle: JobHandle,
+    /// What its cluster says, once asked.
+    pub detail: Option<JobDetail>,
+    /// Why the last question failed.
+    pub error: Option<String>,
+    /// What was planned for it, if it was submitted here.
+    pub plan: Option<FabricPlan>,
+    /// What its logs have proved.
+    pub picture: Arc<Picture>,
+    /// Its logs.
+    pub logs: LogPane,
+    /// What happened to it, oldest first.
+    pub events: Vec<JobEvent>,
+    /// Findings of the cluster (stuck, refused).
+    pub stuck: Vec<Finding>,
+    /// Whether ranks are shown instead of nodes.
+    pub by_rank: bool,
+    /// Communicator shown.
+    pub communicator: usize,
+    /// Cell under the cursor of the matrix: row, column.
+    pub cell: (usize, usize),
+    /// Rank under the cursor of the overview.
+    pub row: usize,
+    /// How ranks are sorted.
+    pub order: RankOrder,
+    /// Finding under the cursor.
+    pub finding: usize,
+    /// Whether the logs have been read to their end.
+    pub logs_ended: bool,
+}
+
+/// Most events kept.
+const MAX_EVENTS: usize = 500;
+
+impl Open {
+    /// Opens a job; nothing is known of it yet.
+    pub fn new(handle: JobHandle) -> Self {
+        Self {
+            handle,
+            detail: None,
+            error: None,
+            plan: None,
+            picture: Arc::new(Picture::default()),
+            logs: LogPane::default(),
+            events: Vec::new(),
+            stuck: Vec::new(),
+            by_rank: false,
+            communicator: 0,
+            cell: (0, 0),
+            row: 0,
+            order: RankOrder::default(),
+            finding: 0,
+            logs_ended: false,
+        }
+    }
+
+    /// Takes an event in.
+    pub fn event(&mut self, event: JobEvent) {
+        match &event {
+            JobEvent::Status { job } => {
+                if let Some(detail) = &mut self.detail {
+                    detail.summary = job.clone();
+                }
+                let same = |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
+                if self.events.iter().rev().find(|e| matches!(e, JobEvent::Status { .. })).is_some_and(same) {
+                    return;
+                }
+            }
+            JobEvent::Replica { replica, .. } => return self.replica(replica.clone()),
+            JobEvent::Stuck { finding, .. } => {
+                self.stuck.retain(|known| known.code != finding.code);
+                self.stuck.push(finding.clone());
+            }
+            _ => {}
+        }
+        if self.events.len() == MAX_EVENTS {
+            self.events.remove(0);
+        }
+        self.events.push(event);
+    }
+
+    fn replica(&mut self, replica: ReplicaStatus) {
+        let Some(detail) = &mut self.detail else { return };
+        match detail.replicas.iter_mut().find(|known| known.name == replica.name) {
+            Some(known) => *known = replica,
+            None => detail.replicas.push(replica),
+        }
+    }
+
+    /// What is wrong: the logs' findings, then the cluster's.
+    pub fn findings(&self) -> Vec<&Finding> {
+        let mut all: Vec<&Finding> = self.picture.findings.iter().chain(&self.stuck).collect();
+        if let Some(detail) = &self.detail {
+            all.extend(detail.findings.iter().filter(|f| !self.stuck.iter().any(|s| s.code == f.code)));
+        }
+        all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        all
+    }
+
+    /// How many rows and columns the matrix has.
+    pub fn matrix_size(&self) -> usize {
+        if self.by_rank { self.picture.ranks.len() } else { self.picture.nodes.len() }
+    }
+
+    /// Indices of the ranks in the order they are listed.
+    pub fn rank_rows(&self) -> Vec<usize> {
+        let ranks = &self.picture.ranks;
+        let mut rows: Vec<usize> = (0..ranks.len()).collect();
+        match self.order {
+            RankOrder::Rank => {}
+            RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step),
+            RankOrder::Errors => {
+                let store = self.logs.store.read();
+                let mut bad: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();
+                for lane in store.lanes() {
+                    if let Some(rank) = lane.rank {
+                        *bad.entry(rank).or_default() += lane.errors * 1000 + lane.warnings;
+                    }
+                }
+                rows.sort_by_key(|i| std::cmp::Reverse(ranks[*i].rank.and_then(|r| bad.get(&r)).copied()));
+            }
+        }
+        rows
+    }
+}

@@ -1,0 +1,312 @@
+//! What the logs have proved so far, in the shape the screens draw: made beside the ingest, never while drawing.
+
+use std::collections::BTreeMap;
+
+use weftrun::Finding;
+
+/// How far a rank is. Each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Its log has begun.
+    #[default]
+    Started,
+    /// NCCL's bootstrap.
+    Bootstrap,
+    /// NCCL's init.
+    Init,
+    /// Init is complete.
+    Ready,
+    /// Rings are connected.
+    Rings,
+    /// Trees are connected.
+    Trees,
+    /// It trains.
+    Stepping,
+    /// It failed.
+    Failed,
+}
+
+impl Step {
+    /// The steps of a good life, in order.
+    pub const LIFE: [Self; 7] =
+        [Self::Started, Self::Bootstrap, Self::Init, Self::Ready, Self::Rings, Self::Trees, Self::Stepping];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Bootstrap => "bootstrap",
+            Self::Init => "init",
+            Self::Ready => "ready",
+            Self::Rings => "rings",
+            Self::Trees => "trees",
+            Self::Stepping => "stepping",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    /// Its sign in a strip of ranks.
+    pub fn sign(self) -> char {
+        match self {
+            Self::Started => 's',
+            Self::Bootstrap => 'b',
+            Self::Init => 'i',
+            Self::Ready => 'r',
+            Self::Rings => 'o',
+            Self::Trees => 't',
+            Self::Stepping => '#',
+            Self::Failed => '!',
+        }
+    }
+}
+
+/// One rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rank {
+    /// Global rank, once proved.
+    pub rank: Option<u32>,
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// GPU it uses.
+    pub device: Option<i64>,
+    /// Its node, counted from 0.
+    pub node: Option<u32>,
+    /// Network it announced.
+    pub announced: Option<String>,
+    /// How far it is.
+    pub step: Step,
+}
+
+/// A group of ranks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Communicator {
+    /// Its id.
+    pub id: String,
+    /// Ranks it has.
+    pub nranks: u32,
+    /// Whether it is the one of all ranks.
+    pub world: bool,
+}
+
+/// How two ranks, or two nodes, are connected.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Link {
+    /// What it is, for the sign.
+    pub kind: Kind,
+    /// The transports as NCCL wrote them, sorted.
+    pub transports: Vec<String>,
+    /// Channels, all pairs together.
+    pub channels: u32,
+    /// Pairs of ranks behind it.
+    pub pairs: u32,
+    /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
+    pub gdr: Option<bool>,
+}
+
+/// Kinds of connection, the worst last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// NVLink or PCIe, inside a node.
+    P2p,
+    /// NVLink SHARP or CollNet.
+    Offload,
+    /// EFA.
+    Efa,
+    /// InfiniBand.
+    InfiniBand,
+    /// RoCE.
+    Roce,
+    /// InfiniBand verbs, not known which.
+    Verbs,
+    /// Libfabric, not known over what, or over something else than EFA.
+    Libfabric,
+    /// Shared memory inside a node.
+    Shm,
+    /// TCP sockets.
+    Socket,
+    /// Something this program does not know.
+    #[default]
+    Unknown,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::P2p,
+        Self::Offload,
+        Self::Efa,
+        Self::InfiniBand,
+        Self::Roce,
+        Self::Verbs,
+        Self::Libfabric,
+        Self::Shm,
+        Self::Socket,
+        Self::Unknown,
+    ];
+
+    /// Its letter in the matrix.
+    pub fn letter(self) -> char {
+        match self {
+            Self::P2p => 'N',
+            Self::Offload => 'C',
+            Self::Efa => 'E',
+            Self::InfiniBand => 'I',
+            Self::Roce => 'R',
+            Self::Verbs => 'V',
+            Self::Libfabric => 'L',
+            Self::Shm => 'S',
+            Self::Socket => 'T',
+            Self::Unknown => '?',
+        }
+    }
+
+    /// Its word in the legend.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::P2p => "NVLink/P2P",
+            Self::Offload => "CollNet/NVLS",
+            Self::Efa => "EFA",
+            Self::InfiniBand => "InfiniBand",
+            Self::Roce => "RoCE",
+            Self::Verbs => "verbs",
+            Self::Libfabric => "Libfabric",
+            Self::Shm => "SHM",
+            Self::Socket => "TCP socket",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One node: ranks that share a host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its host's name.
+    pub host: String,
+    /// Indices of its ranks in [`Picture::ranks`].
+    pub ranks: Vec<usize>,
+    /// Networks its ranks announced, each with how many.
+    pub announced: Vec<(String, u32)>,
+    /// Ranks that have reached each step of [`Step::LIFE`].
+    pub reached: [u32; 7],
+    /// Ranks that failed.
+    pub failed: u32,
+}
+
+/// What the logs have proved so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    /// Verdict on the fabric (`efa`, `socket`, `unknown`, …).
+    pub verdict: String,
+    /// Whether it is the planned one.
+    pub ok: Option<bool>,
+    /// GPUDirect RDMA: `all`, `some`, `none`, `unknown`.
+    pub gdr: String,
+    /// NCCL versions seen.
+    pub versions: Vec<String>,
+    /// Ranks, sorted by rank.
+    pub ranks: Vec<Rank>,
+    /// Nodes, in the order of their lowest rank.
+    pub nodes: Vec<Node>,
+    /// Communicators, the world first.
+    pub communicators: Vec<Communicator>,
+    /// For each communicator: pairs of global ranks.
+    pub rank_links: Vec<BTreeMap<(u32, u32), Link>>,
+    /// For each communicator: pairs of nodes.
+    pub node_links: Vec<BTreeMap<(u32, u32), Link>>,
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// Throughput as it was printed, oldest first.
+    pub throughput: Vec<f64>,
+    /// Its unit.
+    pub unit: String,
+}
+
+impl Picture {
+    /// Ranks that have reached a step.
+    pub fn reached(&self, step: usize) -> u32 {
+        self.nodes.iter().map(|node| node.reached[step]).sum()
+    }
+
+    /// Ranks that failed.
+    pub fn failed(&self) -> u32 {
+        self.nodes.iter().map(|node| node.failed).sum()
+    }
+
+    /// Networks announced, each with how many ranks.
+    pub fn announced(&self) -> BTreeMap<&str, u32> {
+        let mut all = BTreeMap::new();
+        for (name, count) in self.nodes.iter().flat_map(|node| &node.announced) {
+            *all.entry(name.as_str()).or_insert(0) += count;
+        }
+        all
+    }
+
+    /// Puts the nodes and their counts together from the ranks.
+    pub fn group(&mut self) {
+        self.ranks.sort_by_key(|rank| (rank.rank.unwrap_or(u32::MAX), rank.host.clone(), rank.pid));
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut numbers: BTreeMap<(Option<u32>, String), usize> = BTreeMap::new();
+        for (index, rank) in self.ranks.iter_mut().enumerate() {
+            let key = (rank.node, rank.host.clone());
+            let number = *numbers.entry(key).or_insert_with(|| {
+                nodes.push(Node { host: rank.host.clone(), ..Node::default() });
+                nodes.len() - 1
+            });
+            rank.node = u32::try_from(number).ok();
+            let node = &mut nodes[number];
+            node.ranks.push(index);
+            if rank.step == Step::Failed {
+                node.failed += 1;
+            }
+            for (at, step) in Step::LIFE.iter().enumerate() {
+                node.reached[at] += u32::from(rank.step >= *step && rank.step != Step::Failed);
+            }
+            if let Some(name) = &rank.announced {
+                match node.announced.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, count)) => *count += 1,
+                    None => node.announced.push((name.clone(), 1)),
+                }
+            }
+        }
+        self.nodes = nodes;
+    }
+
+    /// Folds the links of ranks into links of nodes.
+    pub fn fold_links(&mut self) {
+        let node_of: BTreeMap<u32, u32> =
+            self.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
+        self.node_links = self.rank_links.iter().map(|links| fold(links, &node_of)).collect();
+    }
+}
+
+fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTreeMap<(u32, u32), Link> {
+    let mut folded: BTreeMap<(u32, u32), Link> = BTreeMap::new();
+    for ((from, to), link) in links {
+        let (Some(from), Some(to)) = (node_of.get(from), node_of.get(to)) else { continue };
+        match folded.entry((*from, *to)) {
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                slot.insert(link.clone());
+            }
+            std::collections::btree_map::Entry::Occupied(mut slot) => slot.get_mut().join(link),
+        }
+    }
+    folded
+}
+
+impl Link {
+    /// Takes another link between the same two ends in; the worst kind shows.
+    pub fn join(&mut self, other: &Self) {
+        self.kind = self.kind.max(other.kind);
+        self.channels += other.channels;
+        self.pairs += other.pairs;
+        self.gdr = if self.gdr == other.gdr { self.gdr } else { None };
+        for transport in &other.transports {
+            if !self.transports.contains(transport) {
+                self.transports.push(transport.clone());
+                self.transports.sort();
+            }
+        }
+    }
+}

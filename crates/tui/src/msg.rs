@@ -1,0 +1,103 @@
+//! What happens to the model, and what it wants done. Log bytes are in neither.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossterm::event::KeyEvent;
+use jiff::Timestamp;
+use weftrun::Finding;
+use weftrun::core::backend::Capability;
+use weftrun::core::fabric::FabricPlan;
+use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
+use weftrun::core::spec::JobSpec;
+
+use crate::action::Action;
+use crate::model::draft::Planned;
+use crate::model::logs::SharedStore;
+use crate::model::picture::Picture;
+
+/// Something that happened. Errors are texts already: only people read them here.
+#[derive(Debug)]
+pub enum Msg {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// Text was pasted.
+    Paste(String),
+    /// The wheel was turned: lines down, or up if negative.
+    Wheel(i16),
+    /// The terminal has another size: columns, rows.
+    Resize(u16, u16),
+    /// Time has passed.
+    Now(Timestamp),
+    /// An action was chosen without a key.
+    Do(Action),
+    /// A target was connected.
+    Connected(String, Capability),
+    /// A target's jobs.
+    Listed(String, Result<Vec<JobSummary>, String>),
+    /// Something happened to a job of a target.
+    Event(String, JobEvent),
+    /// A target's events have stopped coming.
+    Lost(String, String),
+    /// What is known of the open job.
+    Detail(JobHandle, Result<Box<(JobDetail, Option<FabricPlan>)>, String>),
+    /// The open job's logs are read into this store.
+    LogsOpened(JobHandle, SharedStore),
+    /// The store has new lines.
+    LogsGrew,
+    /// The logs were read to their end, or could not be read on.
+    LogsEnded(JobHandle, Option<String>),
+    /// What the logs have proved.
+    Picture(JobHandle, Arc<Picture>),
+    /// A draft of this revision was planned.
+    Planned(u64, Result<Box<Planned>, String>),
+    /// A draft of this revision was checked by the cluster.
+    Checked(u64, Result<Vec<Finding>, String>),
+    /// A draft was submitted.
+    Submitted(Result<JobHandle, String>),
+    /// A job was acted on.
+    Acted(JobHandle, JobAction, Result<(), String>),
+    /// The editor was closed, or a job file was read.
+    Spec(Option<String>, Result<Box<JobSpec>, String>),
+    /// Something was saved.
+    Saved(Result<PathBuf, String>),
+    /// The demo was started.
+    Demo(Result<JobHandle, String>),
+}
+
+/// Something to do outside of the model.
+#[derive(Debug)]
+pub enum Effect {
+    /// End the program.
+    Quit,
+    /// Give the terminal back to the shell.
+    Sleep,
+    /// Draw everything, whatever the terminal shows now.
+    Redraw,
+    /// Listen to the mouse wheel, or not.
+    Mouse(bool),
+    /// Ask all targets for their jobs again.
+    Refresh,
+    /// Ask for all of a job, and read its logs; `previous` for the attempt before.
+    Open(JobHandle, bool),
+    /// Stop reading the open job's logs.
+    Close,
+    /// Act on a job.
+    Act(JobHandle, JobAction),
+    /// Plan a draft: revision, target, job.
+    Plan(u64, String, Box<JobSpec>),
+    /// Ask the cluster about a draft.
+    Check(u64, String, Box<JobSpec>),
+    /// Submit a draft.
+    Submit(String, Box<JobSpec>),
+    /// Open a draft in the editor.
+    Edit(Box<JobSpec>),
+    /// Read a job file.
+    ReadJob(PathBuf),
+    /// Put a text on the clipboard.
+    Copy(String),
+    /// Save lines to a file.
+    Save(PathBuf, Vec<Vec<u8>>),
+    /// Start the demo.
+    Demo,
+}

@@ -1,0 +1,149 @@
+//! Runs the effects that need no terminal, each in a task of its own; what they find out comes back as a message.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use weftrun::core::job::{Action, JobHandle};
+use weftrun::{Client, Result};
+
+use super::{Options, StartDemo, ingest, plan, targets};
+use crate::msg::{Effect, Msg};
+
+/// Runs effects.
+pub(super) struct Runner {
+    client: Client,
+    targets: Vec<String>,
+    demo: Option<StartDemo>,
+    outbox: mpsc::Sender<Msg>,
+    grew: Arc<Notify>,
+    again: Arc<Notify>,
+    /// What reads the open job; dropped with it.
+    reading: Vec<JoinHandle<()>>,
+    planning: Option<JoinHandle<()>>,
+}
+
+impl Runner {
+    pub(super) fn new(client: Client, options: &Options, outbox: mpsc::Sender<Msg>, grew: Arc<Notify>) -> Self {
+        Self {
+            client,
+            targets: options.targets.clone(),
+            demo: options.demo.clone(),
+            outbox,
+            grew,
+            again: Arc::new(Notify::new()),
+            reading: Vec::new(),
+            planning: None,
+        }
+    }
+
+    /// Begins to watch every target.
+    pub(super) fn watch_all(&self) {
+        for name in &self.targets {
+            tokio::spawn(targets::watch(self.client.clone(), name.clone(), self.outbox.clone(), self.again.clone()));
+        }
+    }
+
+    /// Gives a message to the loop.
+    pub(super) async fn answer(&self, msg: Msg) {
+        let _ = self.outbox.send(msg).await;
+    }
+
+    /// Starts an effect.
+    pub(super) fn start(&mut self, effect: Effect) {
+        let (client, outbox) = (self.client.clone(), self.outbox.clone());
+        match effect {
+            Effect::Refresh => self.again.notify_waiters(),
+            Effect::Close => self.reading.drain(..).for_each(|task| task.abort()),
+            Effect::Open(handle, previous) => {
+                let (known, grew) = (handle.clone(), self.grew.clone());
+                self.reading.push(tokio::spawn(describe(client.clone(), known, outbox.clone())));
+                self.reading.push(tokio::spawn(ingest::read(client, handle, previous, outbox, grew)));
+            }
+            Effect::Act(handle, action) => {
+                tokio::spawn(async move {
+                    let done = act(&client, &handle, action).await.map_err(|error| error.to_string());
+                    let _ = outbox.send(Msg::Acted(handle, action, done)).await;
+                });
+            }
+            Effect::Plan(revision, target, spec) => {
+                if let Some(older) = self.planning.take() {
+                    older.abort();
+                }
+                self.planning = Some(tokio::spawn(plan::plan(client, revision, target, *spec, outbox)));
+            }
+            Effect::Check(revision, target, spec) => {
+                tokio::spawn(async move {
+                    let answer = plan::check(client, target, *spec).await.map_err(|error| said(&error));
+                    let _ = outbox.send(Msg::Checked(revision, answer)).await;
+                });
+            }
+            Effect::Submit(target, spec) => {
+                tokio::spawn(async move {
+                    let answer = plan::submit(client, target, *spec).await.map_err(|error| said(&error));
+                    let _ = outbox.send(Msg::Submitted(answer)).await;
+                });
+            }
+            Effect::ReadJob(path) => {
+                tokio::task::spawn_blocking(move || {
+                    let answer = plan::read(&path);
+                    let _ = outbox.blocking_send(Msg::Spec(Some(path.display().to_string()), answer));
+                });
+            }
+            Effect::Save(path, lines) => {
+                tokio::task::spawn_blocking(move || {
+                    let _ = outbox.blocking_send(Msg::Saved(save(&path, &lines)));
+                });
+            }
+            Effect::Demo => {
+                let Some(demo) = self.demo.clone() else { return };
+                tokio::spawn(async move {
+                    let answer = demo(client).await.map_err(|error| said(&error));
+                    let _ = outbox.send(Msg::Demo(answer)).await;
+                });
+            }
+            Effect::Quit | Effect::Sleep | Effect::Redraw | Effect::Mouse(_) | Effect::Copy(_) | Effect::Edit(_) => {}
+        }
+    }
+}
+
+/// An error with its first hint, in one line.
+fn said(error: &weftrun::Error) -> String {
+    let findings: Vec<&str> = error.findings().iter().map(|finding| finding.message.as_str()).collect();
+    let mut text = error.to_string();
+    if !findings.is_empty() {
+        text = format!("{text}: {}", findings.join("; "));
+    }
+    if let Some(hint) = error.hints().first() {
+        text = format!("{text} ({hint})");
+    }
+    text
+}
+
+async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    client.attach(handle).await?.act(action).await
+}
+
+async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) {
+    let answer = async {
+        let job = client.attach(&handle).await?;
+        let detail = job.describe().await?;
+        Ok::<_, weftrun::Error>(Box::new((detail, job.plan().cloned())))
+    };
+    let answer = answer.await.map_err(|error| said(&error));
+    let _ = outbox.send(Msg::Detail(handle, answer)).await;
+}
+
+/// Writes lines to a new file; one that is there already stays.
+fn save(path: &Path, lines: &[Vec<u8>]) -> Result<PathBuf, String> {
+    use std::io::Write;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    let mut out = std::io::BufWriter::new(file);
+    for line in lines {
+        out.write_all(line).and_then(|()| out.write_all(b"\n")).map_err(failed)?;
+    }
+    out.flush().map_err(failed)?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,265 @@
+//! Where the model meets the world: one loop that waits for keys, answers and signals, changes the model, runs the
+//! effects, and draws when something has changed; never more often than every 16 ms, and not at all when nothing does.
+
+mod clipboard;
+mod effects;
+mod ingest;
+mod plan;
+mod survey;
+mod targets;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, EventStream, MouseEventKind};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::{Notify, mpsc};
+use weftrun::core::job::JobHandle;
+use weftrun::{Client, Error, ErrorKind, Result};
+
+use crate::keymap::Keymap;
+use crate::model::jobs::Health;
+use crate::model::{Model, Screen};
+use crate::msg::{Effect, Msg};
+use crate::theme::Theme;
+use crate::update::update;
+use crate::view::view;
+use effects::Runner;
+use terminal::Screenful;
+
+/// Least time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+
+/// Starts the demo job; gives its handle.
+pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>> + Send + Sync>;
+
+/// How the UI starts.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Targets to show; the first is where new jobs go.
+    pub targets: Vec<String>,
+    /// The target new jobs go to, where it is not the first.
+    pub default_target: Option<String>,
+    /// The demo, if the program has one.
+    pub demo: Option<StartDemo>,
+    /// A job to open at once.
+    pub job: Option<JobHandle>,
+    /// The theme's name; `NO_COLOR` in the environment wins.
+    pub theme: Option<String>,
+    /// Keys by action name.
+    pub keys: BTreeMap<String, Vec<String>>,
+    /// Whether the mouse wheel is listened to.
+    pub mouse: bool,
+    /// Whether colours are forbidden.
+    pub no_colour: bool,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("targets", &self.targets).field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+/// Runs the UI until the user quits.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] without a terminal, [`ErrorKind::InvalidConfig`] for unknown keys or themes, [`ErrorKind::Io`]
+/// when the terminal fails.
+pub async fn run(client: Client, options: Options) -> Result<()> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Error::new(ErrorKind::Usage, "the terminal UI needs a terminal")
+            .hint("`weftrun list`, `logs`, `transport` and `watch` print the same without one"));
+    }
+    let mut model = model(&options)?;
+    let mut screen = Screenful::enter()?;
+    let outcome = Loop::new(client, &options).run(&mut model, &mut screen).await;
+    screen.leave();
+    outcome
+}
+
+fn model(options: &Options) -> Result<Model> {
+    let mut model = Model::new(options.targets.iter().cloned(), Timestamp::now());
+    model.keymap = Keymap::default().rebind(&options.keys)?;
+    if let Some(name) = &options.theme {
+        let names: Vec<&str> = Theme::ALL.iter().map(|theme| theme.name()).collect();
+        model.theme = Theme::parse(name).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidConfig, format!("tui.theme: there is no theme `{name}`"))
+                .hint(format!("there are {}", names.join(", ")))
+        })?;
+    }
+    if options.no_colour {
+        model.theme = Theme::Mono;
+    }
+    model.mouse = options.mouse;
+    model.has_demo = options.demo.is_some();
+    model.wanted.clone_from(&options.job);
+    if let Some(target) = &options.default_target {
+        model.default_target.clone_from(target);
+    }
+    Ok(model)
+}
+
+/// What wakes the loop.
+enum Wake {
+    Input(Option<std::io::Result<Event>>),
+    Msg(Msg),
+    Logs,
+    Draw,
+    Clock,
+    Stop,
+    Quit,
+}
+
+struct Loop {
+    runner: Runner,
+    inbox: mpsc::Receiver<Msg>,
+    grew: Arc<Notify>,
+}
+
+impl Loop {
+    fn new(client: Client, options: &Options) -> Self {
+        let (outbox, inbox) = mpsc::channel(1024);
+        let grew = Arc::new(Notify::new());
+        let runner = Runner::new(client, options, outbox, grew.clone());
+        Self { runner, inbox, grew }
+    }
+
+    async fn run(mut self, model: &mut Model, screen: &mut Screenful) -> Result<()> {
+        let mut signals = terminal::Signals::new()?;
+        let mut input = EventStream::new();
+        model.size = screen.size()?;
+        screen.mouse(model.mouse)?;
+        self.runner.watch_all();
+        if let Some(job) = model.wanted.clone() {
+            let effects = crate::update::open_job(model, &job);
+            self.perform(effects, screen, &mut input).await?;
+        }
+        let mut dirty = true;
+        let mut spacing = FRAME;
+        let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
+        loop {
+            let wake = self.wait(&mut input, &mut signals, dirty.then(|| drawn + spacing), next_tick(model)).await;
+            model.now = Timestamp::now();
+            let mut effects = Vec::new();
+            match wake {
+                Wake::Quit | Wake::Input(None) => return Ok(()),
+                Wake::Input(Some(event)) => {
+                    let event = event.map_err(|error| terminal::io("read the keyboard", &error))?;
+                    effects = translate(event).map_or_else(Vec::new, |msg| update(model, msg));
+                    dirty = true;
+                }
+                Wake::Msg(msg) => {
+                    effects = update(model, msg);
+                    // Whatever else is there already belongs to the same frame.
+                    for _ in 0..256 {
+                        let Ok(msg) = self.inbox.try_recv() else { break };
+                        effects.append(&mut update(model, msg));
+                    }
+                    dirty = true;
+                }
+                Wake::Logs => {
+                    effects = update(model, Msg::LogsGrew);
+                    dirty |= model.open.is_some() && matches!(model.screen, Screen::Logs | Screen::Overview);
+                }
+                Wake::Clock => dirty = true,
+                Wake::Stop => effects.push(Effect::Sleep),
+                Wake::Draw => {
+                    if let Some(open) = &mut model.open {
+                        open.logs.height = crate::view::log_height_of(model.screen, model.size);
+                    }
+                    let begun = Instant::now();
+                    screen.draw(|frame| view(model, frame))?;
+                    drawn = Instant::now();
+                    // A terminal that takes long to write to (a slow link) gets fewer frames, not a queue of them.
+                    spacing = FRAME.max((drawn - begun) * 2).min(Duration::from_millis(250));
+                    dirty = false;
+                }
+            }
+            if self.perform(effects, screen, &mut input).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn wait(
+        &mut self,
+        input: &mut EventStream,
+        signals: &mut terminal::Signals,
+        draw: Option<Instant>,
+        tick: Option<Duration>,
+    ) -> Wake {
+        let sleep = |at: Option<Instant>| async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let clock = sleep(tick.map(|tick| Instant::now() + tick));
+        tokio::select! {
+            biased;
+            () = signals.stop() => Wake::Stop,
+            () = signals.quit() => Wake::Quit,
+            event = input.next() => Wake::Input(event),
+            () = sleep(draw) => Wake::Draw,
+            Some(msg) = self.inbox.recv() => Wake::Msg(msg),
+            () = self.grew.notified() => Wake::Logs,
+            () = clock => Wake::Clock,
+        }
+    }
+
+    /// Runs effects; those that need the terminal here, the others in tasks. Gives whether to quit.
+    async fn perform(&mut self, effects: Vec<Effect>, screen: &mut Screenful, input: &mut EventStream) -> Result<bool> {
+        for effect in effects {
+            match effect {
+                Effect::Quit => return Ok(true),
+                Effect::Sleep => screen.sleep()?,
+                Effect::Redraw => screen.clear()?,
+                Effect::Mouse(on) => screen.mouse(on)?,
+                Effect::Copy(text) => screen.copy(&text)?,
+                Effect::Edit(spec) => {
+                    // The editor reads the same keyboard: nobody else may.
+                    *input = EventStream::new();
+                    let answer = screen.outside(|| plan::edit(&spec))?;
+                    *input = EventStream::new();
+                    self.runner.answer(Msg::Spec(None, answer)).await;
+                }
+                effect => self.runner.start(effect),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// When the texts that say how long ago something was change next, if there are any that do.
+fn next_tick(model: &Model) -> Option<Duration> {
+    let now = model.now;
+    let running = model.jobs.entries.iter().filter(|entry| !entry.summary.phase.is_terminal());
+    let down = model.jobs.targets.iter().filter_map(|target| match &target.health {
+        Health::Down(since, _) => Some(*since),
+        _ => None,
+    });
+    let since = running.filter_map(|entry| entry.summary.created).chain(down);
+    since
+        .map(|then| now.as_second().saturating_sub(then.as_second()))
+        .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }))
+        .min()
+}
+
+fn translate(event: Event) -> Option<Msg> {
+    match event {
+        Event::Key(key) => Some(Msg::Key(key)),
+        Event::Paste(text) => Some(Msg::Paste(text)),
+        Event::Resize(columns, rows) => Some(Msg::Resize(columns, rows)),
+        Event::Mouse(mouse) => match mouse.kind {
+            MouseEventKind::ScrollDown => Some(Msg::Wheel(3)),
+            MouseEventKind::ScrollUp => Some(Msg::Wheel(-3)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,101 @@
+//! Plans, checks and submits drafts; opens them in the editor.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weftrun::core::fabric::{Fabric, RuleSetting};
+use weftrun::core::job::JobHandle;
+use weftrun::core::spec::JobSpec;
+use weftrun::{Client, Finding, Plan, Result};
+
+use crate::model::draft::Planned;
+use crate::msg::Msg;
+
+/// How long typing must pause before the cluster is asked.
+const PAUSE: Duration = Duration::from_millis(400);
+/// How long the cluster may take to say what it has.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Plans a draft: at once with what is assumed, then with what the cluster says.
+pub(super) async fn plan(client: Client, revision: u64, target: String, spec: JobSpec, outbox: mpsc::Sender<Msg>) {
+    let offline = match client.plan_offline(&target, &spec) {
+        Ok(plan) => planned(&client, &plan, false).await,
+        Err(error) => Err(error),
+    };
+    let send = |answer: Result<Planned>| {
+        let msg = Msg::Planned(revision, answer.map(Box::new).map_err(|error| error.to_string()));
+        outbox.send(msg)
+    };
+    let _ = send(offline).await;
+    tokio::time::sleep(PAUSE).await;
+    if let Ok(Ok(plan)) = tokio::time::timeout(PATIENCE, client.plan(&target, &spec)).await {
+        let _ = send(planned(&client, &plan, true).await).await;
+    }
+}
+
+async fn planned(client: &Client, plan: &Plan, online: bool) -> Result<Planned> {
+    let spec = &plan.planned().spec;
+    let facts = plan.planned();
+    let again = |spec: &JobSpec| {
+        weftrun::core::fabric::FabricPlan::new(spec, client.catalogue(), &facts.facts, &facts.profile)
+    };
+    let mut full = spec.clone();
+    full.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
+    let all = again(&full).ops;
+    let mut bare = spec.clone();
+    bare.fabric.kind = Fabric::Off;
+    let bare = match client.plan_offline_for(plan.target().clone(), &bare).render().await {
+        Ok(rendered) => Some(rendered),
+        Err(_) => None,
+    };
+    let (rendered, error) = match plan.render().await {
+        Ok(rendered) => (Some(rendered), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Ok(Planned { plan: plan.fabric().clone(), all, rendered, bare, error, online })
+}
+
+/// Asks the cluster whether it would take a draft.
+pub(super) async fn check(client: Client, target: String, spec: JobSpec) -> Result<Vec<Finding>> {
+    client.plan(&target, &spec).await?.check().await
+}
+
+/// Submits a draft.
+pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Result<JobHandle> {
+    Ok(client.plan(&target, &spec).await?.submit().await?.handle().clone())
+}
+
+/// Largest job file that is read.
+const MAX_JOB: u64 = 4 << 20;
+
+/// Reads a job file.
+pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
+    if size > MAX_JOB {
+        return Err(format!("{shown}: {size} bytes are more than a job file has"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+    parse(&shown.to_string(), &text)
+}
+
+fn parse(name: &str, _text: &str) -> Result<Box<JobSpec>, String> {
+    Err(format!("{name}: job files are not read yet"))
+}
+
+/// Opens a job in the user's editor; gives what they made of it.
+pub(super) fn edit(_spec: &JobSpec) -> Result<Box<JobSpec>, String> {
+    let editor = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_else(|_| "vi".to_owned());
+    let file = tempfile::Builder::new().prefix("weftrun-").suffix(".toml").tempfile().map_err(|e| e.to_string())?;
+    std::fs::write(file.path(), "").map_err(|error| error.to_string())?;
+    let words = crate::model::draft::words(&editor).filter(|words| !words.is_empty());
+    let words = words.ok_or_else(|| format!("$EDITOR `{editor}` is not a command"))?;
+    let status = Command::new(&words[0]).args(&words[1..]).arg(file.path()).status();
+    match status {
+        Ok(status) if status.success() => read(file.path()),
+        Ok(status) => Err(format!("{editor} ended with {status}; nothing was changed")),
+        Err(error) => Err(format!("{editor}: {error}; set $EDITOR")),
+    }
+}

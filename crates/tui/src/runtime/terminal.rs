@@ -1,0 +1,171 @@
+//! The terminal: taken, drawn on, given back whatever happens.
+
+use std::io::{self, BufWriter, Stdout, Write};
+
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weftrun::{Error, ErrorKind, Result};
+
+use super::clipboard;
+
+type Out = BufWriter<Stdout>;
+
+/// One write a frame, however many cells change.
+const BUFFER: usize = 256 * 1024;
+
+/// The terminal while it is ours.
+pub(super) struct Screenful {
+    terminal: Terminal<CrosstermBackend<Out>>,
+    mouse: bool,
+}
+
+/// An error of the terminal.
+pub(super) fn io(what: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("could not {what}: {error}"))
+}
+
+fn failed(error: io::Error) -> Error {
+    io("use the terminal", &error)
+}
+
+impl Screenful {
+    /// Takes the terminal. A panic gives it back before it prints.
+    pub(super) fn enter() -> Result<Self> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout()));
+        let mut screen = Self { terminal: Terminal::new(backend).map_err(failed)?, mouse: false };
+        screen.take()?;
+        Ok(screen)
+    }
+
+    fn take(&mut self) -> Result<()> {
+        enable_raw_mode().map_err(failed)?;
+        let out = self.terminal.backend_mut();
+        execute!(out, EnterAlternateScreen, EnableBracketedPaste, cursor::Hide).map_err(failed)?;
+        self.terminal.clear().map_err(failed)?;
+        self.mouse(self.mouse)
+    }
+
+    /// Gives the terminal back.
+    pub(super) fn leave(&mut self) {
+        give_back();
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> Result<(u16, u16)> {
+        self.terminal.size().map(|size| (size.width, size.height)).map_err(failed)
+    }
+
+    /// Draws a frame; a terminal that knows synchronized updates shows it at once.
+    pub(super) fn draw(&mut self, view: impl FnOnce(&mut Frame)) -> Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).map_err(failed)?;
+        self.terminal.draw(view).map_err(failed)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate).map_err(failed)
+    }
+
+    /// Makes the next frame draw every cell.
+    pub(super) fn clear(&mut self) -> Result<()> {
+        self.terminal.clear().map_err(failed)
+    }
+
+    /// Listens to the wheel, or leaves the mouse to the terminal.
+    pub(super) fn mouse(&mut self, on: bool) -> Result<()> {
+        let out = self.terminal.backend_mut();
+        if on {
+            execute!(out, EnableMouseCapture).map_err(failed)?;
+        } else if self.mouse {
+            execute!(out, DisableMouseCapture).map_err(failed)?;
+        }
+        self.mouse = on;
+        Ok(())
+    }
+
+    /// Puts a text on the clipboard of the terminal's owner, over ssh too.
+    pub(super) fn copy(&mut self, text: &str) -> Result<()> {
+        let out = self.terminal.backend_mut();
+        out.write_all(clipboard::osc52(text).as_bytes()).and_then(|()| Write::flush(out)).map_err(failed)
+    }
+
+    /// Gives the terminal back while something else uses it.
+    pub(super) fn outside<T>(&mut self, run: impl FnOnce() -> T) -> Result<T> {
+        give_back();
+        let answer = run();
+        self.take()?;
+        Ok(answer)
+    }
+
+    /// Stops this process until the shell continues it.
+    pub(super) fn sleep(&mut self) -> Result<()> {
+        self.outside(|| {
+            // STOP, not TSTP: we handle TSTP ourselves, so that one from outside gives the terminal back too.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        })
+    }
+}
+
+impl Drop for Screenful {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back; does no harm twice.
+fn give_back() {
+    let mut out = io::stdout();
+    let _ = execute!(
+        out,
+        EndSynchronizedUpdate,
+        DisableMouseCapture,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        cursor::Show
+    );
+    let _ = disable_raw_mode();
+}
+
+/// Signals that concern the terminal.
+pub(super) struct Signals {
+    stop: Signal,
+    quit: [Signal; 3],
+}
+
+impl Signals {
+    /// Begins to listen.
+    pub(super) fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).map_err(|error| io("listen to signals", &error));
+        Ok(Self {
+            stop: listen(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?,
+            quit: [
+                listen(SignalKind::terminate())?,
+                listen(SignalKind::hangup())?,
+                listen(SignalKind::interrupt())?,
+            ],
+        })
+    }
+
+    /// Waits until somebody wants us to stop.
+    pub(super) async fn stop(&mut self) {
+        self.stop.recv().await;
+    }
+
+    /// Waits until somebody wants us to end.
+    pub(super) async fn quit(&mut self) {
+        let [a, b, c] = &mut self.quit;
+        tokio::select! {
+            _ = a.recv() => {}
+            _ = b.recv() => {}
+            _ = c.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Whatever a cluster said, made safe before it enters the model.
+
+use std::borrow::Cow;
+
+use weftrun::Finding;
+use weftrun::core::job::{JobDetail, JobEvent, JobSummary, ReplicaStatus};
+use weftrun::core::log::clean_text;
+
+use crate::model::picture::Picture;
+
+/// Longest text of one name, reason or event that is kept.
+const MAX: usize = 4096;
+
+fn clean(text: &mut String) {
+    if text.len() > MAX {
+        let end = (0..=MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+    }
+    if let Cow::Owned(safe) = clean_text(text) {
+        *text = safe;
+    }
+}
+
+/// Makes a summary safe.
+pub fn summary(mut job: JobSummary) -> JobSummary {
+    clean(&mut job.name);
+    clean(&mut job.reason);
+    clean(&mut job.kind);
+    if let Some(queue) = &mut job.queue {
+        clean(queue);
+    }
+    job
+}
+
+/// Makes a replica safe.
+pub fn replica(mut replica: ReplicaStatus) -> ReplicaStatus {
+    clean(&mut replica.name);
+    clean(&mut replica.role);
+    clean(&mut replica.reason);
+    if let Some(node) = &mut replica.node {
+        clean(node);
+    }
+    replica
+}
+
+/// Makes a finding safe.
+pub fn finding(mut finding: Finding) -> Finding {
+    clean(&mut finding.code);
+    clean(&mut finding.message);
+    for text in [&mut finding.subject, &mut finding.rule, &mut finding.source].into_iter().flatten() {
+        clean(text);
+    }
+    if let Some(fix) = &mut finding.fix {
+        clean(&mut fix.text);
+    }
+    for evidence in &mut finding.evidence {
+        clean(&mut evidence.source);
+        clean(&mut evidence.text);
+    }
+    finding
+}
+
+/// Makes an event safe.
+pub fn event(event: JobEvent) -> JobEvent {
+    match event {
+        JobEvent::Status { job } => JobEvent::Status { job: summary(job) },
+        JobEvent::Replica { job, replica: one } => JobEvent::Replica { job, replica: replica(one) },
+        JobEvent::Message { job, severity, mut reason, mut text, time } => {
+            clean(&mut reason);
+            clean(&mut text);
+            JobEvent::Message { job, severity, reason, text, time }
+        }
+        JobEvent::Stuck { job, finding: one } => JobEvent::Stuck { job, finding: finding(one) },
+        JobEvent::Attempt { job, attempt, mut reason } => {
+            clean(&mut reason);
+            JobEvent::Attempt { job, attempt, reason }
+        }
+        JobEvent::Disconnected { lost, mut reason } => {
+            clean(&mut reason);
+            JobEvent::Disconnected { lost, reason }
+        }
+        other => other,
+    }
+}
+
+/// Makes all that is known of a job safe.
+pub fn detail(mut detail: JobDetail) -> JobDetail {
+    detail.summary = summary(detail.summary);
+    detail.replicas = detail.replicas.into_iter().map(replica).collect();
+    detail.findings = detail.findings.into_iter().map(finding).collect();
+    detail.history = detail.history.into_iter().map(event).collect();
+    for (key, value) in &mut detail.facts {
+        clean(key);
+        clean(value);
+    }
+    detail
+}
+
+/// Makes what was read out of logs safe.
+pub fn picture(mut picture: Picture) -> Picture {
+    clean(&mut picture.verdict);
+    clean(&mut picture.unit);
+    picture.versions.iter_mut().for_each(clean);
+    for rank in &mut picture.ranks {
+        clean(&mut rank.host);
+        if let Some(announced) = &mut rank.announced {
+            clean(announced);
+        }
+    }
+    for node in &mut picture.nodes {
+        clean(&mut node.host);
+        node.announced.iter_mut().for_each(|(name, _)| clean(name));
+    }
+    for communicator in &mut picture.communicators {
+        clean(&mut communicator.id);
+    }
+    for link in picture.rank_links.iter_mut().chain(&mut picture.node_links).flat_map(|links| links.values_mut()) {
+        link.transports.iter_mut().for_each(clean);
+    }
+    picture.findings = std::mem::take(&mut picture.findings).into_iter().map(finding).collect();
+    picture
+}

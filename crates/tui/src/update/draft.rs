@@ -1,0 +1,290 @@
+//! The new job: typing, planning on every change, switching rules, submitting.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::backend::crossterm::EventHandler;
+use weftrun::Finding;
+use weftrun::core::spec::{JobSpec, Role};
+
+use super::screens::{copy, distance, prompt};
+use crate::action::Action;
+use crate::model::draft::{Draft, FABRICS, Field, LAUNCHES};
+use crate::model::layer::{Layer, Prompt, Question};
+use crate::model::{Model, Screen};
+use crate::msg::{Effect, Msg};
+use crate::safe;
+
+/// Shows the new job, beginning one if there is none.
+pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
+    model.screen = Screen::Submit;
+    if model.draft.is_some() {
+        return Vec::new();
+    }
+    match JobSpec::builder("job").role(Role::worker().gpus_per_node(8)).launch(LAUNCHES[0].0).build() {
+        Ok(spec) => take(model, spec, None),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
+    let targets: Vec<String> = model.jobs.targets.iter().map(|target| target.name.clone()).collect();
+    let target = model.draft.as_ref().map_or(model.default_target.clone(), |d| d.target_name().to_owned());
+    model.draft = Some(Draft::new(spec, file, targets, &target));
+    model.screen = Screen::Submit;
+    changed(model)
+}
+
+/// Gives a key to the field under the cursor; none if it does not take it.
+pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
+    if model.screen != Screen::Submit {
+        return None;
+    }
+    let draft = model.draft.as_mut()?;
+    let control = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    match (draft.field, key.code) {
+        (_, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab | KeyCode::F(_)) => None,
+        (Field::Changes, KeyCode::Enter | KeyCode::Char(' ')) if !control => Some(toggle(model)),
+        (Field::Changes, _) => None,
+        (_, KeyCode::Enter | KeyCode::Down) => Some(focus(model, 1)),
+        (_, KeyCode::Up) => Some(focus(model, -1)),
+        (field, KeyCode::Left | KeyCode::Right | KeyCode::Char(' ')) if !field.is_text() && !control => {
+            let forward = key.code != KeyCode::Left;
+            let turn = |at: usize, count: usize| {
+                let count = count.max(1);
+                if forward { (at + 1) % count } else { (at + count - 1) % count }
+            };
+            match field {
+                Field::Target => draft.target = turn(draft.target, draft.targets.len()),
+                Field::Launch => draft.launch = turn(draft.launch, LAUNCHES.len()),
+                _ => draft.fabric = turn(draft.fabric, FABRICS.len()),
+            }
+            Some(changed(model))
+        }
+        (field, _) if field.is_text() && (!control || matches!(key.code, KeyCode::Char('w' | 'u' | 'a' | 'k'))) => {
+            let (_, input) = draft.inputs.iter_mut().find(|(known, _)| *known == field)?;
+            let before = input.value().to_owned();
+            input.handle_event(&Event::Key(key));
+            Some(if input.value() == before { Vec::new() } else { changed(model) })
+        }
+        _ => None,
+    }
+}
+
+fn focus(model: &mut Model, by: isize) -> Vec<Effect> {
+    if let Some(draft) = &mut model.draft {
+        let count = Field::ALL.len();
+        let at = Field::ALL.iter().position(|field| *field == draft.field).unwrap_or(0);
+        let next = if by > 0 { (at + 1) % count } else { (at + count - 1) % count };
+        draft.field = Field::ALL[next];
+    }
+    Vec::new()
+}
+
+/// Plans again: something was changed.
+fn changed(model: &mut Model) -> Vec<Effect> {
+    let Some(draft) = &mut model.draft else { return Vec::new() };
+    draft.revision += 1;
+    match draft.spec() {
+        Ok(spec) => vec![Effect::Plan(draft.revision, draft.target_name().to_owned(), Box::new(spec))],
+        Err(error) => {
+            draft.planned = Some(Err(error));
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+    let page = usize::from(model.size.1) / 2;
+    let Some(draft) = &mut model.draft else { return Vec::new() };
+    match action {
+        Action::Next => return focus(model, 1),
+        Action::Previous => return focus(model, -1),
+        Action::Toggle => return toggle(model),
+        Action::UndoRules => {
+            draft.off.clear();
+            return changed(model);
+        }
+        Action::Diff => {
+            draft.document = !draft.document;
+            draft.scroll = 0;
+            draft.field = Field::Changes;
+        }
+        Action::File => prompt(model, Prompt::JobFile, String::new()),
+        Action::Edit | Action::Check | Action::Submit => return with_spec(model, action),
+        Action::Copy => {
+            let command = draft.command();
+            return copy(model, command);
+        }
+        action => {
+            let Some(by) = distance(action, page) else { return Vec::new() };
+            if draft.document {
+                draft.scroll = draft.scroll.saturating_add_signed(by).min(100_000);
+            } else if by < 0 && draft.change == 0 {
+                return focus(model, -1);
+            } else {
+                let last = draft.changes().len().saturating_sub(1);
+                draft.change = draft.change.saturating_add_signed(by).min(last);
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
+    let Some(draft) = &mut model.draft else { return Vec::new() };
+    let spec = match draft.spec() {
+        Ok(spec) => Box::new(spec),
+        Err(error) => {
+            model.fail(error);
+            return Vec::new();
+        }
+    };
+    let target = draft.target_name().to_owned();
+    match action {
+        Action::Edit => vec![Effect::Edit(spec)],
+        Action::Check => {
+            let revision = draft.revision;
+            model.say(format!("asking {target} …"));
+            vec![Effect::Check(revision, target, spec)]
+        }
+        _ if draft.sending => {
+            model.say("it is on its way already");
+            Vec::new()
+        }
+        _ => {
+            let question = Question::Submit(draft.revision);
+            model.layers.push(Layer::Confirm(question));
+            Vec::new()
+        }
+    }
+}
+
+/// Submits the draft, if it is still the one that was asked about.
+pub(super) fn send(model: &mut Model, revision: u64) -> Vec<Effect> {
+    let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) else {
+        model.fail("the job was changed meanwhile; ask again");
+        return Vec::new();
+    };
+    match draft.spec() {
+        Ok(spec) => {
+            draft.sending = true;
+            let target = draft.target_name().to_owned();
+            model.say(format!("submitting to {target} …"));
+            vec![Effect::Submit(target, Box::new(spec))]
+        }
+        Err(error) => {
+            model.fail(error);
+            Vec::new()
+        }
+    }
+}
+
+/// Switches the rule of the change under the cursor off or on.
+fn toggle(model: &mut Model) -> Vec<Effect> {
+    let Some(draft) = &mut model.draft else { return Vec::new() };
+    let Some(op) = draft.changes().get(draft.change).cloned() else { return Vec::new() };
+    if draft.off.remove(&op.rule) {
+        model.say(format!("rule {} is on again", op.rule));
+    } else if draft.is_off(&op) {
+        model.say(format!("{} is off since it depends on another rule that is off", op.rule));
+        return Vec::new();
+    } else {
+        draft.off.insert(op.rule.clone());
+        model.say(format!("rule {} is off; space switches it on", op.rule));
+    }
+    changed(model)
+}
+
+/// Puts a finding's fix into a new job like the open one.
+pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
+    let Some(fix) = &finding.fix else {
+        model.say("this finding has no fix");
+        return Vec::new();
+    };
+    let patch = fix.patch.clone();
+    let text = fix.text.clone();
+    let mut effects = begin(model);
+    let Some(draft) = &mut model.draft else { return effects };
+    let mut done = 0;
+    for edit in &patch {
+        done += usize::from(apply(draft, edit));
+    }
+    if done > 0 {
+        effects = changed(model);
+        model.say(format!("{done} of {} edits are in the new job: {text}", patch.len()));
+    } else {
+        model.say(format!("to do by hand: {text}"));
+    }
+    effects
+}
+
+/// Applies one edit of a fix to the form.
+fn apply(draft: &mut Draft, edit: &weftrun::core::finding::PatchEdit) -> bool {
+    let value = match &edit.value {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let set = edit.op == "set";
+    match edit.path.split_once('.') {
+        Some(("env", name)) => {
+            let mut pairs = crate::model::draft::words(draft.text(Field::Env)).unwrap_or_default();
+            pairs.retain(|pair| pair.split_once('=').is_none_or(|(known, _)| known != name));
+            if set {
+                pairs.push(format!("{name}={value}"));
+            }
+            let text: Vec<String> = pairs.iter().map(|pair| crate::model::draft::quote(pair)).collect();
+            fill(draft, Field::Env, text.join(" "))
+        }
+        Some(("fabric", rest)) if rest.starts_with("rules.") => {
+            let rule = rest.trim_start_matches("rules.").trim_matches('"').to_owned();
+            if set && value == "off" { draft.off.insert(rule) } else { draft.off.remove(&rule) }
+        }
+        None if edit.path == "fabric" && set => match FABRICS.iter().position(|(_, word)| *word == value) {
+            Some(at) => {
+                draft.fabric = at;
+                true
+            }
+            None => false,
+        },
+        None if edit.path == "image" => fill(draft, Field::Image, value),
+        None if edit.path == "profile" => fill(draft, Field::Profile, value),
+        None if edit.path == "nodes" => fill(draft, Field::Nodes, value),
+        _ => false,
+    }
+}
+
+fn fill(draft: &mut Draft, field: Field, text: String) -> bool {
+    match draft.inputs.iter_mut().find(|(known, _)| *known == field) {
+        Some((_, input)) => {
+            *input = tui_input::Input::new(text);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Takes in what was planned, checked or read.
+pub(super) fn answer(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
+        Msg::Spec(file, Ok(spec)) => {
+            model.say("job taken");
+            let file = file.or_else(|| model.draft.as_ref().and_then(|draft| draft.file.clone()));
+            return take(model, *spec, file);
+        }
+        Msg::Spec(_, Err(error)) => model.fail(error),
+        Msg::Planned(revision, answer) => {
+            if let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) {
+                draft.planned = Some(answer.map(|planned| *planned));
+                draft.change = draft.change.min(draft.changes().len().saturating_sub(1));
+            }
+        }
+        Msg::Checked(revision, answer) => {
+            if let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) {
+                let answer = answer.map(|findings| findings.into_iter().map(safe::finding).collect());
+                draft.checked = Some((revision, answer));
+            }
+        }
+        _ => {}
+    }
+    Vec::new()
+}

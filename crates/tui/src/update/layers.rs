@@ -1,0 +1,267 @@
+//! Help, palette, prompts and questions: they take the keys before the screen does.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
+use tui_input::backend::crossterm::EventHandler;
+use weftrun::core::log::Pattern;
+
+use super::{draft, logs, perform};
+use crate::action::{Action, Place, Row};
+use crate::model::layer::{Layer, Prompt, Question};
+use crate::model::{Model, Screen};
+use crate::msg::Effect;
+
+/// Opens the help or the palette.
+pub(super) fn open(model: &mut Model, action: Action) {
+    model.layers.push(if action == Action::Help {
+        Layer::Help { filter: Input::default(), scroll: 0, signs: false }
+    } else {
+        Layer::Palette { input: Input::default(), selected: 0 }
+    });
+}
+
+/// Gives a key to the topmost layer; none if there is no layer.
+pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
+    let layer = model.layers.last_mut()?;
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    if control && matches!(key.code, KeyCode::Char('c' | 'z' | 'l')) {
+        // Quitting, sleeping and redrawing work everywhere.
+        return model.keymap.lookup(key, &[Place::Everywhere]).map(|action| perform(model, action));
+    }
+    if key.code == KeyCode::Esc {
+        model.layers.pop();
+        return Some(Vec::new());
+    }
+    Some(match layer {
+        Layer::Help { .. } => help(model, key),
+        Layer::Palette { .. } => palette(model, key),
+        Layer::Prompt { .. } => prompt(model, key),
+        Layer::Confirm(question) => {
+            let question = question.clone();
+            confirm(model, key, question)
+        }
+        Layer::Text { scroll, lines, .. } => {
+            let last = lines.len().saturating_sub(1);
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Enter => {
+                    model.layers.pop();
+                }
+                KeyCode::Down | KeyCode::Char('j') => *scroll = (*scroll + 1).min(last),
+                KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
+                KeyCode::PageDown | KeyCode::Char(' ') => *scroll = (*scroll + 10).min(last),
+                KeyCode::PageUp => *scroll = scroll.saturating_sub(10),
+                KeyCode::Char('y') => {
+                    let text = lines.join("\n");
+                    return Some(super::screens::copy(model, text));
+                }
+                _ => {}
+            }
+            Vec::new()
+        }
+    })
+}
+
+/// Gives a pasted letter to the topmost layer, if it takes text.
+pub(super) fn paste(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
+    matches!(model.layers.last(), Some(Layer::Help { .. } | Layer::Palette { .. } | Layer::Prompt { .. }))
+        .then(|| press(model, key))
+        .flatten()
+}
+
+fn type_into(input: &mut Input, key: KeyEvent) {
+    input.handle_event(&Event::Key(key));
+}
+
+fn help(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(Layer::Help { filter, scroll, signs }) = model.layers.last_mut() else { return Vec::new() };
+    match key.code {
+        KeyCode::Char('?') => (*signs, *scroll) = (!*signs, 0),
+        KeyCode::Down => *scroll += 1,
+        KeyCode::Up => *scroll = scroll.saturating_sub(1),
+        KeyCode::PageDown => *scroll += 10,
+        KeyCode::PageUp => *scroll = scroll.saturating_sub(10),
+        KeyCode::Enter => {
+            model.layers.pop();
+        }
+        KeyCode::Char('q') if filter.value().is_empty() => {
+            model.layers.pop();
+        }
+        _ => {
+            type_into(filter, key);
+            *scroll = 0;
+        }
+    }
+    Vec::new()
+}
+
+/// The rows of the palette that fit what was typed, the best first: those whose name begins with it, then those that
+/// hold its letters in order.
+pub(crate) fn palette_rows(model: &Model, typed: &str) -> Vec<(Row, String)> {
+    let typed = typed.trim().to_lowercase();
+    let word = typed.split_whitespace().next().unwrap_or("");
+    let mut rows: Vec<(u8, Row, String)> = Vec::new();
+    let mut places = model.screen.places().to_vec();
+    places.extend(Place::ALL.into_iter().filter(|place| matches!(place, Place::Everywhere)));
+    places.dedup();
+    for place in places {
+        for (row, keys) in model.keymap.rows(place) {
+            let rank = rank(&row, word);
+            let known = rows.iter().any(|(_, other, _)| other.action == row.action && other.place != Place::Moving);
+            if let (Some(rank), false) = (rank, known) {
+                rows.push((rank, row, keys));
+            }
+        }
+    }
+    rows.sort_by_key(|(rank, ..)| *rank);
+    rows.into_iter().map(|(_, row, keys)| (row, keys)).collect()
+}
+
+fn rank(row: &Row, word: &str) -> Option<u8> {
+    if row.name.starts_with(word) {
+        return Some(0);
+    }
+    if row.name.contains(word) || row.help.to_lowercase().contains(word) {
+        return Some(1);
+    }
+    let mut letters = row.name.chars();
+    word.chars().all(|c| letters.any(|l| l == c)).then_some(2)
+}
+
+fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(Layer::Palette { input, selected }) = model.layers.last_mut() else { return Vec::new() };
+    match key.code {
+        KeyCode::Down | KeyCode::Tab => *selected += 1,
+        KeyCode::Up | KeyCode::BackTab => *selected = selected.saturating_sub(1),
+        KeyCode::Enter => {
+            let (typed, selected) = (input.value().to_owned(), *selected);
+            model.layers.pop();
+            return run(model, &typed, selected);
+        }
+        _ => {
+            type_into(input, key);
+            *selected = 0;
+        }
+    }
+    Vec::new()
+}
+
+/// Runs the row under the cursor; a word behind the name is its argument (`submit job.toml`, `filter level:warn`).
+fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
+    let rows = palette_rows(model, typed);
+    let argument = typed.trim().split_once(char::is_whitespace).map(|(_, rest)| rest.trim().to_owned());
+    if let Some(argument) = argument {
+        let name = typed.split_whitespace().next().unwrap_or("");
+        let prompt = match name {
+            "submit" | "file" | "new" | "new-job" => Some(Prompt::JobFile),
+            "filter" => Some(Prompt::LogFilter),
+            "filter-jobs" => Some(Prompt::JobFilter),
+            "find" => Some(Prompt::Find),
+            "ranks" => Some(Prompt::Ranks),
+            "export" => Some(Prompt::ExportLog),
+            _ => None,
+        };
+        if let Some(prompt) = prompt {
+            return match answer(model, prompt, &argument) {
+                Ok(effects) => effects,
+                Err(error) => {
+                    model.fail(error);
+                    Vec::new()
+                }
+            };
+        }
+    }
+    let chosen = rows.get(selected.min(rows.len().saturating_sub(1))).map(|(row, _)| row.action);
+    match chosen {
+        Some(action) => perform(model, action),
+        None => {
+            model.fail(format!("there is no action `{typed}`"));
+            Vec::new()
+        }
+    }
+}
+
+fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(Layer::Prompt { prompt, input, error }) = model.layers.last_mut() else { return Vec::new() };
+    if key.code != KeyCode::Enter {
+        type_into(input, key);
+        *error = None;
+        if *prompt == Prompt::JobFilter {
+            // The list narrows while one types.
+            model.jobs.filter = input.value().to_owned();
+        }
+        return Vec::new();
+    }
+    let (prompt, text) = (*prompt, input.value().to_owned());
+    let layer = model.layers.pop();
+    match answer(model, prompt, &text) {
+        Ok(effects) => effects,
+        Err(wrong) => {
+            if let Some(Layer::Prompt { prompt, input, .. }) = layer {
+                model.layers.push(Layer::Prompt { prompt, input, error: Some(wrong) });
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// Does what a prompt was for.
+fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
+    match prompt {
+        Prompt::JobFilter => model.jobs.filter = text.to_owned(),
+        Prompt::JobFile => return Ok(vec![Effect::ReadJob(text.into())]),
+        Prompt::ExportPairs => {
+            let pairs = model.open.as_ref().map(crate::view::matrix::table).unwrap_or_default();
+            return Ok(vec![Effect::Save(text.into(), pairs)]);
+        }
+        Prompt::ExportLog => return Ok(vec![Effect::Save(text.into(), logs::export(model))]),
+        Prompt::Find => {
+            let pattern = match text.strip_prefix('/').and_then(|t| t.strip_suffix('/')) {
+                Some(regex) => Pattern::regex(regex),
+                None => Pattern::literal(text),
+            };
+            let pattern = pattern.map_err(|error| error.to_string())?;
+            if let Some(open) = &mut model.open {
+                open.logs.find = (!text.is_empty()).then(|| (text.to_owned(), pattern));
+                if text.is_empty() {
+                    return Ok(Vec::new());
+                }
+            }
+            model.screen = Screen::Logs;
+            logs::find(model, false);
+        }
+        Prompt::LogFilter | Prompt::Ranks => {
+            let now = model.now;
+            let Some(open) = &mut model.open else { return Ok(Vec::new()) };
+            let pane = &mut open.logs;
+            let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
+            let before = std::mem::replace(field, text.trim().to_owned());
+            match logs::filter_of(pane, now) {
+                Ok(filter) => pane.refilter(filter),
+                Err(error) => {
+                    *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = before;
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn confirm(model: &mut Model, key: KeyEvent, question: Question) -> Vec<Effect> {
+    match key.code {
+        KeyCode::Char('y' | 'Y') => {}
+        KeyCode::Char('n' | 'N' | 'q') => {
+            model.layers.pop();
+            return Vec::new();
+        }
+        _ => return Vec::new(),
+    }
+    model.layers.pop();
+    match question {
+        Question::Act(handle, action) => {
+            model.say(format!("{} {} …", super::screens::verb(action), handle.name()));
+            vec![Effect::Act(handle, action)]
+        }
+        Question::Submit(revision) => draft::send(model, revision),
+    }
+}

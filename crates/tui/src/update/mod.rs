@@ -1,0 +1,128 @@
+//! The one place the model changes: pure, no clock, no I/O. What must happen outside is returned.
+
+mod answers;
+mod draft;
+mod layers;
+mod logs;
+mod screens;
+
+use crossterm::event::{KeyEvent, KeyEventKind};
+
+pub(crate) use layers::palette_rows;
+pub(crate) use screens::{open as open_job, verb as layers_verb};
+
+use crate::action::Action;
+use crate::model::{Model, Screen};
+use crate::msg::{Effect, Msg};
+
+/// Changes the model; gives what must be done outside of it.
+pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
+        Msg::Key(key) if key.kind != KeyEventKind::Release => press(model, key),
+        Msg::Key(_) => Vec::new(),
+        Msg::Paste(text) => paste(model, &text),
+        Msg::Wheel(lines) => {
+            let action = if lines < 0 { Action::Up } else { Action::Down };
+            (0..lines.unsigned_abs().min(10)).flat_map(|_| perform(model, action)).collect()
+        }
+        Msg::Resize(columns, rows) => {
+            model.size = (columns, rows);
+            Vec::new()
+        }
+        Msg::Now(now) => {
+            model.now = now;
+            Vec::new()
+        }
+        Msg::Do(action) => perform(model, action),
+        answer => answers::take(model, answer),
+    }
+}
+
+/// A key goes to the topmost layer, then to the field under the cursor, then to the table of actions.
+fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    model.notice = None;
+    if let Some(effects) = layers::press(model, key) {
+        return effects;
+    }
+    if let Some(effects) = draft::type_key(model, key) {
+        return effects;
+    }
+    match model.keymap.lookup(key, model.screen.places()) {
+        Some(action) => perform(model, action),
+        None => Vec::new(),
+    }
+}
+
+/// Pasted text goes where typed text would; newlines never act as enter.
+fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {
+        let key = KeyEvent::new(crossterm::event::KeyCode::Char(c), crossterm::event::KeyModifiers::NONE);
+        let taken = if model.layers.is_empty() { draft::type_key(model, key) } else { layers::paste(model, key) };
+        match taken {
+            Some(mut more) => effects.append(&mut more),
+            None => break,
+        }
+    }
+    // A plan for each letter would be a flood: the last one holds.
+    if let Some(last) = effects.iter().rposition(|e| matches!(e, Effect::Plan(..))) {
+        return vec![effects.swap_remove(last)];
+    }
+    effects
+}
+
+/// Does what a row of the table says.
+pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Quit => return vec![Effect::Quit],
+        Action::Sleep => return vec![Effect::Sleep],
+        Action::Refresh => return vec![Effect::Redraw, Effect::Refresh],
+        Action::Back => return back(model),
+        Action::Help | Action::Palette => layers::open(model, action),
+        Action::Theme => {
+            model.theme = model.theme.next();
+            model.say(format!("theme: {}", model.theme.name()));
+        }
+        Action::Mouse => {
+            model.mouse = !model.mouse;
+            model.say(if model.mouse { "mouse wheel on; m gives selecting back to the terminal" } else { "mouse off" });
+            return vec![Effect::Mouse(model.mouse)];
+        }
+        Action::Jobs => model.screen = Screen::Jobs,
+        Action::Overview => return screens::show(model, Screen::Overview),
+        Action::Fabric => return screens::show(model, Screen::Fabric),
+        Action::Logs => return screens::show(model, Screen::Logs),
+        Action::Diagnosis => return screens::show(model, Screen::Diagnosis),
+        Action::New => return draft::begin(model),
+        Action::Demo if model.has_demo => {
+            model.say("starting the demo on this machine");
+            return vec![Effect::Demo];
+        }
+        Action::Demo => model.fail("this program has no demo"),
+        Action::Cancel | Action::Delete | Action::Suspend | Action::Requeue => screens::ask(model, action),
+        action => {
+            return match model.screen {
+                Screen::Jobs => screens::jobs(model, action),
+                Screen::Overview => screens::overview(model, action),
+                Screen::Fabric => screens::fabric(model, action),
+                Screen::Logs => logs::act(model, action),
+                Screen::Diagnosis => screens::diagnosis(model, action),
+                Screen::Submit => draft::act(model, action),
+            };
+        }
+    }
+    Vec::new()
+}
+
+fn back(model: &mut Model) -> Vec<Effect> {
+    if model.layers.pop().is_some() {
+        return Vec::new();
+    }
+    match model.screen {
+        Screen::Jobs if !model.jobs.filter.is_empty() => model.jobs.filter.clear(),
+        Screen::Jobs => return vec![Effect::Quit],
+        Screen::Overview | Screen::Submit => model.screen = Screen::Jobs,
+        Screen::Fabric | Screen::Logs | Screen::Diagnosis => model.screen = Screen::Overview,
+    }
+    Vec::new()
+}

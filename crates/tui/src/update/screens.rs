@@ -1,0 +1,249 @@
+//! Actions of the list of jobs, the overview, the fabric and the diagnosis.
+
+use tui_input::Input;
+use weftrun::core::job::{Action as JobAction, JobHandle, JobPhase};
+
+use crate::action::Action;
+use crate::model::layer::{Layer, Prompt, Question};
+use crate::model::open::{Open, RankOrder};
+use crate::model::{Model, Screen, jobs::Order};
+use crate::msg::Effect;
+
+/// Shows a screen of the job under the cursor, opening the job if another one is open.
+pub(super) fn show(model: &mut Model, screen: Screen) -> Vec<Effect> {
+    let Some(handle) = model.current() else {
+        model.say("no job is selected");
+        return Vec::new();
+    };
+    let effects = open(model, &handle);
+    model.screen = screen;
+    effects
+}
+
+/// Opens a job, unless it is open already.
+pub(crate) fn open(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
+    if model.open.as_ref().is_some_and(|open| open.handle == *handle) {
+        return Vec::new();
+    }
+    model.open = Some(Open::new(handle.clone()));
+    model.jobs.selected = Some(handle.clone());
+    model.screen = Screen::Overview;
+    vec![Effect::Close, Effect::Open(handle.clone(), false)]
+}
+
+/// Asks before it acts on a job. What the job's cluster cannot do is said at once.
+pub(super) fn ask(model: &mut Model, action: Action) {
+    let Some(handle) = model.current() else {
+        model.say("no job is selected");
+        return;
+    };
+    let phase = model.jobs.get(&handle).map(|entry| entry.summary.phase);
+    let suspended = phase == Some(JobPhase::Suspended);
+    let act = match action {
+        Action::Delete => JobAction::Delete,
+        Action::Suspend if suspended => JobAction::Resume,
+        Action::Suspend => JobAction::Suspend,
+        Action::Requeue => JobAction::Requeue,
+        _ => JobAction::Cancel,
+    };
+    let ended = phase.is_some_and(JobPhase::is_terminal);
+    if ended && matches!(act, JobAction::Cancel | JobAction::Suspend) {
+        model.say(format!("{} has ended already", handle.name()));
+        return;
+    }
+    let target = model.jobs.targets.iter().find(|target| target.name == handle.target());
+    let able = target.and_then(|target| target.capability.as_ref()).is_none_or(|can| match act {
+        JobAction::Delete => can.delete,
+        JobAction::Suspend | JobAction::Resume => can.suspend,
+        JobAction::Requeue => can.requeue,
+        _ => true,
+    });
+    if !able {
+        model.fail(format!("target `{}` cannot {} jobs", handle.target(), verb(act)));
+        return;
+    }
+    model.layers.push(Layer::Confirm(Question::Act(handle, act)));
+}
+
+/// The word of an action.
+pub(crate) fn verb(action: JobAction) -> &'static str {
+    match action {
+        JobAction::Cancel => "cancel",
+        JobAction::Delete => "delete",
+        JobAction::Suspend => "suspend",
+        JobAction::Resume => "resume",
+        JobAction::Hold => "hold",
+        JobAction::Release => "release",
+        JobAction::Requeue => "requeue",
+        _ => "signal",
+    }
+}
+
+/// How far an action moves, in a list with this many rows on a page.
+pub(super) fn distance(action: Action, page: usize) -> Option<isize> {
+    let page = isize::try_from(page.max(2) - 1).unwrap_or(1);
+    Some(match action {
+        Action::Up => -1,
+        Action::Down => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        Action::Top => isize::MIN / 2,
+        Action::Bottom => isize::MAX / 2,
+        _ => return None,
+    })
+}
+
+fn page(model: &Model) -> usize {
+    usize::from(model.size.1).saturating_sub(6)
+}
+
+pub(super) fn jobs(model: &mut Model, action: Action) -> Vec<Effect> {
+    if let Some(by) = distance(action, page(model)) {
+        model.jobs.step(by);
+        return Vec::new();
+    }
+    match action {
+        Action::Open => return show(model, Screen::Overview),
+        Action::Filter => prompt(model, Prompt::JobFilter, model.jobs.filter.clone()),
+        Action::Sort => {
+            model.jobs.order = match model.jobs.order {
+                Order::Age => Order::State,
+                Order::State => Order::Name,
+                Order::Name => Order::Target,
+                Order::Target => Order::Age,
+            };
+            let words = match model.jobs.order {
+                Order::Age => "newest first",
+                Order::State => "by state",
+                Order::Name => "by name",
+                Order::Target => "by target",
+            };
+            model.say(words);
+        }
+        Action::Copy => {
+            if let Some(handle) = model.current() {
+                return copy(model, handle.to_string());
+            }
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Opens a line of input.
+pub(super) fn prompt(model: &mut Model, prompt: Prompt, text: String) {
+    model.layers.push(Layer::Prompt { prompt, input: Input::new(text), error: None });
+}
+
+/// Puts a text on the clipboard, and says so.
+pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
+    let mut shown: String = text.chars().take(60).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    model.say(format!("copied: {shown}"));
+    vec![Effect::Copy(text)]
+}
+
+pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
+    let rows = page(model);
+    let Some(open) = &mut model.open else { return Vec::new() };
+    let last = open.picture.ranks.len().saturating_sub(1);
+    if let Some(by) = distance(action, rows / 2) {
+        open.row = open.row.saturating_add_signed(by).min(last);
+        return Vec::new();
+    }
+    match action {
+        Action::Sort => {
+            open.order = match open.order {
+                RankOrder::Rank => RankOrder::Slowest,
+                RankOrder::Slowest => RankOrder::Errors,
+                RankOrder::Errors => RankOrder::Rank,
+            };
+            open.row = 0;
+            let words = match open.order {
+                RankOrder::Rank => "by rank",
+                RankOrder::Slowest => "slowest first",
+                RankOrder::Errors => "most errors first",
+            };
+            model.say(words);
+        }
+        Action::Zoom => open.by_rank = !open.by_rank,
+        Action::Communicator => next_communicator(open),
+        Action::Open => {
+            let chosen = open.rank_rows().get(open.row).and_then(|index| open.picture.ranks.get(*index)?.rank);
+            if let Some(rank) = chosen {
+                open.logs.ranks = rank.to_string();
+                model.screen = Screen::Logs;
+                return super::logs::refilter(model);
+            }
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+fn next_communicator(open: &mut Open) {
+    let count = open.picture.communicators.len().max(1);
+    open.communicator = (open.communicator + 1) % count;
+}
+
+pub(super) fn fabric(model: &mut Model, action: Action) -> Vec<Effect> {
+    let Some(open) = &mut model.open else { return Vec::new() };
+    let last = open.matrix_size().saturating_sub(1);
+    let (row, column) = &mut open.cell;
+    let step = |at: usize, by: isize| at.saturating_add_signed(by).min(last);
+    match action {
+        Action::Up => *row = step(*row, -1),
+        Action::Down => *row = step(*row, 1),
+        Action::Left => *column = step(*column, -1),
+        Action::Right => *column = step(*column, 1),
+        Action::PageUp => *row = step(*row, -16),
+        Action::PageDown => *row = step(*row, 16),
+        Action::Top => open.cell = (0, 0),
+        Action::Bottom => open.cell = (last, last),
+        Action::Zoom => {
+            open.by_rank = !open.by_rank;
+            open.cell = (0, 0);
+        }
+        Action::Communicator => next_communicator(open),
+        Action::Open => {
+            let (title, lines) = crate::view::matrix::cell_text(open);
+            model.layers.push(Layer::Text { title, lines, scroll: 0 });
+        }
+        Action::Copy => {
+            let (title, lines) = crate::view::matrix::cell_text(open);
+            return copy(model, format!("{title}\n{}", lines.join("\n")));
+        }
+        Action::Export => {
+            let name = format!("{}-pairs.tsv", open.handle.name());
+            prompt(model, Prompt::ExportPairs, name);
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+pub(super) fn diagnosis(model: &mut Model, action: Action) -> Vec<Effect> {
+    let rows = page(model);
+    let Some(open) = &mut model.open else { return Vec::new() };
+    let findings = open.findings();
+    let last = findings.len().saturating_sub(1);
+    if let Some(by) = distance(action, rows / 3) {
+        open.finding = open.finding.saturating_add_signed(by).min(last);
+        return Vec::new();
+    }
+    let Some(finding) = findings.get(open.finding.min(last)).map(|finding| (*finding).clone()) else {
+        return Vec::new();
+    };
+    match action {
+        Action::Open => {
+            let lines = crate::view::diagnosis::finding_lines(&finding);
+            model.layers.push(Layer::Text { title: finding.code, lines, scroll: 0 });
+        }
+        Action::Copy => return copy(model, crate::view::diagnosis::finding_lines(&finding).join("\n")),
+        Action::Fix => return super::draft::from_fix(model, &finding),
+        _ => {}
+    }
+    Vec::new()
+}

@@ -1,0 +1,109 @@
+//! What is wrong, how it is known, and what to do.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use weftrun::Finding;
+use weftrun::core::finding::Confidence;
+
+use super::paint::{Paint, fit, ranges, wrap};
+use crate::model::open::Open;
+use crate::theme::Meaning;
+
+pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let findings = open.findings();
+    let inside = paint.frame(frame, area, format!("Diagnosis {}", findings.len()));
+    let columns = usize::from(inside.width);
+    if findings.is_empty() {
+        let text = match open.picture.ok {
+            Some(true) => " Nothing is wrong: the pairs use the planned fabric.",
+            _ if open.picture.ranks.is_empty() => " Nothing is known yet.",
+            _ => " Nothing wrong was seen.",
+        };
+        frame.render_widget(Line::from(text), inside);
+        return;
+    }
+    let selected = open.finding.min(findings.len() - 1);
+    let mut blocks: Vec<Vec<Line>> =
+        findings.iter().enumerate().map(|(at, finding)| block(paint, finding, columns, at == selected)).collect();
+    let mut first = 0;
+    let rows = usize::from(inside.height);
+    while first < selected && blocks[first..=selected].iter().map(Vec::len).sum::<usize>() > rows {
+        first += 1;
+    }
+    let lines: Vec<Line> = blocks.drain(first..).flatten().collect();
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn confidence(finding: &Finding) -> &'static str {
+    match finding.confidence {
+        Some(Confidence::High) => " [high]",
+        Some(Confidence::Medium) => " [medium]",
+        Some(Confidence::Low) => " [low]",
+        None => "",
+    }
+}
+
+fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool) -> Vec<Line<'a>> {
+    let (meaning, word) = Paint::severity(finding.severity);
+    let room = columns.saturating_sub(10);
+    let ranks = if finding.ranks.is_empty() { String::new() } else { format!(" r{}", fit(&ranges(&finding.ranks), 24)) };
+    let text = format!("{}{}{ranks}", finding.message, confidence(finding));
+    let mut lines = Vec::new();
+    for (number, part) in wrap(&text, room).into_iter().enumerate() {
+        let head = if number == 0 { format!("{word:<6}") } else { " ".repeat(6) };
+        let mark = if here && number == 0 { "> " } else { "  " };
+        let style = if here && number == 0 { Meaning::Selected } else { meaning };
+        lines.push(Line::from(vec![
+            Span::raw(mark),
+            paint.span(head, style),
+            Span::raw(" "),
+            Span::raw(part),
+        ]));
+    }
+    let most = if here { 3 } else { 1 };
+    for evidence in finding.evidence.iter().take(most) {
+        let place = format!("         {}:{} ", evidence.source, evidence.line);
+        let room = columns.saturating_sub(place.len());
+        lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, room)), Meaning::Muted)));
+    }
+    if let Some(fix) = &finding.fix {
+        let hint = if fix.patch.is_empty() { "" } else { " [A applies it]" };
+        for (number, part) in wrap(&format!("{}{hint}", fix.text), room).into_iter().enumerate().take(if here { 4 } else { 1 }) {
+            let head = if number == 0 { "    fix: " } else { "         " };
+            lines.push(Line::from(vec![paint.span(head, Meaning::Good), Span::raw(part)]));
+        }
+    }
+    lines
+}
+
+/// All of a finding, for reading and copying.
+pub fn finding_lines(finding: &Finding) -> Vec<String> {
+    let (_, word) = Paint::severity(finding.severity);
+    let mut lines = vec![format!("{word}{} {}", confidence(finding), finding.code), finding.message.clone()];
+    if !finding.ranks.is_empty() {
+        lines.push(format!("ranks {}", ranges(&finding.ranks)));
+    }
+    if let Some(subject) = &finding.subject {
+        lines.push(format!("at {subject}"));
+    }
+    if !finding.evidence.is_empty() {
+        lines.push(String::new());
+        lines.push("How it is known:".to_owned());
+        lines.extend(finding.evidence.iter().map(|e| format!("  {}:{}  {}", e.source, e.line, e.text)));
+    }
+    if let Some(fix) = &finding.fix {
+        lines.push(String::new());
+        lines.push(format!("What to do: {}", fix.text));
+        for edit in &fix.patch {
+            let value = edit.value.as_ref().map_or(String::new(), |value| format!(" = {value}"));
+            lines.push(format!("  {} {}{value}", edit.op, edit.path));
+        }
+    }
+    if let Some(source) = &finding.source {
+        lines.push(String::new());
+        lines.push(format!("Source: {source}"));
+    }
+    lines
+}

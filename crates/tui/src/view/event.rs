@@ -1,0 +1,41 @@
+//! One event of a job as one line.
+
+use ratatui::text::{Line, Span};
+use weftrun::core::job::JobEvent;
+
+use super::paint::{Paint, fit};
+use crate::theme::Meaning;
+
+/// An event as one line.
+pub fn line<'a>(paint: Paint, event: &JobEvent, columns: usize) -> Line<'a> {
+    let (meaning, word, text) = match event {
+        JobEvent::Status { job } => {
+            let (meaning, word) = Paint::phase(job.phase);
+            (meaning, word, if job.reason.is_empty() { job.phase.to_string() } else { job.reason.clone() })
+        }
+        JobEvent::Message { severity, reason, text, .. } => {
+            let (meaning, word) = Paint::severity(*severity);
+            (meaning, word, format!("{reason}: {text}"))
+        }
+        JobEvent::Stuck { finding, .. } => (Meaning::Bad, "STUCK", finding.message.clone()),
+        JobEvent::Attempt { attempt, reason, .. } => (Meaning::Warn, "RETRY", format!("attempt {attempt}: {reason}")),
+        JobEvent::Gone { .. } => (Meaning::Warn, "GONE", "no longer in the cluster".to_owned()),
+        JobEvent::Disconnected { lost: true, reason } => (Meaning::Bad, "LOST", reason.clone()),
+        JobEvent::Disconnected { .. } => (Meaning::Good, "BACK", "connected again".to_owned()),
+        JobEvent::Replica { replica, .. } => {
+            let (meaning, word) = Paint::phase(replica.phase);
+            (meaning, word, format!("{} {}", replica.name, replica.reason))
+        }
+        _ => (Meaning::Muted, "", String::new()),
+    };
+    let time = match event {
+        JobEvent::Message { time: Some(time), .. } => time.strftime("%H:%M:%S ").to_string(),
+        _ => String::new(),
+    };
+    let room = columns.saturating_sub(8 + time.len());
+    Line::from(vec![
+        Span::raw(format!(" {time}")),
+        paint.span(format!("{word:<6}"), meaning),
+        Span::raw(fit(&text, room).into_owned()),
+    ])
+}

@@ -1,0 +1,66 @@
+//! The bottom line: what was last said, else the keys of the screen, cut at whole items.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::paint::{Paint, fit, width};
+use crate::model::Model;
+use crate::model::layer::Layer;
+use crate::theme::Meaning;
+
+/// Most keys shown.
+const MOST: usize = 9;
+
+pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let columns = usize::from(area.width);
+    if let Some(Layer::Prompt { prompt, input, error }) = model.layers.last() {
+        let label = format!(" {}: ", prompt.label());
+        let used = width(&label);
+        let room = columns.saturating_sub(used + 1);
+        let scroll = input.visual_scroll(room);
+        let shown: String = input.value().chars().skip(scroll).collect();
+        let mut spans = vec![paint.span(label, Meaning::Key), Span::raw(fit(&shown, room).into_owned())];
+        if let Some(error) = error {
+            spans.push(paint.span(format!("  {error}"), Meaning::Bad));
+        }
+        frame.render_widget(Line::from(spans), area);
+        let column = used + input.visual_cursor().saturating_sub(scroll);
+        frame.set_cursor_position((area.x + u16::try_from(column.min(columns)).unwrap_or(0), area.y));
+        return;
+    }
+    if let Some(notice) = &model.notice {
+        let (sign, meaning) = if notice.bad { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
+        let text = fit(&notice.text, columns.saturating_sub(3)).into_owned();
+        frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
+        return;
+    }
+    frame.render_widget(keys(model, paint, columns), area);
+}
+
+fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
+    let mut spans = vec![Span::raw(" ")];
+    let mut used = 1;
+    let help = format!("{} help", model.keymap.first_key("help"));
+    let room = columns.saturating_sub(width(&help) + 1);
+    let mut seen = Vec::new();
+    let rows = model.screen.places().iter().flat_map(|place| model.keymap.rows(*place));
+    for (row, keys) in rows {
+        let Some(word) = row.footer else { continue };
+        let Some(key) = keys.split(' ').next().filter(|key| !key.is_empty()) else { continue };
+        if row.name == "help" || (row.name == "demo" && !model.has_demo) || seen.contains(&row.action) {
+            continue;
+        }
+        let needs = width(key) + width(word) + 3;
+        if seen.len() == MOST || used + needs > room {
+            break;
+        }
+        seen.push(row.action);
+        used += needs;
+        spans.push(paint.span(key.to_owned(), Meaning::Key));
+        spans.push(Span::raw(format!(" {word}  ")));
+    }
+    spans.push(paint.span(model.keymap.first_key("help").to_owned(), Meaning::Key));
+    spans.push(Span::raw(" help"));
+    Line::from(spans)
+}

@@ -1,0 +1,173 @@
+//! The list of jobs, and the rail of jobs beside an open one.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::paint::{Paint, age, cell, fit, width};
+use crate::model::draft::fabric_word;
+use crate::model::jobs::{Entry, Health};
+use crate::model::{Model, Screen};
+use crate::theme::Meaning;
+
+pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let shown = model.jobs.shown();
+    let peek = if area.height >= 18 && !shown.is_empty() { 8 } else { 0 };
+    let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(peek)]).areas(area);
+    let mut title = format!("Jobs {}", shown.len());
+    if !model.jobs.filter.is_empty() {
+        title = format!("Jobs {} of {} with `{}`", shown.len(), model.jobs.entries.len(), model.jobs.filter);
+    }
+    let inside = paint.frame(frame, list, title);
+    if model.jobs.entries.is_empty() {
+        frame.render_widget(ratatui::widgets::Paragraph::new(welcome(model, paint, inside.width)), inside);
+        return;
+    }
+    let columns = usize::from(inside.width);
+    let rows = usize::from(inside.height).saturating_sub(1);
+    let selected = model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
+    let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
+    let mut lines = vec![Line::from(paint.span(heading(columns), Meaning::Muted))];
+    for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
+        lines.push(row(model, paint, entry, columns, Some(index) == selected));
+    }
+    frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
+    if let (true, Some(entry)) = (peek > 0, model.jobs.current()) {
+        paint.panel(frame, below, fit(&entry.summary.name, 60), peek_lines(model, entry, usize::from(below.width)));
+    }
+}
+
+/// Widths of name and target, and whether there is room for them.
+fn widths(columns: usize) -> (usize, usize) {
+    let target = if columns >= 76 { 10 } else { 0 };
+    let name = (columns.saturating_sub(8 + target + 8 + 11 + 6 + 2)).clamp(14, 34).min(columns / 3);
+    (name, target)
+}
+
+fn heading(columns: usize) -> String {
+    let (name, target) = widths(columns);
+    let place = if target > 0 { cell("TARGET", target) } else { String::new() };
+    cell(
+        &format!("  STATE   {} {place} {} {} {} LAST", cell("NAME", name), cell("READY", 7), cell("FABRIC", 10), cell("AGE", 5)),
+        columns,
+    )
+}
+
+/// What is known of a job's fabric: what its logs proved, else what was planned.
+fn fabric(entry: &Entry) -> (String, Meaning) {
+    let planned = entry.summary.fabric.map(fabric_word);
+    match &entry.verdict {
+        Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
+        Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
+        Some((verdict, None)) if verdict != "unknown" && !verdict.is_empty() => (verdict.clone(), Meaning::Muted),
+        _ => (planned.map_or("-".to_owned(), |word| format!("({word})")), Meaning::Muted),
+    }
+}
+
+fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: bool) -> Line<'a> {
+    let (name_width, target_width) = widths(columns);
+    let job = &entry.summary;
+    let (meaning, word) = Paint::phase(job.phase);
+    let (fabric, fabric_meaning) = fabric(entry);
+    let ready = if job.ready.1 == 0 { "-".to_owned() } else { format!("{}/{}", job.ready.0, job.ready.1) };
+    let mut spans = vec![
+        Span::raw(if here { "> " } else { "  " }),
+        paint.span(cell(word, 5), meaning),
+        paint.span(if entry.alarm { " ! " } else { "   " }, Meaning::Bad),
+        Span::raw(cell(&job.name, name_width)),
+        Span::raw(" "),
+    ];
+    if target_width > 0 {
+        spans.push(Span::raw(cell(job.handle.target(), target_width)));
+    }
+    spans.push(Span::raw(format!(" {} ", cell(&ready, 7))));
+    spans.push(paint.span(cell(&fabric, 10), fabric_meaning));
+    let begun = job.created;
+    let until = job.ended.unwrap_or(model.now);
+    spans.push(Span::raw(format!(" {} ", cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5))));
+    let used: usize = spans.iter().map(Span::width).sum();
+    spans.push(paint.span(fit(&entry.last, columns.saturating_sub(used)).into_owned(), Meaning::Muted));
+    let line = Line::from(spans);
+    if here { line.style(paint.style(Meaning::Selected)) } else { line }
+}
+
+fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>> {
+    let job = &entry.summary;
+    let room = columns.saturating_sub(14);
+    let mut facts = vec![("handle", job.handle.to_string())];
+    let mut state = format!("{} {}", job.phase, job.reason);
+    if let Some(code) = job.exit_code {
+        state.push_str(&format!(", exit code {code}"));
+    }
+    facts.push(("state", state));
+    let planned = job.fabric.map_or("not known", fabric_word);
+    let seen = entry.verdict.as_ref().map_or("not looked at yet".to_owned(), |(v, _)| v.clone());
+    facts.push(("fabric", format!("planned {planned}, seen {seen}")));
+    facts.push(("nodes", format!("{} of {} ready, {}", job.ready.0, job.ready.1, job.kind)));
+    let began = age(model.now, job.created);
+    let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
+    facts.push(("begun", format!("{began} ago{queue}")));
+    facts.push(("last", entry.last.clone()));
+    facts.into_iter().map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room)))).collect()
+}
+
+/// What a first start shows.
+fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
+    let key = |key: &str| paint.span(format!("  {key}  "), Meaning::Key);
+    let mut lines = vec![Line::from(""), Line::from(" No jobs yet."), Line::from("")];
+    if model.has_demo {
+        let text = "starts a demo on this machine: no GPU, no cluster";
+        lines.push(Line::from(vec![key(model.keymap.first_key("demo")), Span::raw(text)]));
+    }
+    lines.push(Line::from(vec![key(model.keymap.first_key("new-job")), Span::raw("makes a new job")]));
+    lines.push(Line::from(vec![key(model.keymap.first_key("help")), Span::raw("shows all keys")]));
+    lines.push(Line::from(""));
+    for target in &model.jobs.targets {
+        let (text, meaning) = match &target.health {
+            Health::Asking => ("asking …".to_owned(), Meaning::Busy),
+            Health::Up => ("ok, no jobs".to_owned(), Meaning::Good),
+            Health::Down(since, why) => (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad),
+        };
+        let room = usize::from(columns).saturating_sub(16);
+        lines.push(Line::from(vec![
+            Span::raw(format!("  {} ", cell(&target.name, 12))),
+            paint.span(fit(&text, room).into_owned(), meaning),
+        ]));
+    }
+    lines
+}
+
+/// The jobs beside an open one.
+pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let inside = paint.frame(frame, area, "Jobs");
+    let columns = usize::from(inside.width);
+    let open = model.open.as_ref().map(|open| &open.handle);
+    let mut lines = Vec::new();
+    let shown = model.jobs.shown();
+    let rows = usize::from(inside.height).saturating_sub(model.jobs.targets.len() + 2);
+    for entry in shown.iter().take(rows) {
+        let here = Some(&entry.summary.handle) == open;
+        let (meaning, word) = Paint::phase(entry.summary.phase);
+        let alarm = if entry.alarm { "!" } else { " " };
+        let name = cell(&entry.summary.name, columns.saturating_sub(9));
+        let line = Line::from(vec![
+            Span::raw(if here { "> " } else { "  " }),
+            Span::raw(name),
+            paint.span(format!(" {}", cell(word, 5)), meaning),
+            paint.span(alarm, Meaning::Bad),
+        ]);
+        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+    }
+    lines.push(Line::from(""));
+    for target in &model.jobs.targets {
+        let (text, meaning) = match &target.health {
+            Health::Asking => ("…".to_owned(), Meaning::Busy),
+            Health::Up => ("ok".to_owned(), Meaning::Good),
+            Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
+        };
+        let used = columns.saturating_sub(width(&text) + 3);
+        lines.push(Line::from(vec![Span::raw(format!("  {}", cell(&target.name, used))), paint.span(text, meaning)]));
+    }
+    debug_assert!(model.screen != Screen::Jobs);
+    frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
+}

@@ -1,0 +1,148 @@
+//! What lies on top: help, palette, questions, texts.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::paint::{Paint, cell, fit, wrap};
+use crate::action::Place;
+use crate::model::Model;
+use crate::model::layer::{Layer, Question};
+use crate::model::picture::{Kind, Step};
+use crate::theme::Meaning;
+use crate::update::layers_verb;
+
+pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let size = (area.width.saturating_sub(4).min(110), area.height.saturating_sub(1));
+    match model.layers.last() {
+        Some(Layer::Help { filter, scroll, signs }) => {
+            let title = if *signs { "Signs ─ ? keys ─ esc closes" } else { "Help ─ type to filter ─ ? signs ─ esc closes" };
+            let inside = paint.popup(frame, area, size, title);
+            let lines = if *signs { signs_lines() } else { help_lines(model, paint, filter.value(), usize::from(inside.width)) };
+            let last = lines.len().saturating_sub(usize::from(inside.height));
+            let shown: Vec<Line> = lines.into_iter().skip((*scroll).min(last)).collect();
+            frame.render_widget(Paragraph::new(shown), inside);
+        }
+        Some(Layer::Palette { input, selected }) => palette(model, frame, paint, area, input, *selected),
+        Some(Layer::Confirm(question)) => confirm(model, frame, paint, area, question),
+        Some(Layer::Text { title, lines, scroll }) => {
+            let inside = paint.popup(frame, area, size, format!("{title} ─ y copies ─ esc closes"));
+            let wrapped: Vec<String> = lines.iter().flat_map(|line| wrap(line, usize::from(inside.width))).collect();
+            let last = wrapped.len().saturating_sub(1);
+            let shown: Vec<Line> = wrapped.into_iter().skip((*scroll).min(last)).map(Line::from).collect();
+            frame.render_widget(Paragraph::new(shown), inside);
+        }
+        Some(Layer::Prompt { .. }) | None => {}
+    }
+}
+
+fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    let needle = filter.to_lowercase();
+    let mut places = model.screen.places().to_vec();
+    places.extend(Place::ALL.into_iter().filter(|place| !model.screen.places().contains(place)));
+    if !filter.is_empty() {
+        lines.push(Line::from(format!(" with `{filter}`")));
+    }
+    for place in places {
+        let rows: Vec<_> = model
+            .keymap
+            .rows(place)
+            .filter(|(row, keys)| row.help.to_lowercase().contains(&needle) || row.name.contains(&needle) || keys == &needle)
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        lines.push(Line::from(paint.span(format!(" {}", place.title()), Meaning::Title)));
+        for (row, keys) in rows {
+            let text = fit(row.help, columns.saturating_sub(22)).into_owned();
+            lines.push(Line::from(vec![paint.span(format!("   {} ", cell(&keys, 17)), Meaning::Key), Span::raw(text)]));
+        }
+    }
+    if needle.is_empty() {
+        lines.push(Line::from(paint.span(" Filter of the logs (&)", Meaning::Title)));
+        for text in [
+            "rank:32-39  rank:!0  node:ip-1-16  role:worker",
+            "level:>=warn  since:5m  until:12:04",
+            "word  !word  /regular expression/  !/…/",
+        ] {
+            lines.push(Line::from(format!("   {text}")));
+        }
+    }
+    lines
+}
+
+fn signs_lines<'a>() -> Vec<Line<'a>> {
+    let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
+    lines.extend(Kind::ALL.iter().map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
+    for text in ["   .  no channel: rings and trees touch neighbours only", "   *  more than one transport", "   !  not as planned"] {
+        lines.push(Line::from(text));
+    }
+    lines.push(Line::from(" Ranks: how many have come so far"));
+    for text in ["   #  all", "   >  some", "   .  none", "   !  one failed"] {
+        lines.push(Line::from(text));
+    }
+    let steps: Vec<&str> = Step::LIFE.iter().map(|step| step.word()).collect();
+    lines.push(Line::from(format!(" Steps: {}", steps.join(", "))));
+    lines.push(Line::from(" Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing"));
+    lines
+}
+
+fn palette(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, input: &tui_input::Input, selected: usize) {
+    let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(20));
+    let inside = paint.popup(frame, area, size, "Actions ─ enter runs ─ esc closes");
+    let rows = crate::update::palette_rows(model, input.value());
+    let selected = selected.min(rows.len().saturating_sub(1));
+    let room = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(room.saturating_sub(1));
+    let mut lines = vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
+    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(room) {
+        let here = at == selected;
+        let text = fit(row.help, usize::from(inside.width).saturating_sub(40)).into_owned();
+        let line = Line::from(vec![
+            Span::raw(if here { " > " } else { "   " }),
+            Span::raw(cell(row.name, 20)),
+            paint.span(cell(keys, 14), Meaning::Key),
+            Span::raw(text),
+        ]);
+        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+    }
+    frame.render_widget(Paragraph::new(lines), inside);
+    let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
+    frame.set_cursor_position((inside.x + column, inside.y));
+}
+
+fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question: &Question) {
+    let mut lines = Vec::new();
+    let title = match question {
+        Question::Act(handle, action) => {
+            let job = model.jobs.get(handle);
+            lines.push(format!("name    {}", job.map_or(handle.name(), |job| &job.summary.name)));
+            lines.push(format!("handle  {handle}"));
+            if let Some(job) = job {
+                lines.push(format!("state   {}, {} of {} nodes", job.summary.phase, job.summary.ready.0, job.summary.ready.1));
+            }
+            format!("{} this job?", layers_verb(*action))
+        }
+        Question::Submit(_) => {
+            if let Some(draft) = &model.draft {
+                lines.push(format!("target  {}", draft.target_name()));
+                lines.push(format!("same as {}", draft.command()));
+            }
+            "submit this job?".to_owned()
+        }
+    };
+    let size = (area.width.saturating_sub(4).min(90), 9.min(area.height));
+    let inside = paint.popup(frame, area, size, title);
+    let columns = usize::from(inside.width).saturating_sub(2);
+    let mut text: Vec<Line> = lines.iter().flat_map(|line| wrap(line, columns)).take(5).map(|l| Line::from(format!(" {l}"))).collect();
+    text.push(Line::from(""));
+    text.push(Line::from(vec![
+        paint.span(" y", Meaning::Key),
+        Span::raw(" yes   "),
+        paint.span("n", Meaning::Key),
+        Span::raw(" no"),
+    ]));
+    frame.render_widget(Paragraph::new(text), inside);
+}

@@ -1,0 +1,333 @@
+//! The log pane: only the lines that are seen are looked at.
+
+use std::collections::BTreeMap;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use unicode_width::UnicodeWidthChar;
+use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore};
+
+use super::paint::{Paint, cell, fit};
+use crate::model::Model;
+use crate::model::logs::{LogPane, Times};
+use crate::model::open::Open;
+use crate::theme::Meaning;
+
+/// Rows from which the strip of ranks is drawn below the lines.
+const STRIP_FROM: usize = 16;
+
+/// Lines there is room for in an area of this height.
+pub(super) fn height(rows: usize) -> usize {
+    let strip = if rows >= STRIP_FROM { 2 } else { 0 };
+    rows.saturating_sub(2 + strip).max(1)
+}
+
+pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let strip = if usize::from(area.height) >= STRIP_FROM { 2 } else { 0 };
+    let [upper, lower] = Layout::vertical([Constraint::Min(3), Constraint::Length(strip)]).areas(area);
+    let pane = &open.logs;
+    let store = pane.store.read();
+    let inside = paint.frame(frame, upper, title(open, &store));
+    let lines = if pane.projection.is_empty() {
+        let text = match (store.end(), open.logs_ended) {
+            (0, false) => " Waiting for the first line …",
+            (0, true) => " The job wrote nothing.",
+            _ => " No line is left by the filter. & changes it, r the ranks, v the level.",
+        };
+        vec![Line::from(paint.span(text, Meaning::Muted))]
+    } else {
+        visible(pane, &store, paint, inside)
+    };
+    frame.render_widget(Paragraph::new(lines), inside);
+    if strip > 0 {
+        frame.render_widget(Paragraph::new(lane_strip(open, &store, paint, usize::from(lower.width))), lower);
+    }
+    let _ = model;
+}
+
+fn title(open: &Open, store: &LogStore) -> String {
+    let pane = &open.logs;
+    let ranks = if pane.ranks.is_empty() { "all ranks".to_owned() } else { format!("r{}", pane.ranks) };
+    let level = match pane.level {
+        Level::Debug => String::new(),
+        level => format!(" ─ >= {level:?}").to_uppercase(),
+    };
+    let filter = if pane.filter.is_empty() { String::new() } else { format!(" ─ & {}", pane.filter) };
+    let find = pane.find.as_ref().map_or(String::new(), |(text, _)| format!(" ─ / {text}"));
+    let state = if pane.follows() {
+        if open.logs_ended { "END".to_owned() } else { "FOLLOW".to_owned() }
+    } else {
+        format!("PAUSED, +{} new", pane.new_lines())
+    };
+    let previous = if pane.previous { " ─ attempt before" } else { "" };
+    let lost = match store.dropped() {
+        0 => String::new(),
+        dropped => format!(" ─ {dropped} oldest dropped"),
+    };
+    format!("{} ─ {ranks}{level}{filter}{find}{previous} ─ {state} ─ {} lines{lost}", open.handle.name(), store.end())
+}
+
+fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Vec<Line<'a>> {
+    let (rows, columns) = (usize::from(area.height), usize::from(area.width));
+    let first = pane.first(rows);
+    let start = pane.projection.seq(0).and_then(|seq| store.get(seq)).and_then(|entry| entry.time);
+    let label = label_width(store);
+    let mut lines = Vec::new();
+    let mut last: Option<u64> = None;
+    let filtered = !pane.projection.filter().is_empty();
+    for index in first..pane.projection.len() {
+        if lines.len() >= rows && !(pane.follows() && pane.wrap) {
+            break;
+        }
+        let Some(seq) = pane.projection.seq(index) else { break };
+        let Some(entry) = store.get(seq) else { continue };
+        if let (Some(last), false, false) = (last, filtered, store.has_times())
+            && seq > last + 1
+        {
+            lines.push(gap(paint, &format!("{} lines dropped to stay inside the memory bound", seq - last - 1), columns));
+        }
+        last = Some(seq);
+        let shown = Shown { pane, store, paint, columns, label, start };
+        let mut drawn = shown.entry(&entry);
+        if pane.cursor == Some(seq) {
+            drawn = drawn.into_iter().map(|line| line.patch_style(paint.style(Meaning::Selected))).collect();
+        }
+        lines.append(&mut drawn);
+    }
+    if lines.len() > rows {
+        // While following, the newest line is whole at the bottom; while paused the top stays.
+        if pane.follows() {
+            lines.drain(..lines.len() - rows);
+        } else {
+            lines.truncate(rows);
+        }
+    }
+    lines
+}
+
+fn label_width(store: &LogStore) -> usize {
+    let longest = store.lanes().iter().take(256).map(|lane| lane.label().len()).max().unwrap_or(2);
+    longest.clamp(2, 18)
+}
+
+fn gap<'a>(paint: Paint, text: &str, columns: usize) -> Line<'a> {
+    Line::from(paint.span(fit(&format!("     ~~~~ {text} ~~~~"), columns).into_owned(), Meaning::Warn))
+}
+
+struct Shown<'s> {
+    pane: &'s LogPane,
+    store: &'s LogStore,
+    paint: Paint,
+    columns: usize,
+    label: usize,
+    start: Option<jiff::Timestamp>,
+}
+
+impl Shown<'_> {
+    fn entry<'a>(&self, entry: &Entry<'_>) -> Vec<Line<'a>> {
+        let clean = entry.clean();
+        if entry.mark {
+            return vec![gap(self.paint, &clean.text, self.columns)];
+        }
+        let head = self.head(entry);
+        let used: usize = head.iter().map(Span::width).sum();
+        let note = note(&clean);
+        let room = self.columns.saturating_sub(used + note.len());
+        let found = self.pane.find.as_ref().and_then(|(_, pattern)| pattern.find(clean.text.as_bytes()));
+        let pieces = self.styled(&clean, found);
+        let parts = if self.pane.wrap { split(&pieces, self.columns.saturating_sub(used)) } else { vec![cut(&pieces, self.pane.column, room)] };
+        let count = parts.len();
+        let mut lines = Vec::with_capacity(count);
+        for (number, part) in parts.into_iter().enumerate() {
+            let mut spans = if number == 0 { head.clone() } else { vec![Span::raw(" ".repeat(used))] };
+            let width: usize = part.iter().map(Span::width).sum();
+            spans.extend(part);
+            if number + 1 == count && !note.is_empty() {
+                spans.push(Span::raw(" ".repeat(self.columns.saturating_sub(used + width + note.len()).min(self.columns))));
+                spans.push(self.paint.span(note.clone(), Meaning::Muted));
+            }
+            lines.push(Line::from(spans));
+        }
+        lines
+    }
+
+    fn head<'a>(&self, entry: &Entry<'_>) -> Vec<Span<'a>> {
+        let mut spans = Vec::new();
+        if self.store.has_times() && self.pane.times != Times::Off {
+            let text = match (self.pane.times, entry.time, self.start) {
+                (Times::Relative, Some(time), Some(start)) => {
+                    let millis = time.as_millisecond() - start.as_millisecond();
+                    format!("{:>9.3} ", millis as f64 / 1000.0)
+                }
+                (_, Some(time), _) => time.strftime("%H:%M:%S%.3f ").to_string(),
+                _ => " ".repeat(13),
+            };
+            spans.push(self.paint.span(text, Meaning::Muted));
+        }
+        let lane = self.store.lanes().get(entry.lane as usize);
+        let label = lane.map_or(String::new(), log::Lane::label);
+        let mark = if self.pane.bookmarks.contains(&entry.seq) { "*" } else { " " };
+        spans.push(self.paint.span(format!("{}{mark}", cell(&label, self.label)), Meaning::Muted));
+        let meaning = match entry.level {
+            Level::Error => Meaning::Bad,
+            Level::Warn => Meaning::Warn,
+            _ => Meaning::Muted,
+        };
+        spans.push(self.paint.span(format!("{} ", entry.level.letter()), meaning));
+        spans
+    }
+
+    fn styled(&self, clean: &CleanLine, found: Option<std::ops::Range<usize>>) -> Vec<(String, Style)> {
+        let mut pieces: Vec<(String, Style)> = Vec::new();
+        let mut at = 0;
+        for (text, style) in clean.pieces() {
+            let style = if self.paint.colours() { terminal_style(style) } else { Style::new() };
+            let end = at + text.len();
+            match &found {
+                Some(hit) if hit.start < end && hit.end > at => {
+                    let (from, to) = (hit.start.max(at) - at, hit.end.min(end) - at);
+                    let cuts = [(0, from, false), (from, to, true), (to, text.len(), false)];
+                    for (a, b, inside) in cuts {
+                        if let Some(part) = text.get(a..b).filter(|part| !part.is_empty()) {
+                            let style = if inside { style.patch(self.paint.style(Meaning::Found)) } else { style };
+                            pieces.push((part.to_owned(), style));
+                        }
+                    }
+                }
+                _ => pieces.push((text.to_owned(), style)),
+            }
+            at = end;
+        }
+        pieces
+    }
+}
+
+/// What was left out of a line, for its end.
+fn note(clean: &CleanLine) -> String {
+    match (clean.updates, clean.cut) {
+        (0, 0) => String::new(),
+        (updates, 0) => format!(" (\\r x{updates})"),
+        (_, cut) => format!(" +{cut} B"),
+    }
+}
+
+fn terminal_style(style: log::Style) -> Style {
+    let colour = |colour: log::Colour| match colour {
+        log::Colour::Indexed(number) => Color::Indexed(number),
+        log::Colour::Rgb(r, g, b) => Color::Rgb(r, g, b),
+        };
+    let mut out = Style::new();
+    out.fg = style.foreground.map(colour);
+    out.bg = style.background.map(colour);
+    for (on, modifier) in [
+        (style.bold, Modifier::BOLD),
+        (style.dim, Modifier::DIM),
+        (style.italic, Modifier::ITALIC),
+        (style.underline, Modifier::UNDERLINED),
+        (style.reverse, Modifier::REVERSED),
+    ] {
+        if on {
+            out = out.add_modifier(modifier);
+        }
+    }
+    out
+}
+
+/// The part of a line that is seen, from a column on.
+fn cut<'a>(pieces: &[(String, Style)], from: usize, columns: usize) -> Vec<Span<'a>> {
+    let (mut at, mut used) = (0, 0);
+    let mut spans = Vec::new();
+    for (text, style) in pieces {
+        let mut part = String::new();
+        for c in text.chars() {
+            let wide = c.width().unwrap_or(0);
+            if at >= from && used + wide <= columns {
+                part.push(c);
+                used += wide;
+            }
+            at += wide;
+            if used + 1 > columns && wide > 0 {
+                break;
+            }
+        }
+        if !part.is_empty() {
+            spans.push(Span::styled(part, *style));
+        }
+        if used >= columns {
+            break;
+        }
+    }
+    spans
+}
+
+/// A line broken into rows. Bounded: a 64 KiB line is as many rows as a screen has, not as it needs.
+fn split<'a>(pieces: &[(String, Style)], columns: usize) -> Vec<Vec<Span<'a>>> {
+    const MOST_ROWS: usize = 200;
+    let columns = columns.max(8);
+    let mut rows: Vec<Vec<Span>> = vec![Vec::new()];
+    let mut used = 0;
+    for (text, style) in pieces {
+        let mut part = String::new();
+        for c in text.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used + wide > columns {
+                if let Some(row) = rows.last_mut() {
+                    row.push(Span::styled(std::mem::take(&mut part), *style));
+                }
+                if rows.len() == MOST_ROWS {
+                    return rows;
+                }
+                rows.push(Vec::new());
+                used = 0;
+            }
+            part.push(c);
+            used += wide;
+        }
+        if let (Some(row), false) = (rows.last_mut(), part.is_empty()) {
+            row.push(Span::styled(part, *style));
+        }
+    }
+    rows
+}
+
+/// One sign a rank: `E` where it wrote errors, `W` warnings, `.` nothing of the kind.
+fn lane_strip<'a>(open: &Open, store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+    let mut ranks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for lane in store.lanes() {
+        if let Some(rank) = lane.rank {
+            let sum = ranks.entry(rank).or_default();
+            sum.0 += lane.errors;
+            sum.1 += lane.warnings;
+        }
+    }
+    let room = columns.saturating_sub(24).max(8);
+    let group = ranks.len().div_ceil(room).max(1);
+    let all: Vec<(u64, u64)> = ranks.values().copied().collect();
+    let mut spans = vec![Span::raw(" ")];
+    for chunk in all.chunks(group) {
+        let (text, meaning) = if chunk.iter().any(|(errors, _)| *errors > 0) {
+            ("E", Meaning::Bad)
+        } else if chunk.iter().any(|(_, warnings)| *warnings > 0) {
+            ("W", Meaning::Warn)
+        } else {
+            (".", Meaning::Muted)
+        };
+        spans.push(paint.span(text, meaning));
+    }
+    let errors = all.iter().filter(|(errors, _)| *errors > 0).count();
+    let warnings = all.iter().filter(|(_, warnings)| *warnings > 0).count();
+    spans.push(Span::raw(format!("  E{errors} W{warnings} of {} ranks", all.len())));
+    let memory = format!(" {} sources, {:.1} MB held, {} gaps", open_sources(store), store.size() as f64 / 1e6, store.gaps());
+    let _ = open;
+    vec![Line::from(spans), Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted))]
+}
+
+fn open_sources(store: &LogStore) -> usize {
+    let mut names: Vec<_> = store.lanes().iter().map(|lane| &lane.source.uid).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len()
+}

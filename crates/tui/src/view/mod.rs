@@ -1,0 +1,110 @@
+//! Draws the model. Reads it only; everything drawn was made safe before it entered the model, or comes out of the log
+//! store as a clean line.
+
+pub mod diagnosis;
+pub mod event;
+mod footer;
+mod jobs;
+mod layers;
+mod logs;
+pub mod matrix;
+mod overview;
+pub mod paint;
+mod submit;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::model::jobs::Health;
+use crate::model::{Model, Screen};
+use crate::theme::Meaning;
+use paint::{Paint, age};
+
+/// The smallest terminal the screens are made for.
+pub const SMALLEST: (u16, u16) = (60, 15);
+/// From here on the jobs stand beside the open one.
+const WIDE: u16 = 120;
+/// From here on the overview shows everything at once.
+pub(crate) const LARGE: (u16, u16) = (150, 36);
+
+/// Draws the model.
+pub fn view(model: &Model, frame: &mut Frame) {
+    let area = frame.area();
+    let paint = Paint::new(model.theme);
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        let text = format!("weftrun needs {}x{}, has {}x{}", SMALLEST.0, SMALLEST.1, area.width, area.height);
+        frame.render_widget(Line::from(text), area);
+        return;
+    }
+    let [top, body, bottom] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(area);
+    frame.render_widget(header(model, paint, usize::from(top.width)), top);
+    screen(model, frame, paint, body);
+    footer::draw(model, frame, paint, bottom);
+    layers::draw(model, frame, paint, body);
+}
+
+fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let beside = area.width >= WIDE && !matches!(model.screen, Screen::Jobs | Screen::Submit);
+    let area = if beside {
+        let [rail, rest] = Layout::horizontal([Constraint::Length(28), Constraint::Min(1)]).areas(area);
+        jobs::rail(model, frame, paint, rail);
+        rest
+    } else {
+        area
+    };
+    match (model.screen, &model.open) {
+        (Screen::Jobs, _) => jobs::draw(model, frame, paint, area),
+        (Screen::Submit, _) => submit::draw(model, frame, paint, area),
+        (_, None) => paint.panel(frame, area, "no job is open", vec![Line::from("1 shows the jobs; enter opens one.")]),
+        (Screen::Overview, Some(open)) => overview::draw(model, open, frame, paint, area),
+        (Screen::Fabric, Some(open)) => matrix::draw(model, open, frame, paint, area),
+        (Screen::Logs, Some(open)) => logs::draw(model, open, frame, paint, area),
+        (Screen::Diagnosis, Some(open)) => diagnosis::draw(open, frame, paint, area),
+    }
+}
+
+/// Lines the log pane has room for on a terminal of this size: the update needs it to scroll.
+pub(crate) fn log_height_of(screen: Screen, size: (u16, u16)) -> usize {
+    let rows = usize::from(size.1);
+    if screen == Screen::Logs { logs::height(rows.saturating_sub(2)) } else { rows / 4 }
+}
+
+/// The tabs, and whether the targets answer.
+fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
+    let mut tabs: Vec<Span> = Vec::new();
+    let short = width < 100;
+    for (number, screen) in Screen::ALL.into_iter().enumerate() {
+        let here = screen == model.screen;
+        let text = match (here, short) {
+            (true, _) => format!("[{} {}]", number + 1, screen.word()),
+            (false, false) => format!(" {} {} ", number + 1, screen.word()),
+            (false, true) => format!(" {} ", number + 1),
+        };
+        tabs.push(Span::styled(text, paint.style(if here { Meaning::Title } else { Meaning::Muted })));
+    }
+    let used: usize = tabs.iter().map(Span::width).sum();
+    let mut badges: Vec<Span> = Vec::new();
+    let mut room = width.saturating_sub(used + 1);
+    for target in &model.jobs.targets {
+        let (word, meaning) = match &target.health {
+            Health::Asking => ("…".to_owned(), Meaning::Busy),
+            Health::Up => ("ok".to_owned(), Meaning::Good),
+            Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
+        };
+        let name = format!("  {} ", target.name);
+        let needs = paint::width(&name) + paint::width(&word);
+        if needs > room {
+            badges.push(Span::raw(if room >= 2 { " +" } else { "" }));
+            break;
+        }
+        room -= needs;
+        badges.push(Span::raw(name));
+        badges.push(Span::styled(word, paint.style(meaning)));
+    }
+    let badge_width: usize = badges.iter().map(Span::width).sum();
+    tabs.push(Span::raw(" ".repeat(width.saturating_sub(used + badge_width))));
+    tabs.extend(badges);
+    Line::from(tabs)
+}

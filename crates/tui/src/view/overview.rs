@@ -1,0 +1,241 @@
+//! A job at one look: who is how far, over which network, what is wrong.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::paint::{Paint, age, cell, fit, sparkline};
+use super::{LARGE, diagnosis, event, logs, matrix};
+use crate::model::Model;
+use crate::model::draft::fabric_word;
+use crate::model::open::Open;
+use crate::model::picture::{Node, Picture, Step};
+use crate::theme::Meaning;
+
+pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    if model.size.0 >= LARGE.0 && model.size.1 >= LARGE.1 {
+        return large(model, open, frame, paint, area);
+    }
+    let phases = if area.height >= 20 { 12 } else { 9 };
+    let [top, rest] = Layout::vertical([Constraint::Length(phases), Constraint::Min(2)]).areas(area);
+    phase_panel(model, open, frame, paint, top);
+    let events = if rest.height >= 9 { 5 } else { 0 };
+    let [ranks, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(events)]).areas(rest);
+    rank_panel(open, frame, paint, ranks);
+    if events > 0 {
+        event_panel(open, frame, paint, below);
+    }
+}
+
+fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let upper = (area.height / 2).clamp(14, 26);
+    let [upper, findings, log] =
+        Layout::vertical([Constraint::Length(upper), Constraint::Length(7), Constraint::Min(5)]).areas(area);
+    let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(upper);
+    let [phases, ranks] = Layout::vertical([Constraint::Length(12), Constraint::Min(2)]).areas(left);
+    phase_panel(model, open, frame, paint, phases);
+    rank_panel(open, frame, paint, ranks);
+    matrix::panel(model, open, frame, paint, right);
+    let [findings, events] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(findings);
+    diagnosis::draw(open, frame, paint, findings);
+    event_panel(open, frame, paint, events);
+    logs::draw(model, open, frame, paint, log);
+}
+
+/// What was planned for a job's fabric.
+pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
+    let planned = open.plan.as_ref().map(|plan| plan.fabric);
+    let known = planned.or_else(|| model.jobs.get(&open.handle).and_then(|entry| entry.summary.fabric));
+    known.map(fabric_word)
+}
+
+fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let picture = &open.picture;
+    let summary = open.detail.as_ref().map(|d| &d.summary).or_else(|| model.jobs.get(&open.handle).map(|e| &e.summary));
+    let mut title = format!("{} ─ {}", open.handle.name(), open.handle.target());
+    if let Some(job) = summary {
+        let (_, word) = Paint::phase(job.phase);
+        title.push_str(&format!(" ─ {word} {}", age(model.now, job.created)));
+    }
+    let inside = paint.frame(frame, area, title);
+    let columns = usize::from(inside.width);
+    let mut lines = vec![fabric_line(model, open, paint, columns)];
+    if let Some(error) = &open.error {
+        lines.push(Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad)));
+    }
+    let total = picture.ranks.len();
+    let strip = columns.saturating_sub(26).min(64);
+    if let Some(job) = summary {
+        let (ready, asked) = job.ready;
+        let text = format!(" {} {} {ready:>5}/{asked}", cell("nodes", 9), cell(&bar(ready, asked, strip), strip));
+        let mut spans = vec![Span::raw(text)];
+        let used: usize = spans.iter().map(Span::width).sum();
+        spans.push(paint.span(format!(" {}", fit(&job.reason, columns.saturating_sub(used + 1))), Meaning::Muted));
+        lines.push(Line::from(spans));
+    }
+    if total == 0 {
+        let text = if open.logs_ended { "the logs say nothing of NCCL" } else { "waiting for the ranks' logs …" };
+        lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
+    }
+    for (at, step) in Step::LIFE.iter().enumerate().filter(|_| total > 0) {
+        lines.push(step_line(picture, paint, at, *step, strip));
+    }
+    if !picture.throughput.is_empty() {
+        let last = picture.throughput.last().copied().unwrap_or_default();
+        let bars = sparkline(&picture.throughput, strip);
+        lines.push(Line::from(format!(" {} {} {last:.1} {}", cell("speed", 9), cell(&bars, strip), picture.unit)));
+    }
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
+    let picture = &open.picture;
+    let planned = intended(model, open).unwrap_or("not known");
+    let announced: Vec<String> = picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
+    let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
+    let (seen, meaning) = match picture.ok {
+        Some(true) => (format!("{} ok", picture.verdict), Meaning::Good),
+        Some(false) => (format!("{} !", picture.verdict), Meaning::Bad),
+        None if picture.verdict.is_empty() => ("unknown".to_owned(), Meaning::Muted),
+        None => (picture.verdict.clone(), Meaning::Muted),
+    };
+    let head = format!(" planned {planned}   connected ");
+    let tail = format!("   GDR {}   announced {announced}", if picture.gdr.is_empty() { "unknown" } else { &picture.gdr });
+    let room = columns.saturating_sub(head.len() + seen.len());
+    Line::from(vec![Span::raw(head), paint.span(seen, meaning), Span::raw(fit(&tail, room).into_owned())])
+}
+
+fn bar(done: u32, all: u32, columns: usize) -> String {
+    let all = all.max(1);
+    let columns = columns.min(all as usize).max(1);
+    let full = columns * done.min(all) as usize / all as usize;
+    format!("{}{}", "#".repeat(full), ".".repeat(columns - full))
+}
+
+fn step_line<'a>(picture: &Picture, paint: Paint, at: usize, step: Step, columns: usize) -> Line<'a> {
+    let total = u32::try_from(picture.ranks.len()).unwrap_or(u32::MAX);
+    let reached = picture.reached(at);
+    let mut spans = vec![Span::raw(format!(" {} ", cell(step.word(), 9)))];
+    let signs = strip(picture, at, columns);
+    let failed = signs.contains('!');
+    let meaning = if failed {
+        Meaning::Bad
+    } else if reached == total {
+        Meaning::Good
+    } else {
+        Meaning::Busy
+    };
+    spans.push(paint.span(cell(&signs, columns), meaning));
+    spans.push(Span::raw(format!(" {reached:>5}/{total}")));
+    if reached > 0 && reached < total {
+        let behind: Vec<u32> =
+            picture.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank).collect();
+        if !behind.is_empty() {
+            spans.push(paint.span(format!(" not r{}", fit(&super::paint::ranges(&behind), 20)), Meaning::Warn));
+        }
+    }
+    Line::from(spans)
+}
+
+/// One sign a rank, or a group of ranks where there are more than columns: `#` all are there, `>` some, `.` none, `!`
+/// one failed.
+fn strip(picture: &Picture, at: usize, columns: usize) -> String {
+    let step = Step::LIFE[at];
+    let total = picture.ranks.len();
+    let group = total.div_ceil(columns.max(1)).max(1);
+    let sign = |ranks: &[crate::model::picture::Rank]| {
+        if ranks.iter().any(|rank| rank.step == Step::Failed) {
+            return '!';
+        }
+        let there = ranks.iter().filter(|rank| rank.step >= step).count();
+        match there {
+            0 => '.',
+            n if n == ranks.len() => '#',
+            _ => '>',
+        }
+    };
+    picture.ranks.chunks(group).map(sign).collect()
+}
+
+fn rank_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    if open.by_rank || open.picture.nodes.len() <= 1 || open.picture.ranks.len() <= 16 {
+        return ranks(open, frame, paint, area);
+    }
+    let title = format!("Nodes {} (z: ranks)", open.picture.nodes.len());
+    let inside = paint.frame(frame, area, title);
+    let rows = usize::from(inside.height).saturating_sub(1);
+    let first = open.row.min(open.picture.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
+    let mut lines = vec![Line::from(paint.span(
+        format!("  {} {} {} ranks", cell("node", 18), cell("reached", 22), cell("announced", 18)),
+        Meaning::Muted,
+    ))];
+    for (number, node) in open.picture.nodes.iter().enumerate().skip(first).take(rows) {
+        lines.push(node_line(open, paint, number, node, usize::from(inside.width)));
+    }
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, columns: usize) -> Line<'a> {
+    let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
+    let at = (0..Step::LIFE.len()).rev().find(|at| node.reached[*at] > 0).unwrap_or(0);
+    let (reached, meaning) = if node.failed > 0 {
+        (format!("FAILED {}/{all} !", node.failed), Meaning::Bad)
+    } else if node.reached[at] == all {
+        (format!("{} {all}/{all}", Step::LIFE[at].word()), Meaning::Good)
+    } else {
+        (format!("{} {}/{all} >", Step::LIFE[at].word(), node.reached[at]), Meaning::Busy)
+    };
+    let announced: Vec<String> = node.announced.iter().map(|(name, _)| name.clone()).collect();
+    let odd = matrix::odd_node(&open.picture, number);
+    let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
+    let ranks: Vec<u32> = node.ranks.iter().filter_map(|index| open.picture.ranks[*index].rank).collect();
+    let text = format!("{number:>3} {}", node.host);
+    Line::from(vec![
+        Span::raw(format!("  {} ", cell(&text, 18))),
+        paint.span(cell(&reached, 22), meaning),
+        paint.span(format!(" {} ", cell(&announced, 18)), if odd { Meaning::Bad } else { Meaning::Muted }),
+        Span::raw(fit(&format!("r{}", super::paint::ranges(&ranks)), columns.saturating_sub(63)).into_owned()),
+    ])
+}
+
+fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let inside = paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
+    let rows = usize::from(inside.height).saturating_sub(1);
+    let order = open.rank_rows();
+    let first = open.row.saturating_sub(rows.saturating_sub(1));
+    let head = format!("  {} {} gpu {} {} warn err", cell("rank", 6), cell("host:pid", 22), cell("phase", 10), cell("announced", 15));
+    let mut lines = vec![Line::from(paint.span(fit(&head, usize::from(inside.width)).into_owned(), Meaning::Muted))];
+    let store = open.logs.store.read();
+    for (index, at) in order.iter().enumerate().skip(first).take(rows) {
+        let rank = &open.picture.ranks[*at];
+        let lanes = store.lanes().iter().filter(|lane| lane.rank.is_some() && lane.rank == rank.rank);
+        let (warnings, errors) = lanes.fold((0, 0), |sum, lane| (sum.0 + lane.warnings, sum.1 + lane.errors));
+        let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
+        let meaning = match rank.step {
+            Step::Failed => Meaning::Bad,
+            Step::Stepping => Meaning::Good,
+            _ => Meaning::Busy,
+        };
+        let here = index == open.row;
+        let line = Line::from(vec![
+            Span::raw(if here { "> " } else { "  " }),
+            Span::raw(format!("{} ", cell(&number, 6))),
+            Span::raw(format!("{} ", cell(&format!("{}:{}", rank.host, rank.pid), 22))),
+            Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
+            paint.span(format!("{} ", cell(rank.step.word(), 10)), meaning),
+            Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), 15)),
+            paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
+            paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
+        ]);
+        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+    }
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn event_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+    let inside = paint.frame(frame, area, "Events");
+    let rows = usize::from(inside.height);
+    let lines = open.events.iter().rev().take(rows).map(|e| event::line(paint, e, usize::from(inside.width))).collect::<Vec<_>>();
+    frame.render_widget(Paragraph::new(lines), inside);
+}

@@ -1,0 +1,218 @@
+//! Small things every screen draws with.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use weftrun::Severity;
+use weftrun::core::job::JobPhase;
+
+use crate::theme::{Meaning, Theme};
+
+/// Draws in a theme.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    theme: Theme,
+}
+
+impl Paint {
+    /// Draws in this theme.
+    pub fn new(theme: Theme) -> Self {
+        Self { theme }
+    }
+
+    /// How a meaning looks.
+    pub fn style(self, meaning: Meaning) -> Style {
+        self.theme.style(meaning)
+    }
+
+    /// Whether ranks' own colours may be shown.
+    pub fn colours(self) -> bool {
+        self.theme != Theme::Mono
+    }
+
+    /// A piece of text of some meaning.
+    pub fn span<'a>(self, text: impl Into<Cow<'a, str>>, meaning: Meaning) -> Span<'a> {
+        Span::styled(text, self.style(meaning))
+    }
+
+    /// A frame with a title; gives what is inside.
+    pub fn frame(self, frame: &mut Frame, area: Rect, title: impl Into<String>) -> Rect {
+        let title = fit(&title.into(), usize::from(area.width).saturating_sub(4)).into_owned();
+        let block = Block::new()
+            .borders(Borders::ALL)
+            .border_style(self.style(Meaning::Frame))
+            .title(Span::styled(format!(" {title} "), self.style(Meaning::Title)));
+        let inside = block.inner(area);
+        frame.render_widget(block, area);
+        inside
+    }
+
+    /// A frame with lines in it.
+    pub fn panel(self, frame: &mut Frame, area: Rect, title: impl Into<String>, lines: Vec<Line<'_>>) {
+        let inside = self.frame(frame, area, title);
+        frame.render_widget(Paragraph::new(lines), inside);
+    }
+
+    /// A frame on top of everything, in the middle; gives what is inside.
+    pub fn popup(self, frame: &mut Frame, area: Rect, size: (u16, u16), title: impl Into<String>) -> Rect {
+        let (width, height) = (size.0.min(area.width), size.1.min(area.height));
+        let popup = Rect {
+            x: area.x + (area.width - width) / 2,
+            y: area.y + (area.height - height) / 2,
+            width,
+            height,
+        };
+        frame.render_widget(Clear, popup);
+        self.frame(frame, popup, title)
+    }
+
+    /// The meaning of a phase, and its short word.
+    pub fn phase(phase: JobPhase) -> (Meaning, &'static str) {
+        match phase {
+            JobPhase::Submitted => (Meaning::Busy, "SUBM"),
+            JobPhase::Pending => (Meaning::Busy, "PEND"),
+            JobPhase::Starting => (Meaning::Busy, "START"),
+            JobPhase::Running => (Meaning::Good, "RUN"),
+            JobPhase::Restarting => (Meaning::Warn, "RETRY"),
+            JobPhase::Suspended => (Meaning::Warn, "SUSP"),
+            JobPhase::Stopping => (Meaning::Warn, "STOP"),
+            JobPhase::Succeeded => (Meaning::Muted, "DONE"),
+            JobPhase::Failed => (Meaning::Bad, "FAIL"),
+            JobPhase::Cancelled => (Meaning::Muted, "CANC"),
+            _ => (Meaning::Warn, "?"),
+        }
+    }
+
+    /// The meaning of a severity, and its word.
+    pub fn severity(severity: Severity) -> (Meaning, &'static str) {
+        match severity {
+            Severity::Error => (Meaning::Bad, "ERROR"),
+            Severity::Warning => (Meaning::Warn, "WARN"),
+            Severity::Info => (Meaning::Muted, "info"),
+        }
+    }
+}
+
+/// Columns a text takes.
+pub fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// A text cut to some columns, the cut marked with `…`.
+pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        out.push(c);
+        used += wide;
+    }
+    if columns > 0 {
+        out.push('…');
+    }
+    Cow::Owned(out)
+}
+
+/// A text cut or filled to exactly some columns.
+pub fn cell(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    let blanks = columns.saturating_sub(width(&text));
+    format!("{text}{}", " ".repeat(blanks))
+}
+
+/// How long ago, in the unit that matters: `40s`, `6m`, `5h`, `3d`.
+pub fn age(now: Timestamp, then: Option<Timestamp>) -> String {
+    let Some(then) = then else { return "-".to_owned() };
+    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Ranks as ranges: `0-3,8`.
+pub fn ranges(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for rank in sorted {
+        match parts.last_mut() {
+            Some((_, end)) if *end + 1 == rank => *end = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let text: Vec<String> =
+        parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
+    text.join(",")
+}
+
+/// A text broken into lines of at most some columns, at blanks where there are any.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_inclusive(' ') {
+        let wide = width(word.trim_end());
+        if used > 0 && used + wide > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        for c in word.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used + wide > columns {
+                if c == ' ' {
+                    continue;
+                }
+                lines.push(String::new());
+                used = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(c);
+            }
+            used += wide;
+        }
+    }
+    lines
+}
+
+/// A strip of bars for a series, as wide as asked; the newest value is on the right.
+pub fn sparkline(series: &[f64], columns: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = &series[series.len().saturating_sub(columns)..];
+    let top = shown.iter().copied().fold(0.0, f64::max);
+    let bar = |value: f64| {
+        let level = if top > 0.0 { (value / top * 7.0).clamp(0.0, 7.0) } else { 0.0 };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=7 above")]
+        let level = level as usize;
+        BARS[level.min(7)]
+    };
+    shown.iter().map(|value| bar(*value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_fit_their_columns() {
+        assert_eq!(fit("abcdef", 4), "abc…");
+        assert_eq!(cell("日本語", 5), "日本…");
+        assert_eq!(wrap("aa bb cccccccccccc", 8), ["aa bb ", "cccccccc", "cccc"]);
+        assert_eq!(ranges(&[3, 0, 1, 2, 8]), "0-3,8");
+        assert_eq!(sparkline(&[0.0, 1.0, 2.0], 2), "▄█");
+    }
+}
