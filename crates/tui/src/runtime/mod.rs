@@ -202,8 +202,7 @@ impl Loop {
         let clock = sleep(tick.map(|tick| Instant::now() + tick));
         tokio::select! {
             biased;
-            () = signals.stop() => Wake::Stop,
-            () = signals.quit() => Wake::Quit,
+            stop = signals.next() => if stop { Wake::Stop } else { Wake::Quit },
             event = input.next() => Wake::Input(event),
             () = sleep(draw) => Wake::Draw,
             Some(msg) = self.inbox.recv() => Wake::Msg(msg),

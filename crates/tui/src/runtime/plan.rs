@@ -46,8 +46,8 @@ async fn planned(client: &Client, plan: &Plan, online: bool) -> Result<Planned> 
     let all = again(&full).ops;
     let mut bare = spec.clone();
     bare.fabric.kind = Fabric::Off;
-    let bare = match client.plan_offline_for(plan.target().clone(), &bare).render().await {
-        Ok(rendered) => Some(rendered),
+    let bare = match client.plan_offline_for(plan.target().clone(), &bare) {
+        Ok(plan) => plan.render().await.ok(),
         Err(_) => None,
     };
     let (rendered, error) = match plan.render().await {

@@ -154,18 +154,14 @@ impl Signals {
         })
     }
 
-    /// Waits until somebody wants us to stop.
-    pub(super) async fn stop(&mut self) {
-        self.stop.recv().await;
-    }
-
-    /// Waits until somebody wants us to end.
-    pub(super) async fn quit(&mut self) {
+    /// Waits until somebody wants us to stop (`true`) or to end (`false`).
+    pub(super) async fn next(&mut self) -> bool {
         let [a, b, c] = &mut self.quit;
         tokio::select! {
-            _ = a.recv() => {}
-            _ = b.recv() => {}
-            _ = c.recv() => {}
+            _ = self.stop.recv() => true,
+            _ = a.recv() => false,
+            _ = b.recv() => false,
+            _ = c.recv() => false,
         }
     }
 }
