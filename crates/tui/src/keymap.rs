@@ -87,7 +87,8 @@ impl Keymap {
         for (name, keys) in changes {
             let known = self.keys.iter_mut().find(|(row, _)| row.name == name);
             let Some((_, bound)) = known else {
-                let error = Error::new(ErrorKind::InvalidConfig, format!("tui.keys: there is no action `{name}`"));
+                let error =
+                    Error::new(ErrorKind::InvalidConfig, format!("tui.keys: there is no action `{name}`"));
                 let near = weftrun::core::spec::did_you_mean(name, TABLE.iter().map(|row| row.name));
                 return Err(match near {
                     Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -96,7 +97,8 @@ impl Keymap {
             };
             if let Some(bad) = keys.iter().find(|key| Chord::parse(key).is_none()) {
                 let message = format!("tui.keys.{name}: `{bad}` is not a key");
-                return Err(Error::new(ErrorKind::InvalidConfig, message).hint("keys look like `ctrl-s`, `G`, `f5`, `space`"));
+                return Err(Error::new(ErrorKind::InvalidConfig, message)
+                    .hint("keys look like `ctrl-s`, `G`, `f5`, `space`"));
             }
             *bound = chords(keys.iter().map(String::as_str));
         }

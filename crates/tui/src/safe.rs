@@ -114,7 +114,9 @@ pub fn picture(mut picture: Picture) -> Picture {
     for communicator in &mut picture.communicators {
         clean(&mut communicator.id);
     }
-    for link in picture.rank_links.iter_mut().chain(&mut picture.node_links).flat_map(|links| links.values_mut()) {
+    for link in
+        picture.rank_links.iter_mut().chain(&mut picture.node_links).flat_map(|links| links.values_mut())
+    {
         link.transports.iter_mut().for_each(clean);
     }
     picture.findings = std::mem::take(&mut picture.findings).into_iter().map(finding).collect();

@@ -1,15 +1,43 @@
 //! `tui`: the terminal UI.
 
 use clap::Args;
-use weftrun::{Error, Result};
+use weftrun::Result;
+use weftrun::core::exit_codes;
+use weftrun_tui::Options;
 
 use crate::context::Context;
 
 /// Arguments of `tui`.
 #[derive(Args, Debug, Default)]
-pub struct TuiArgs {}
+pub struct TuiArgs {
+    /// Job to open at once
+    #[arg(value_name = "HANDLE")]
+    pub handle: Option<String>,
+    /// Theme: default, colour-blind, dark, light, mono
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// Print the keys as a page of Markdown, and end
+    #[arg(long)]
+    pub keys: bool,
+}
 
 /// Opens the terminal UI.
-pub fn run(_context: &Context, _args: TuiArgs) -> Result<u8> {
-    Err(Error::unsupported("cli", "tui"))
+pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
+    if args.keys {
+        context.out.line(weftrun_tui::keys_page().trim_end())?;
+        return Ok(exit_codes::OK);
+    }
+    let client = context.client()?;
+    let default = context.target(&client)?.name;
+    let mut options = Options::default();
+    options.targets = client.config().targets.keys().cloned().collect();
+    if !options.targets.contains(&default) {
+        options.targets.insert(0, default.clone());
+    }
+    options.default_target = Some(default);
+    options.theme = args.theme;
+    options.no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    options.job = args.handle.map(|handle| handle.parse()).transpose()?;
+    context.block_on(weftrun_tui::run(client, options))?;
+    Ok(exit_codes::OK)
 }

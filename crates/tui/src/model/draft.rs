@@ -174,7 +174,13 @@ impl Draft {
         ];
         let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
         let fabric = FABRICS.iter().position(|(known, _)| *known == base.fabric.kind).unwrap_or(0);
-        let off = base.fabric.rules.iter().filter(|(_, s)| **s == RuleSetting::Off).map(|(rule, _)| rule.clone()).collect();
+        let off = base
+            .fabric
+            .rules
+            .iter()
+            .filter(|(_, s)| **s == RuleSetting::Off)
+            .map(|(rule, _)| rule.clone())
+            .collect();
         let at = targets.iter().position(|name| name == target).unwrap_or(0);
         Self {
             base,
@@ -218,7 +224,8 @@ impl Draft {
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
-            let (name, value) = pair.split_once('=').ok_or_else(|| format!("env: `{pair}` is not NAME=value"))?;
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| format!("env: `{pair}` is not NAME=value"))?;
             spec.env.push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() });
         }
         spec.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
@@ -228,7 +235,9 @@ impl Draft {
         }
         let number = |field| {
             let text = self.text(field);
-            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field_label(field)))
+            text.trim()
+                .parse::<u32>()
+                .map_err(|_| format!("{}: `{text}` is not a number", field_label(field)))
         };
         let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
         let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
@@ -266,7 +275,11 @@ impl Draft {
         if !from_file || role.gpus_per_node != base_role.gpus_per_node {
             flag("--gpus-per-node", &role.gpus_per_node.to_string());
         }
-        if let Some(kind) = role.instance_type.as_deref().filter(|_| role.instance_type != base_role.instance_type || !from_file) {
+        if let Some(kind) = role
+            .instance_type
+            .as_deref()
+            .filter(|_| role.instance_type != base_role.instance_type || !from_file)
+        {
             flag("--instance-type", kind);
         }
         if !from_file || spec.launch != self.base.launch {
@@ -275,7 +288,9 @@ impl Draft {
         if spec.fabric.kind != self.base.fabric.kind || (!from_file && spec.fabric.kind != Fabric::Auto) {
             flag("--fabric", fabric_word(spec.fabric.kind));
         }
-        if let Some(profile) = spec.profile.as_deref().filter(|_| !from_file || spec.profile != self.base.profile) {
+        if let Some(profile) =
+            spec.profile.as_deref().filter(|_| !from_file || spec.profile != self.base.profile)
+        {
             flag("--profile", profile);
         }
         for rule in &self.off {
@@ -306,9 +321,11 @@ impl Draft {
     /// Whether a change is switched off: its rule, or the rule it depends on.
     pub fn is_off(&self, op: &Op) -> bool {
         match &self.planned {
-            Some(Ok(planned)) => {
-                !planned.plan.ops.iter().any(|kept| kept.rule == op.rule && kept.role == op.role && kept.change == op.change)
-            }
+            Some(Ok(planned)) => !planned
+                .plan
+                .ops
+                .iter()
+                .any(|kept| kept.rule == op.rule && kept.role == op.role && kept.change == op.change),
             _ => self.off.contains(&op.rule),
         }
     }
@@ -321,7 +338,11 @@ fn field_label(field: Field) -> &'static str {
 /// A word as a shell takes it.
 pub fn quote(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// The words of a command line; none where a quote is not closed.
@@ -364,7 +385,9 @@ mod tests {
 
     #[test]
     fn words_and_quotes_are_inverse() {
-        for list in [vec!["python", "train.py", "--lr", "1e-4"], vec!["sh", "-c", "echo 'a b' \"$X\" \\"], vec![""]] {
+        for list in
+            [vec!["python", "train.py", "--lr", "1e-4"], vec!["sh", "-c", "echo 'a b' \"$X\" \\"], vec![""]]
+        {
             let line: Vec<String> = list.iter().map(|word| quote(word)).collect();
             assert_eq!(words(&line.join(" ")).unwrap(), list);
         }

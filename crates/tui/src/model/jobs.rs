@@ -140,12 +140,20 @@ impl Jobs {
             return;
         }
         if self.entries.len() >= MAX_JOBS {
-            let oldest = self.entries.iter().enumerate().min_by_key(|(_, e)| (!e.summary.phase.is_terminal(), e.summary.created));
+            let oldest = self
+                .entries
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, e)| (!e.summary.phase.is_terminal(), e.summary.created));
             if let Some((index, _)) = oldest {
                 self.entries.swap_remove(index);
             }
         }
-        let last = if summary.reason.is_empty() { summary.phase.as_str().to_owned() } else { summary.reason.clone() };
+        let last = if summary.reason.is_empty() {
+            summary.phase.as_str().to_owned()
+        } else {
+            summary.reason.clone()
+        };
         let alarm = summary.phase == JobPhase::Failed;
         self.entries.push(Entry { summary, last, alarm, verdict: None, gpus: None });
     }

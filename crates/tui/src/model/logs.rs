@@ -117,7 +117,9 @@ impl LogPane {
         if self.follows() {
             return 0;
         }
-        let newer = (0..self.projection.len()).rev().map_while(|i| self.projection.seq(i).filter(|s| *s >= self.paused_at));
+        let newer = (0..self.projection.len())
+            .rev()
+            .map_while(|i| self.projection.seq(i).filter(|s| *s >= self.paused_at));
         newer.count() as u64
     }
 
@@ -125,7 +127,9 @@ impl LogPane {
     pub fn first(&self, height: usize) -> usize {
         let last = self.projection.len().saturating_sub(height);
         match self.top {
-            Some(top) if !self.follows() => self.projection.index_of(top).min(self.projection.len().saturating_sub(1)),
+            Some(top) if !self.follows() => {
+                self.projection.index_of(top).min(self.projection.len().saturating_sub(1))
+            }
             _ => last,
         }
     }

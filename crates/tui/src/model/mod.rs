@@ -142,11 +142,13 @@ impl Model {
 
     /// Says something in the bottom line.
     pub fn say(&mut self, text: impl AsRef<str>) {
-        self.notice = Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: false });
+        self.notice =
+            Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: false });
     }
 
     /// Says in the bottom line that something failed.
     pub fn fail(&mut self, text: impl AsRef<str>) {
-        self.notice = Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: true });
+        self.notice =
+            Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: true });
     }
 }

@@ -88,7 +88,8 @@ impl Open {
                 if let Some(detail) = &mut self.detail {
                     detail.summary = job.clone();
                 }
-                let same = |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
+                let same =
+                    |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
                 if self.events.iter().rev().find(|e| matches!(e, JobEvent::Status { .. })).is_some_and(same) {
                     return;
                 }

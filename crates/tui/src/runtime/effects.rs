@@ -25,7 +25,12 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(client: Client, options: &Options, outbox: mpsc::Sender<Msg>, grew: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        options: &Options,
+        outbox: mpsc::Sender<Msg>,
+        grew: Arc<Notify>,
+    ) -> Self {
         Self {
             client,
             targets: options.targets.clone(),
@@ -41,7 +46,12 @@ impl Runner {
     /// Begins to watch every target.
     pub(super) fn watch_all(&self) {
         for name in &self.targets {
-            tokio::spawn(targets::watch(self.client.clone(), name.clone(), self.outbox.clone(), self.again.clone()));
+            tokio::spawn(targets::watch(
+                self.client.clone(),
+                name.clone(),
+                self.outbox.clone(),
+                self.again.clone(),
+            ));
         }
     }
 
@@ -103,13 +113,18 @@ impl Runner {
                     let _ = outbox.send(Msg::Demo(answer)).await;
                 });
             }
-            Effect::Quit | Effect::Sleep | Effect::Redraw | Effect::Mouse(_) | Effect::Copy(_) | Effect::Edit(_) => {}
+            Effect::Quit
+            | Effect::Sleep
+            | Effect::Redraw
+            | Effect::Mouse(_)
+            | Effect::Copy(_)
+            | Effect::Edit(_) => {}
         }
     }
 }
 
 /// An error with its first hint, in one line.
-fn said(error: &weftrun::Error) -> String {
+pub(super) fn said(error: &weftrun::Error) -> String {
     let findings: Vec<&str> = error.findings().iter().map(|finding| finding.message.as_str()).collect();
     let mut text = error.to_string();
     if !findings.is_empty() {

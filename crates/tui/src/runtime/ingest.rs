@@ -94,7 +94,12 @@ struct Pictures {
 }
 
 impl Pictures {
-    fn new(handle: JobHandle, plan: Option<FabricPlan>, store: SharedStore, outbox: mpsc::Sender<Msg>) -> Self {
+    fn new(
+        handle: JobHandle,
+        plan: Option<FabricPlan>,
+        store: SharedStore,
+        outbox: mpsc::Sender<Msg>,
+    ) -> Self {
         let survey = Survey::default();
         Self { handle, plan, store, survey, outbox, touched: false, last: Instant::now(), spacing: PICTURE }
     }

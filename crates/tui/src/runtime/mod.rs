@@ -61,7 +61,10 @@ pub struct Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("targets", &self.targets).field("job", &self.job).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("targets", &self.targets)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,7 +146,8 @@ impl Loop {
         let mut spacing = FRAME;
         let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
         loop {
-            let wake = self.wait(&mut input, &mut signals, dirty.then(|| drawn + spacing), next_tick(model)).await;
+            let wake =
+                self.wait(&mut input, &mut signals, dirty.then(|| drawn + spacing), next_tick(model)).await;
             model.now = Timestamp::now();
             let mut effects = Vec::new();
             match wake {
@@ -212,7 +216,12 @@ impl Loop {
     }
 
     /// Runs effects; those that need the terminal here, the others in tasks. Gives whether to quit.
-    async fn perform(&mut self, effects: Vec<Effect>, screen: &mut Screenful, input: &mut EventStream) -> Result<bool> {
+    async fn perform(
+        &mut self,
+        effects: Vec<Effect>,
+        screen: &mut Screenful,
+        input: &mut EventStream,
+    ) -> Result<bool> {
         for effect in effects {
             match effect {
                 Effect::Quit => return Ok(true),

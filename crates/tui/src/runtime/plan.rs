@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weftrun::core::fabric::{Fabric, RuleSetting};
 use weftrun::core::job::JobHandle;
-use weftrun::core::spec::JobSpec;
+use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, Plan, Result};
 
 use crate::model::draft::Planned;
@@ -19,7 +19,13 @@ const PAUSE: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Plans a draft: at once with what is assumed, then with what the cluster says.
-pub(super) async fn plan(client: Client, revision: u64, target: String, spec: JobSpec, outbox: mpsc::Sender<Msg>) {
+pub(super) async fn plan(
+    client: Client,
+    revision: u64,
+    target: String,
+    spec: JobSpec,
+    outbox: mpsc::Sender<Msg>,
+) {
     let offline = match client.plan_offline(&target, &spec) {
         Ok(plan) => planned(&client, &plan, false).await,
         Err(error) => Err(error),
@@ -77,19 +83,28 @@ pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
     if size > MAX_JOB {
         return Err(format!("{shown}: {size} bytes are more than a job file has"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    parse(&shown.to_string(), &text)
-}
-
-fn parse(name: &str, _text: &str) -> Result<Box<JobSpec>, String> {
-    Err(format!("{name}: job files are not read yet"))
+    let bytes = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
+    let mut job = JobFile::parse(&shown.to_string(), &bytes).map_err(|error| super::effects::said(&error))?;
+    if let Some(script) = job.script.clone() {
+        let script = path.parent().unwrap_or(Path::new("")).join(script);
+        let size = std::fs::metadata(&script).map_or(0, |metadata| metadata.len());
+        let text = if size > MAX_JOB {
+            Err("too large".to_owned())
+        } else {
+            std::fs::read_to_string(&script).map_err(|e| e.to_string())
+        };
+        job.set_script(text.map_err(|error| format!("{}: {error}", script.display()))?);
+    }
+    Ok(Box::new(job.spec))
 }
 
 /// Opens a job in the user's editor; gives what they made of it.
-pub(super) fn edit(_spec: &JobSpec) -> Result<Box<JobSpec>, String> {
-    let editor = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_else(|_| "vi".to_owned());
-    let file = tempfile::Builder::new().prefix("weftrun-").suffix(".toml").tempfile().map_err(|e| e.to_string())?;
-    std::fs::write(file.path(), "").map_err(|error| error.to_string())?;
+pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
+    let editor =
+        std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_else(|_| "vi".to_owned());
+    let file =
+        tempfile::Builder::new().prefix("weftrun-").suffix(".toml").tempfile().map_err(|e| e.to_string())?;
+    std::fs::write(file.path(), to_toml(spec)).map_err(|error| error.to_string())?;
     let words = crate::model::draft::words(&editor).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("$EDITOR `{editor}` is not a command"))?;
     let status = Command::new(&words[0]).args(&words[1..]).arg(file.path()).status();

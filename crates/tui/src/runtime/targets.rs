@@ -52,7 +52,8 @@ async fn follow(
     outbox: mpsc::Sender<Msg>,
     again: Arc<Notify>,
 ) -> Result<(), (bool, Error)> {
-    let backend = patient(async { client.connect(&client.target(&name)?).await }).await.map_err(|e| (false, e))?;
+    let backend =
+        patient(async { client.connect(&client.target(&name)?).await }).await.map_err(|e| (false, e))?;
     let _ = outbox.send(Msg::Connected(name.clone(), backend.capability())).await;
     let mut filter = JobFilter::all();
     filter.limit = Some(MOST_JOBS);

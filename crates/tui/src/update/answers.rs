@@ -19,7 +19,9 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Listed(name, Err(error)) | Msg::Lost(name, error) => down(model, &name, &error),
         Msg::Event(name, event) => return happened(model, &name, event),
         Msg::Detail(handle, answer) => {
-            let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) else { return Vec::new() };
+            let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) else {
+                return Vec::new();
+            };
             match answer {
                 Ok(known) => {
                     let (detail, plan) = *known;
@@ -37,7 +39,13 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::LogsOpened(handle, store) => {
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
                 let old = std::mem::take(&mut open.logs);
-                open.logs = crate::model::logs::LogPane { store, cursor: None, top: None, bookmarks: Vec::new(), ..old };
+                open.logs = crate::model::logs::LogPane {
+                    store,
+                    cursor: None,
+                    top: None,
+                    bookmarks: Vec::new(),
+                    ..old
+                };
                 open.logs_ended = false;
             }
             return logs::refilter(model);
@@ -99,7 +107,8 @@ fn listed(model: &mut Model, name: &str, jobs: Vec<weftrun::core::job::JobSummar
     for job in jobs {
         model.jobs.put(safe::summary(job));
     }
-    let wanted = model.wanted.take_if(|wanted| model.jobs.entries.iter().any(|e| e.summary.handle == *wanted));
+    let wanted =
+        model.wanted.take_if(|wanted| model.jobs.entries.iter().any(|e| e.summary.handle == *wanted));
     wanted.map_or_else(Vec::new, |handle| screens::open(model, &handle))
 }
 
@@ -129,7 +138,11 @@ fn happened(model: &mut Model, name: &str, event: weftrun::core::job::JobEvent) 
     model.jobs.event(&event);
     let of = match &event {
         E::Status { job } => Some(&job.handle),
-        E::Replica { job, .. } | E::Message { job, .. } | E::Stuck { job, .. } | E::Attempt { job, .. } | E::Gone { job } => Some(job),
+        E::Replica { job, .. }
+        | E::Message { job, .. }
+        | E::Stuck { job, .. }
+        | E::Attempt { job, .. }
+        | E::Gone { job } => Some(job),
         _ => None,
     };
     let open = model.open.as_mut().filter(|open| Some(&open.handle) == of);

@@ -3,7 +3,7 @@
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 use weftrun::Finding;
-use weftrun::core::spec::{JobSpec, Role};
+use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
@@ -19,7 +19,11 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
     if model.draft.is_some() {
         return Vec::new();
     }
-    match JobSpec::builder("job").role(Role::worker().gpus_per_node(8)).launch(LAUNCHES[0].0).build() {
+    match JobSpec::builder("job")
+        .role(Role::worker().gpus_per_node(8).command(["train.py"]))
+        .launch(LAUNCHES[0].0)
+        .build()
+    {
         Ok(spec) => take(model, spec, None),
         Err(_) => Vec::new(),
     }
@@ -59,7 +63,9 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
             }
             Some(changed(model))
         }
-        (field, _) if field.is_text() && (!control || matches!(key.code, KeyCode::Char('w' | 'u' | 'a' | 'k'))) => {
+        (field, _)
+            if field.is_text() && (!control || matches!(key.code, KeyCode::Char('w' | 'u' | 'a' | 'k'))) =>
+        {
             let (_, input) = draft.inputs.iter_mut().find(|(known, _)| *known == field)?;
             let before = input.value().to_owned();
             input.handle_event(&Event::Key(key));
@@ -200,67 +206,26 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
         model.say("this finding has no fix");
         return Vec::new();
     };
-    let patch = fix.patch.clone();
-    let text = fix.text.clone();
+    let (patch, text) = (fix.patch.clone(), fix.text.clone());
     let mut effects = begin(model);
-    let Some(draft) = &mut model.draft else { return effects };
-    let mut done = 0;
-    for edit in &patch {
-        done += usize::from(apply(draft, edit));
-    }
-    if done > 0 {
-        effects = changed(model);
-        model.say(format!("{done} of {} edits are in the new job: {text}", patch.len()));
-    } else {
+    let Some(draft) = &model.draft else { return effects };
+    if patch.is_empty() {
         model.say(format!("to do by hand: {text}"));
+        return effects;
+    }
+    let file = draft.file.clone();
+    let patched = draft.spec().and_then(|spec| {
+        let toml = patched("job.toml", &to_toml(&spec), &patch).map_err(|error| error.to_string())?;
+        JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string())
+    });
+    match patched {
+        Ok(job) => {
+            effects = take(model, job.spec, file);
+            model.say(format!("the fix is in the new job: {text}"));
+        }
+        Err(error) => model.fail(format!("{error}; to do by hand: {text}")),
     }
     effects
-}
-
-/// Applies one edit of a fix to the form.
-fn apply(draft: &mut Draft, edit: &weftrun::core::finding::PatchEdit) -> bool {
-    let value = match &edit.value {
-        Some(serde_json::Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => String::new(),
-    };
-    let set = edit.op == "set";
-    match edit.path.split_once('.') {
-        Some(("env", name)) => {
-            let mut pairs = crate::model::draft::words(draft.text(Field::Env)).unwrap_or_default();
-            pairs.retain(|pair| pair.split_once('=').is_none_or(|(known, _)| known != name));
-            if set {
-                pairs.push(format!("{name}={value}"));
-            }
-            let text: Vec<String> = pairs.iter().map(|pair| crate::model::draft::quote(pair)).collect();
-            fill(draft, Field::Env, text.join(" "))
-        }
-        Some(("fabric", rest)) if rest.starts_with("rules.") => {
-            let rule = rest.trim_start_matches("rules.").trim_matches('"').to_owned();
-            if set && value == "off" { draft.off.insert(rule) } else { draft.off.remove(&rule) }
-        }
-        None if edit.path == "fabric" && set => match FABRICS.iter().position(|(_, word)| *word == value) {
-            Some(at) => {
-                draft.fabric = at;
-                true
-            }
-            None => false,
-        },
-        None if edit.path == "image" => fill(draft, Field::Image, value),
-        None if edit.path == "profile" => fill(draft, Field::Profile, value),
-        None if edit.path == "nodes" => fill(draft, Field::Nodes, value),
-        _ => false,
-    }
-}
-
-fn fill(draft: &mut Draft, field: Field, text: String) -> bool {
-    match draft.inputs.iter_mut().find(|(known, _)| *known == field) {
-        Some((_, input)) => {
-            *input = tui_input::Input::new(text);
-            true
-        }
-        None => false,
-    }
 }
 
 /// Takes in what was planned, checked or read.

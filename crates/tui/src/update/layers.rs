@@ -106,7 +106,8 @@ pub(crate) fn palette_rows(model: &Model, typed: &str) -> Vec<(Row, String)> {
     for place in places {
         for (row, keys) in model.keymap.rows(place) {
             let rank = rank(&row, word);
-            let known = rows.iter().any(|(_, other, _)| other.action == row.action && other.place != Place::Moving);
+            let known =
+                rows.iter().any(|(_, other, _)| other.action == row.action && other.place != Place::Moving);
             if let (Some(rank), false) = (rank, known) {
                 rows.push((rank, row, keys));
             }

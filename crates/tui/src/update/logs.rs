@@ -68,7 +68,12 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Export => prompt(model, Prompt::ExportLog, format!("{}.log", handle.name())),
         Action::Attempt => {
-            let able = model.jobs.targets.iter().find(|t| t.name == handle.target()).and_then(|t| t.capability.as_ref());
+            let able = model
+                .jobs
+                .targets
+                .iter()
+                .find(|t| t.name == handle.target())
+                .and_then(|t| t.capability.as_ref());
             if able.is_some_and(|can| !can.previous_logs) {
                 model.fail(format!("target `{}` keeps no logs of earlier attempts", handle.target()));
                 return Vec::new();
@@ -117,7 +122,9 @@ pub(super) fn find(model: &mut Model, forward: bool) {
     let found = {
         let store = pane.store.read();
         if forward {
-            pane.projection.find(&store, &pattern, at + 1).or_else(|| pane.projection.find(&store, &pattern, 0))
+            pane.projection
+                .find(&store, &pattern, at + 1)
+                .or_else(|| pane.projection.find(&store, &pattern, 0))
         } else {
             let all = pane.projection.len();
             let before = pane.projection.find_before(&store, &pattern, at);

@@ -58,7 +58,8 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {
         let key = KeyEvent::new(crossterm::event::KeyCode::Char(c), crossterm::event::KeyModifiers::NONE);
-        let taken = if model.layers.is_empty() { draft::type_key(model, key) } else { layers::paste(model, key) };
+        let taken =
+            if model.layers.is_empty() { draft::type_key(model, key) } else { layers::paste(model, key) };
         match taken {
             Some(mut more) => effects.append(&mut more),
             None => break,
@@ -85,7 +86,11 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Mouse => {
             model.mouse = !model.mouse;
-            model.say(if model.mouse { "mouse wheel on; m gives selecting back to the terminal" } else { "mouse off" });
+            model.say(if model.mouse {
+                "mouse wheel on; m gives selecting back to the terminal"
+            } else {
+                "mouse off"
+            });
             return vec![Effect::Mouse(model.mouse)];
         }
         Action::Jobs => model.screen = Screen::Jobs,

@@ -171,7 +171,8 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Zoom => open.by_rank = !open.by_rank,
         Action::Communicator => next_communicator(open),
         Action::Open => {
-            let chosen = open.rank_rows().get(open.row).and_then(|index| open.picture.ranks.get(*index)?.rank);
+            let chosen =
+                open.rank_rows().get(open.row).and_then(|index| open.picture.ranks.get(*index)?.rank);
             if let Some(rank) = chosen {
                 open.logs.ranks = rank.to_string();
                 model.screen = Screen::Logs;

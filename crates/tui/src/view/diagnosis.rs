@@ -25,8 +25,11 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     let selected = open.finding.min(findings.len() - 1);
-    let mut blocks: Vec<Vec<Line>> =
-        findings.iter().enumerate().map(|(at, finding)| block(paint, finding, columns, at == selected)).collect();
+    let mut blocks: Vec<Vec<Line>> = findings
+        .iter()
+        .enumerate()
+        .map(|(at, finding)| block(paint, finding, columns, at == selected))
+        .collect();
     let mut first = 0;
     let rows = usize::from(inside.height);
     while first < selected && blocks[first..=selected].iter().map(Vec::len).sum::<usize>() > rows {
@@ -48,7 +51,11 @@ fn confidence(finding: &Finding) -> &'static str {
 fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool) -> Vec<Line<'a>> {
     let (meaning, word) = Paint::severity(finding.severity);
     let room = columns.saturating_sub(10);
-    let ranks = if finding.ranks.is_empty() { String::new() } else { format!(" r{}", fit(&ranges(&finding.ranks), 24)) };
+    let ranks = if finding.ranks.is_empty() {
+        String::new()
+    } else {
+        format!(" r{}", fit(&ranges(&finding.ranks), 24))
+    };
     let text = format!("{}{}{ranks}", finding.message, confidence(finding));
     let mut lines = Vec::new();
     for (number, part) in wrap(&text, room).into_iter().enumerate() {
@@ -70,7 +77,9 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool) -> Vec
     }
     if let Some(fix) = &finding.fix {
         let hint = if fix.patch.is_empty() { "" } else { " [A applies it]" };
-        for (number, part) in wrap(&format!("{}{hint}", fix.text), room).into_iter().enumerate().take(if here { 4 } else { 1 }) {
+        for (number, part) in
+            wrap(&format!("{}{hint}", fix.text), room).into_iter().enumerate().take(if here { 4 } else { 1 })
+        {
             let head = if number == 0 { "    fix: " } else { "         " };
             lines.push(Line::from(vec![paint.span(head, Meaning::Good), Span::raw(part)]));
         }

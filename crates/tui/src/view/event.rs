@@ -18,7 +18,9 @@ pub fn line<'a>(paint: Paint, event: &JobEvent, columns: usize) -> Line<'a> {
             (meaning, word, format!("{reason}: {text}"))
         }
         JobEvent::Stuck { finding, .. } => (Meaning::Bad, "STUCK", finding.message.clone()),
-        JobEvent::Attempt { attempt, reason, .. } => (Meaning::Warn, "RETRY", format!("attempt {attempt}: {reason}")),
+        JobEvent::Attempt { attempt, reason, .. } => {
+            (Meaning::Warn, "RETRY", format!("attempt {attempt}: {reason}"))
+        }
         JobEvent::Gone { .. } => (Meaning::Warn, "GONE", "no longer in the cluster".to_owned()),
         JobEvent::Disconnected { lost: true, reason } => (Meaning::Bad, "LOST", reason.clone()),
         JobEvent::Disconnected { .. } => (Meaning::Good, "BACK", "connected again".to_owned()),

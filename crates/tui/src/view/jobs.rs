@@ -25,7 +25,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height).saturating_sub(1);
-    let selected = model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
+    let selected =
+        model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     let mut lines = vec![Line::from(paint.span(heading(columns), Meaning::Muted))];
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
@@ -33,14 +34,19 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
     if let (true, Some(entry)) = (peek > 0, model.jobs.current()) {
-        paint.panel(frame, below, fit(&entry.summary.name, 60), peek_lines(model, entry, usize::from(below.width)));
+        paint.panel(
+            frame,
+            below,
+            fit(&entry.summary.name, 60),
+            peek_lines(model, entry, usize::from(below.width)),
+        );
     }
 }
 
 /// Widths of name and target, and whether there is room for them.
 fn widths(columns: usize) -> (usize, usize) {
     let target = if columns >= 76 { 10 } else { 0 };
-    let name = (columns.saturating_sub(8 + target + 8 + 11 + 6 + 2)).clamp(14, 34).min(columns / 3);
+    let name = (columns.saturating_sub(8 + target + 8 + 11 + 6 + 2)).clamp(14, 34).min((columns / 5).max(14));
     (name, target)
 }
 
@@ -48,7 +54,13 @@ fn heading(columns: usize) -> String {
     let (name, target) = widths(columns);
     let place = if target > 0 { cell("TARGET", target) } else { String::new() };
     cell(
-        &format!("  STATE   {} {place} {} {} {} LAST", cell("NAME", name), cell("READY", 7), cell("FABRIC", 10), cell("AGE", 5)),
+        &format!(
+            "  STATE   {} {place} {} {} {} LAST",
+            cell("NAME", name),
+            cell("READY", 7),
+            cell("FABRIC", 10),
+            cell("AGE", 5)
+        ),
         columns,
     )
 }
@@ -59,7 +71,9 @@ fn fabric(entry: &Entry) -> (String, Meaning) {
     match &entry.verdict {
         Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
         Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
-        Some((verdict, None)) if verdict != "unknown" && !verdict.is_empty() => (verdict.clone(), Meaning::Muted),
+        Some((verdict, None)) if verdict != "unknown" && !verdict.is_empty() => {
+            (verdict.clone(), Meaning::Muted)
+        }
         _ => (planned.map_or("-".to_owned(), |word| format!("({word})")), Meaning::Muted),
     }
 }
@@ -84,7 +98,10 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     spans.push(paint.span(cell(&fabric, 10), fabric_meaning));
     let begun = job.created;
     let until = job.ended.unwrap_or(model.now);
-    spans.push(Span::raw(format!(" {} ", cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5))));
+    spans.push(Span::raw(format!(
+        " {} ",
+        cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
+    )));
     let used: usize = spans.iter().map(Span::width).sum();
     spans.push(paint.span(fit(&entry.last, columns.saturating_sub(used)).into_owned(), Meaning::Muted));
     let line = Line::from(spans);
@@ -108,7 +125,10 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
     facts.push(("begun", format!("{began} ago{queue}")));
     facts.push(("last", entry.last.clone()));
-    facts.into_iter().map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room)))).collect()
+    facts
+        .into_iter()
+        .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room))))
+        .collect()
 }
 
 /// What a first start shows.
@@ -126,7 +146,9 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
         let (text, meaning) = match &target.health {
             Health::Asking => ("asking …".to_owned(), Meaning::Busy),
             Health::Up => ("ok, no jobs".to_owned(), Meaning::Good),
-            Health::Down(since, why) => (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad),
+            Health::Down(since, why) => {
+                (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad)
+            }
         };
         let room = usize::from(columns).saturating_sub(16);
         lines.push(Line::from(vec![
@@ -166,7 +188,10 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
         };
         let used = columns.saturating_sub(width(&text) + 3);
-        lines.push(Line::from(vec![Span::raw(format!("  {}", cell(&target.name, used))), paint.span(text, meaning)]));
+        lines.push(Line::from(vec![
+            Span::raw(format!("  {}", cell(&target.name, used))),
+            paint.span(text, meaning),
+        ]));
     }
     debug_assert!(model.screen != Screen::Jobs);
     frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);

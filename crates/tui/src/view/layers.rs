@@ -17,9 +17,17 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let size = (area.width.saturating_sub(4).min(110), area.height.saturating_sub(1));
     match model.layers.last() {
         Some(Layer::Help { filter, scroll, signs }) => {
-            let title = if *signs { "Signs ─ ? keys ─ esc closes" } else { "Help ─ type to filter ─ ? signs ─ esc closes" };
+            let title = if *signs {
+                "Signs ─ ? keys ─ esc closes"
+            } else {
+                "Help ─ type to filter ─ ? signs ─ esc closes"
+            };
             let inside = paint.popup(frame, area, size, title);
-            let lines = if *signs { signs_lines() } else { help_lines(model, paint, filter.value(), usize::from(inside.width)) };
+            let lines = if *signs {
+                signs_lines()
+            } else {
+                help_lines(model, paint, filter.value(), usize::from(inside.width))
+            };
             let last = lines.len().saturating_sub(usize::from(inside.height));
             let shown: Vec<Line> = lines.into_iter().skip((*scroll).min(last)).collect();
             frame.render_widget(Paragraph::new(shown), inside);
@@ -28,7 +36,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         Some(Layer::Confirm(question)) => confirm(model, frame, paint, area, question),
         Some(Layer::Text { title, lines, scroll }) => {
             let inside = paint.popup(frame, area, size, format!("{title} ─ y copies ─ esc closes"));
-            let wrapped: Vec<String> = lines.iter().flat_map(|line| wrap(line, usize::from(inside.width))).collect();
+            let wrapped: Vec<String> =
+                lines.iter().flat_map(|line| wrap(line, usize::from(inside.width))).collect();
             let last = wrapped.len().saturating_sub(1);
             let shown: Vec<Line> = wrapped.into_iter().skip((*scroll).min(last)).map(Line::from).collect();
             frame.render_widget(Paragraph::new(shown), inside);
@@ -49,7 +58,9 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         let rows: Vec<_> = model
             .keymap
             .rows(place)
-            .filter(|(row, keys)| row.help.to_lowercase().contains(&needle) || row.name.contains(&needle) || keys == &needle)
+            .filter(|(row, keys)| {
+                row.help.to_lowercase().contains(&needle) || row.name.contains(&needle) || keys == &needle
+            })
             .collect();
         if rows.is_empty() {
             continue;
@@ -57,7 +68,10 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         lines.push(Line::from(paint.span(format!(" {}", place.title()), Meaning::Title)));
         for (row, keys) in rows {
             let text = fit(row.help, columns.saturating_sub(22)).into_owned();
-            lines.push(Line::from(vec![paint.span(format!("   {} ", cell(&keys, 17)), Meaning::Key), Span::raw(text)]));
+            lines.push(Line::from(vec![
+                paint.span(format!("   {} ", cell(&keys, 17)), Meaning::Key),
+                Span::raw(text),
+            ]));
         }
     }
     if needle.is_empty() {
@@ -76,7 +90,11 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
 fn signs_lines<'a>() -> Vec<Line<'a>> {
     let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
     lines.extend(Kind::ALL.iter().map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
-    for text in ["   .  no channel: rings and trees touch neighbours only", "   *  more than one transport", "   !  not as planned"] {
+    for text in [
+        "   .  no channel: rings and trees touch neighbours only",
+        "   *  more than one transport",
+        "   !  not as planned",
+    ] {
         lines.push(Line::from(text));
     }
     lines.push(Line::from(" Ranks: how many have come so far"));
@@ -85,18 +103,28 @@ fn signs_lines<'a>() -> Vec<Line<'a>> {
     }
     let steps: Vec<&str> = Step::LIFE.iter().map(|step| step.word()).collect();
     lines.push(Line::from(format!(" Steps: {}", steps.join(", "))));
-    lines.push(Line::from(" Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing"));
+    lines.push(Line::from(
+        " Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing",
+    ));
     lines
 }
 
-fn palette(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, input: &tui_input::Input, selected: usize) {
+fn palette(
+    model: &Model,
+    frame: &mut Frame,
+    paint: Paint,
+    area: Rect,
+    input: &tui_input::Input,
+    selected: usize,
+) {
     let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(20));
     let inside = paint.popup(frame, area, size, "Actions ─ enter runs ─ esc closes");
     let rows = crate::update::palette_rows(model, input.value());
     let selected = selected.min(rows.len().saturating_sub(1));
     let room = usize::from(inside.height).saturating_sub(1);
     let first = selected.saturating_sub(room.saturating_sub(1));
-    let mut lines = vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
+    let mut lines =
+        vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
     for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(room) {
         let here = at == selected;
         let text = fit(row.help, usize::from(inside.width).saturating_sub(40)).into_owned();
@@ -121,7 +149,10 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
             lines.push(format!("name    {}", job.map_or(handle.name(), |job| &job.summary.name)));
             lines.push(format!("handle  {handle}"));
             if let Some(job) = job {
-                lines.push(format!("state   {}, {} of {} nodes", job.summary.phase, job.summary.ready.0, job.summary.ready.1));
+                lines.push(format!(
+                    "state   {}, {} of {} nodes",
+                    job.summary.phase, job.summary.ready.0, job.summary.ready.1
+                ));
             }
             format!("{} this job?", layers_verb(*action))
         }
@@ -136,7 +167,12 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
     let size = (area.width.saturating_sub(4).min(90), 9.min(area.height));
     let inside = paint.popup(frame, area, size, title);
     let columns = usize::from(inside.width).saturating_sub(2);
-    let mut text: Vec<Line> = lines.iter().flat_map(|line| wrap(line, columns)).take(5).map(|l| Line::from(format!(" {l}"))).collect();
+    let mut text: Vec<Line> = lines
+        .iter()
+        .flat_map(|line| wrap(line, columns))
+        .take(5)
+        .map(|l| Line::from(format!(" {l}")))
+        .collect();
     text.push(Line::from(""));
     text.push(Line::from(vec![
         paint.span(" y", Meaning::Key),

@@ -67,7 +67,11 @@ fn title(open: &Open, store: &LogStore) -> String {
         0 => String::new(),
         dropped => format!(" ─ {dropped} oldest dropped"),
     };
-    format!("{} ─ {ranks}{level}{filter}{find}{previous} ─ {state} ─ {} lines{lost}", open.handle.name(), store.end())
+    format!(
+        "{} ─ {ranks}{level}{filter}{find}{previous} ─ {state} ─ {} lines{lost}",
+        open.handle.name(),
+        store.end()
+    )
 }
 
 fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Vec<Line<'a>> {
@@ -87,7 +91,11 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         if let (Some(last), false, false) = (last, filtered, store.has_times())
             && seq > last + 1
         {
-            lines.push(gap(paint, &format!("{} lines dropped to stay inside the memory bound", seq - last - 1), columns));
+            lines.push(gap(
+                paint,
+                &format!("{} lines dropped to stay inside the memory bound", seq - last - 1),
+                columns,
+            ));
         }
         last = Some(seq);
         let shown = Shown { pane, store, paint, columns, label, start };
@@ -138,7 +146,11 @@ impl Shown<'_> {
         let room = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|(_, pattern)| pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found);
-        let parts = if self.pane.wrap { split(&pieces, self.columns.saturating_sub(used)) } else { vec![cut(&pieces, self.pane.column, room)] };
+        let parts = if self.pane.wrap {
+            split(&pieces, self.columns.saturating_sub(used))
+        } else {
+            vec![cut(&pieces, self.pane.column, room)]
+        };
         let count = parts.len();
         let mut lines = Vec::with_capacity(count);
         for (number, part) in parts.into_iter().enumerate() {
@@ -146,7 +158,9 @@ impl Shown<'_> {
             let width: usize = part.iter().map(Span::width).sum();
             spans.extend(part);
             if number + 1 == count && !note.is_empty() {
-                spans.push(Span::raw(" ".repeat(self.columns.saturating_sub(used + width + note.len()).min(self.columns))));
+                spans.push(Span::raw(
+                    " ".repeat(self.columns.saturating_sub(used + width + note.len()).min(self.columns)),
+                ));
                 spans.push(self.paint.span(note.clone(), Meaning::Muted));
             }
             lines.push(Line::from(spans));
@@ -192,7 +206,8 @@ impl Shown<'_> {
                     let cuts = [(0, from, false), (from, to, true), (to, text.len(), false)];
                     for (a, b, inside) in cuts {
                         if let Some(part) = text.get(a..b).filter(|part| !part.is_empty()) {
-                            let style = if inside { style.patch(self.paint.style(Meaning::Found)) } else { style };
+                            let style =
+                                if inside { style.patch(self.paint.style(Meaning::Found)) } else { style };
                             pieces.push((part.to_owned(), style));
                         }
                     }
@@ -218,7 +233,7 @@ fn terminal_style(style: log::Style) -> Style {
     let colour = |colour: log::Colour| match colour {
         log::Colour::Indexed(number) => Color::Indexed(number),
         log::Colour::Rgb(r, g, b) => Color::Rgb(r, g, b),
-        };
+    };
     let mut out = Style::new();
     out.fg = style.foreground.map(colour);
     out.bg = style.background.map(colour);
@@ -320,7 +335,12 @@ fn lane_strip<'a>(open: &Open, store: &LogStore, paint: Paint, columns: usize) -
     let errors = all.iter().filter(|(errors, _)| *errors > 0).count();
     let warnings = all.iter().filter(|(_, warnings)| *warnings > 0).count();
     spans.push(Span::raw(format!("  E{errors} W{warnings} of {} ranks", all.len())));
-    let memory = format!(" {} sources, {:.1} MB held, {} gaps", open_sources(store), store.size() as f64 / 1e6, store.gaps());
+    let memory = format!(
+        " {} sources, {:.1} MB held, {} gaps",
+        open_sources(store),
+        store.size() as f64 / 1e6,
+        store.gaps()
+    );
     let _ = open;
     vec![Line::from(spans), Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted))]
 }

@@ -35,7 +35,10 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     let size = open.matrix_size();
     if size == 0 {
         let text = " No pair has been seen yet: NCCL names them when it connects (NCCL_DEBUG=INFO).";
-        frame.render_widget(Line::from(paint.span(fit(text, usize::from(inside.width)).into_owned(), Meaning::Muted)), inside);
+        frame.render_widget(
+            Line::from(paint.span(fit(text, usize::from(inside.width)).into_owned(), Meaning::Muted)),
+            inside,
+        );
         return;
     }
     let columns = usize::from(inside.width);
@@ -98,7 +101,10 @@ fn is_wrong(planned: Option<&str>, link: &Link, inside_node: bool) -> bool {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the geometry of one row; a struct for one caller says no more")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the geometry of one row; a struct for one caller says no more"
+)]
 fn matrix_row<'a>(
     model: &Model,
     open: &Open,
@@ -126,8 +132,20 @@ fn matrix_row<'a>(
             Some(link) => {
                 let wrong = is_wrong(planned, link, inside);
                 let mixed = link.transports.len() > 1;
-                let sign = if wrong { '!' } else if mixed { '*' } else { ' ' };
-                let meaning = if wrong { Meaning::Bad } else if mixed { Meaning::Warn } else { Meaning::Good };
+                let sign = if wrong {
+                    '!'
+                } else if mixed {
+                    '*'
+                } else {
+                    ' '
+                };
+                let meaning = if wrong {
+                    Meaning::Bad
+                } else if mixed {
+                    Meaning::Warn
+                } else {
+                    Meaning::Good
+                };
                 (format!(" {}{sign}", link.kind.letter()), meaning)
             }
         };
@@ -139,7 +157,10 @@ fn matrix_row<'a>(
             let rank = picture.ranks.get(at);
             (rank.and_then(|r| r.announced.clone()).unwrap_or_default(), false)
         } else {
-            let names = picture.nodes.get(at).map(|n| n.announced.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+            let names = picture
+                .nodes
+                .get(at)
+                .map(|n| n.announced.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
             (names.unwrap_or_default().join("+"), odd_node(picture, at))
         };
         let text = if odd { format!("{text} !") } else { text };
@@ -153,7 +174,8 @@ fn matrix_row<'a>(
 pub fn odd_node(picture: &Picture, at: usize) -> bool {
     let all = picture.announced();
     let Some(most) = all.iter().max_by_key(|(_, count)| **count).map(|(name, _)| *name) else { return false };
-    all.len() > 1 && picture.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
+    all.len() > 1
+        && picture.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
 fn legend<'a>(picture: &Picture, paint: Paint, columns: usize) -> Line<'a> {
@@ -161,7 +183,8 @@ fn legend<'a>(picture: &Picture, paint: Paint, columns: usize) -> Line<'a> {
         picture.node_links.iter().flat_map(|links| links.values().map(|link| link.kind)).collect();
     seen.sort_unstable();
     seen.dedup();
-    let mut text: Vec<String> = seen.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
+    let mut text: Vec<String> =
+        seen.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
     text.push(". no channel".to_owned());
     text.push("* mixed".to_owned());
     text.push("! not as planned".to_owned());
@@ -196,7 +219,8 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
                 lines.push(format!("rank {at:<6}{}:{} announced {announced}", rank.host, rank.pid));
             }
         } else if let Some(node) = picture.nodes.get(at) {
-            let names: Vec<String> = node.announced.iter().map(|(name, count)| format!("{name} x{count}")).collect();
+            let names: Vec<String> =
+                node.announced.iter().map(|(name, count)| format!("{name} x{count}")).collect();
             lines.push(format!("node {at:<6}{} announced {}", node.host, names.join(", ")));
         }
     }
@@ -212,7 +236,9 @@ pub fn table(open: &Open) -> Vec<Vec<u8>> {
             let gdr = link.gdr.map_or("unknown", |gdr| if gdr { "yes" } else { "no" });
             let kind = link.kind.word();
             let transports = link.transports.join(",");
-            lines.push(format!("{id}\t{from}\t{to}\t{kind}\t{transports}\t{}\t{gdr}", link.channels).into_bytes());
+            lines.push(
+                format!("{id}\t{from}\t{to}\t{kind}\t{transports}\t{}\t{gdr}", link.channels).into_bytes(),
+            );
         }
     }
     lines

@@ -32,12 +32,14 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let upper = (area.height / 2).clamp(14, 26);
     let [upper, findings, log] =
         Layout::vertical([Constraint::Length(upper), Constraint::Length(7), Constraint::Min(5)]).areas(area);
-    let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(upper);
+    let [left, right] =
+        Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(upper);
     let [phases, ranks] = Layout::vertical([Constraint::Length(12), Constraint::Min(2)]).areas(left);
     phase_panel(model, open, frame, paint, phases);
     rank_panel(open, frame, paint, ranks);
     matrix::panel(model, open, frame, paint, right);
-    let [findings, events] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(findings);
+    let [findings, events] =
+        Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(findings);
     diagnosis::draw(open, frame, paint, findings);
     event_panel(open, frame, paint, events);
     logs::draw(model, open, frame, paint, log);
@@ -52,7 +54,8 @@ pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
 
 fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let picture = &open.picture;
-    let summary = open.detail.as_ref().map(|d| &d.summary).or_else(|| model.jobs.get(&open.handle).map(|e| &e.summary));
+    let summary =
+        open.detail.as_ref().map(|d| &d.summary).or_else(|| model.jobs.get(&open.handle).map(|e| &e.summary));
     let mut title = format!("{} ─ {}", open.handle.name(), open.handle.target());
     if let Some(job) = summary {
         let (_, word) = Paint::phase(job.phase);
@@ -62,20 +65,26 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     let columns = usize::from(inside.width);
     let mut lines = vec![fabric_line(model, open, paint, columns)];
     if let Some(error) = &open.error {
-        lines.push(Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad)));
+        lines.push(Line::from(
+            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
+        ));
     }
     let total = picture.ranks.len();
     let strip = columns.saturating_sub(26).min(64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
-        let text = format!(" {} {} {ready:>5}/{asked}", cell("nodes", 9), cell(&bar(ready, asked, strip), strip));
+        let text =
+            format!(" {} {} {ready:>5}/{asked}", cell("nodes", 9), cell(&bar(ready, asked, strip), strip));
         let mut spans = vec![Span::raw(text)];
         let used: usize = spans.iter().map(Span::width).sum();
-        spans.push(paint.span(format!(" {}", fit(&job.reason, columns.saturating_sub(used + 1))), Meaning::Muted));
+        spans.push(
+            paint.span(format!(" {}", fit(&job.reason, columns.saturating_sub(used + 1))), Meaning::Muted),
+        );
         lines.push(Line::from(spans));
     }
     if total == 0 {
-        let text = if open.logs_ended { "the logs say nothing of NCCL" } else { "waiting for the ranks' logs …" };
+        let text =
+            if open.logs_ended { "the logs say nothing of NCCL" } else { "waiting for the ranks' logs …" };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
     for (at, step) in Step::LIFE.iter().enumerate().filter(|_| total > 0) {
@@ -84,7 +93,12 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if !picture.throughput.is_empty() {
         let last = picture.throughput.last().copied().unwrap_or_default();
         let bars = sparkline(&picture.throughput, strip);
-        lines.push(Line::from(format!(" {} {} {last:.1} {}", cell("speed", 9), cell(&bars, strip), picture.unit)));
+        lines.push(Line::from(format!(
+            " {} {} {last:.1} {}",
+            cell("speed", 9),
+            cell(&bars, strip),
+            picture.unit
+        )));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -92,7 +106,8 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
     let picture = &open.picture;
     let planned = intended(model, open).unwrap_or("not known");
-    let announced: Vec<String> = picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
+    let announced: Vec<String> =
+        picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
     let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
     let (seen, meaning) = match picture.ok {
         Some(true) => (format!("{} ok", picture.verdict), Meaning::Good),
@@ -101,7 +116,10 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
         None => (picture.verdict.clone(), Meaning::Muted),
     };
     let head = format!(" planned {planned}   connected ");
-    let tail = format!("   GDR {}   announced {announced}", if picture.gdr.is_empty() { "unknown" } else { &picture.gdr });
+    let tail = format!(
+        "   GDR {}   announced {announced}",
+        if picture.gdr.is_empty() { "unknown" } else { &picture.gdr }
+    );
     let room = columns.saturating_sub(head.len() + seen.len());
     Line::from(vec![Span::raw(head), paint.span(seen, meaning), Span::raw(fit(&tail, room).into_owned())])
 }
@@ -129,10 +147,16 @@ fn step_line<'a>(picture: &Picture, paint: Paint, at: usize, step: Step, columns
     spans.push(paint.span(cell(&signs, columns), meaning));
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
     if reached > 0 && reached < total {
-        let behind: Vec<u32> =
-            picture.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank).collect();
+        let behind: Vec<u32> = picture
+            .ranks
+            .iter()
+            .filter(|r| r.step < step || r.step == Step::Failed)
+            .filter_map(|r| r.rank)
+            .collect();
         if !behind.is_empty() {
-            spans.push(paint.span(format!(" not r{}", fit(&super::paint::ranges(&behind), 20)), Meaning::Warn));
+            spans.push(
+                paint.span(format!(" not r{}", fit(&super::paint::ranges(&behind), 20)), Meaning::Warn),
+            );
         }
     }
     Line::from(spans)
@@ -165,7 +189,8 @@ fn rank_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let title = format!("Nodes {} (z: ranks)", open.picture.nodes.len());
     let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
-    let first = open.row.min(open.picture.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
+    let first =
+        open.row.min(open.picture.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
     let mut lines = vec![Line::from(paint.span(
         format!("  {} {} {} ranks", cell("node", 18), cell("reached", 22), cell("announced", 18)),
         Meaning::Muted,
@@ -195,17 +220,27 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, columns:
         Span::raw(format!("  {} ", cell(&text, 18))),
         paint.span(cell(&reached, 22), meaning),
         paint.span(format!(" {} ", cell(&announced, 18)), if odd { Meaning::Bad } else { Meaning::Muted }),
-        Span::raw(fit(&format!("r{}", super::paint::ranges(&ranks)), columns.saturating_sub(63)).into_owned()),
+        Span::raw(
+            fit(&format!("r{}", super::paint::ranges(&ranks)), columns.saturating_sub(63)).into_owned(),
+        ),
     ])
 }
 
 fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
+    let inside =
+        paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
     let rows = usize::from(inside.height).saturating_sub(1);
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
-    let head = format!("  {} {} gpu {} {} warn err", cell("rank", 6), cell("host:pid", 22), cell("phase", 10), cell("announced", 15));
-    let mut lines = vec![Line::from(paint.span(fit(&head, usize::from(inside.width)).into_owned(), Meaning::Muted))];
+    let head = format!(
+        "  {} {} gpu {} {} warn err",
+        cell("rank", 6),
+        cell("host:pid", 22),
+        cell("phase", 10),
+        cell("announced", 15)
+    );
+    let mut lines =
+        vec![Line::from(paint.span(fit(&head, usize::from(inside.width)).into_owned(), Meaning::Muted))];
     let store = open.logs.store.read();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         let rank = &open.picture.ranks[*at];
@@ -236,6 +271,12 @@ fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
 fn event_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Events");
     let rows = usize::from(inside.height);
-    let lines = open.events.iter().rev().take(rows).map(|e| event::line(paint, e, usize::from(inside.width))).collect::<Vec<_>>();
+    let lines = open
+        .events
+        .iter()
+        .rev()
+        .take(rows)
+        .map(|e| event::line(paint, e, usize::from(inside.width)))
+        .collect::<Vec<_>>();
     frame.render_widget(Paragraph::new(lines), inside);
 }

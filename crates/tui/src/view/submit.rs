@@ -18,7 +18,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     };
     if area.width >= 120 {
-        let [left, right] = Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
+        let [left, right] =
+            Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
         let [form, checks] = Layout::vertical([Constraint::Length(13), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);
         check_panel(draft, frame, paint, checks);
@@ -31,7 +32,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let checks = if area.height >= 20 { 5 } else { 0 };
     let form = fields.min(area.height.saturating_sub(5 + checks).max(3));
     let [form, changes, checks] =
-        Layout::vertical([Constraint::Length(form), Constraint::Min(3), Constraint::Length(checks)]).areas(area);
+        Layout::vertical([Constraint::Length(form), Constraint::Min(3), Constraint::Length(checks)])
+            .areas(area);
     form_panel(draft, frame, paint, form);
     changes_panel(draft, frame, paint, changes);
     if checks.height > 0 {
@@ -78,8 +80,11 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
 
 /// The chosen word in brackets between the others.
 fn choice(words: &[String], at: usize) -> String {
-    let words: Vec<String> =
-        words.iter().enumerate().map(|(i, word)| if i == at { format!("[{word}]") } else { word.clone() }).collect();
+    let words: Vec<String> = words
+        .iter()
+        .enumerate()
+        .map(|(i, word)| if i == at { format!("[{word}]") } else { word.clone() })
+        .collect();
     words.join(" ")
 }
 
@@ -89,12 +94,15 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let on = ops.iter().filter(|op| !draft.is_off(op)).count();
     let what = if draft.document { "whole document" } else { "what the fabric adds" };
     let focus = if here { "> " } else { "" };
-    let inside = paint.frame(frame, area, format!("{focus}{what}: {on} changes, {} off (ctrl-d)", ops.len() - on));
+    let inside =
+        paint.frame(frame, area, format!("{focus}{what}: {on} changes, {} off (ctrl-d)", ops.len() - on));
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let lines = match &draft.planned {
         None => vec![Line::from(paint.span(" planning …", Meaning::Busy))],
-        Some(Err(error)) => vec![Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad))],
+        Some(Err(error)) => vec![Line::from(
+            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
+        )],
         Some(Ok(planned)) if draft.document => document(draft, planned, paint, columns, rows),
         Some(Ok(planned)) => changes(draft, planned, paint, columns, rows),
     };
@@ -127,7 +135,9 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
             lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
         }
     } else if let (true, Some(op)) = (here, planned.all.get(draft.change)) {
-        lines.push(Line::from(paint.span(fit(&format!(" why: {}", op.why), columns).into_owned(), Meaning::Busy)));
+        lines.push(Line::from(
+            paint.span(fit(&format!(" why: {}", op.why), columns).into_owned(), Meaning::Busy),
+        ));
     }
     lines
 }
@@ -156,7 +166,9 @@ pub fn change_text(op: &Op) -> String {
 fn tokens(op: &Op) -> Vec<String> {
     match &op.change {
         Change::Env { name, .. } => vec![name.clone()],
-        Change::Mount { name, host_path, mount_path, .. } => vec![mount_path.clone(), host_path.clone(), name.clone()],
+        Change::Mount { name, host_path, mount_path, .. } => {
+            vec![mount_path.clone(), host_path.clone(), name.clone()]
+        }
         Change::Resource { name, .. } => vec![name.clone()],
         Change::Annotation { key, value } => vec![key.clone(), value.clone()],
         Change::Capability { name } => vec![name.clone()],
@@ -169,13 +181,26 @@ fn tokens(op: &Op) -> Vec<String> {
 }
 
 /// The document as a diff against the one without any fabric change; each changed line names its rule.
-fn document<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Vec<Line<'a>> {
+fn document<'a>(
+    draft: &Draft,
+    planned: &Planned,
+    paint: Paint,
+    columns: usize,
+    rows: usize,
+) -> Vec<Line<'a>> {
     let Some(rendered) = &planned.rendered else {
         let error = planned.error.as_deref().unwrap_or("this target does not show what it sends");
-        return vec![Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad))];
+        return vec![Line::from(
+            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
+        )];
     };
     let text = |documents: &weftrun::core::backend::Rendered| {
-        documents.documents.iter().map(|d| format!("# {}\n{}", d.title, d.text.trim_end())).collect::<Vec<_>>().join("\n")
+        documents
+            .documents
+            .iter()
+            .map(|d| format!("# {}\n{}", d.title, d.text.trim_end()))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     let after = text(rendered);
     let before = planned.bare.as_ref().map_or_else(|| after.clone(), text);
@@ -194,7 +219,10 @@ fn document<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, 
             lines.push(Line::from(format!("  {}", fit(&body, columns.saturating_sub(2)))));
             continue;
         };
-        let found = planned.all.iter().find(|op| tokens(op).iter().any(|token| !token.is_empty() && body.contains(token.as_str())));
+        let found = planned
+            .all
+            .iter()
+            .find(|op| tokens(op).iter().any(|token| !token.is_empty() && body.contains(token.as_str())));
         rule = found.map(|op| op.rule.clone()).or(rule);
         let room = columns.saturating_sub(26);
         lines.push(Line::from(vec![
@@ -216,11 +244,16 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
         let room = columns.saturating_sub(8);
-        Line::from(vec![paint.span(format!(" {word:<6}"), meaning), Span::raw(fit(&finding.message, room).into_owned())])
+        Line::from(vec![
+            paint.span(format!(" {word:<6}"), meaning),
+            Span::raw(fit(&finding.message, room).into_owned()),
+        ])
     };
     if let Some(Ok(planned)) = &draft.planned {
         if let Some(error) = &planned.error {
-            lines.push(Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad)));
+            lines.push(Line::from(
+                paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
+            ));
         }
         lines.extend(planned.plan.findings.iter().map(finding));
     }
@@ -229,11 +262,15 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
             lines.push(Line::from(paint.span(" changed since the last check", Meaning::Muted)));
         }
         Some((_, Ok(findings))) if findings.is_empty() => {
-            lines.push(Line::from(paint.span(format!(" ok     {} would take it", draft.target_name()), Meaning::Good)));
+            lines.push(Line::from(
+                paint.span(format!(" ok     {} would take it", draft.target_name()), Meaning::Good),
+            ));
         }
         Some((_, Ok(findings))) => lines.extend(findings.iter().map(finding)),
         Some((_, Err(error))) => {
-            lines.push(Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad)));
+            lines.push(Line::from(
+                paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
+            ));
         }
         None => {}
     }
