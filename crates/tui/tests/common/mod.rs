@@ -1,0 +1,210 @@
+//! Models as the tests want them, and the screens they give.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use jiff::Timestamp;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use weftrun::core::fabric::Fabric;
+use weftrun::core::finding::{Evidence, Fix};
+use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
+use weftrun::Finding;
+use weftrun::core::Confidence;
+use weftrun_tui::model::Model;
+use weftrun_tui::model::logs::SharedStore;
+use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
+use weftrun_tui::msg::{Effect, Msg};
+use weftrun_tui::update::update;
+use weftrun_tui::view::view;
+
+pub fn now() -> Timestamp {
+    "2026-11-21T12:04:31Z".parse().unwrap()
+}
+
+pub fn ago(seconds: i64) -> Option<Timestamp> {
+    Some(now().checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap())
+}
+
+pub fn handle(name: &str) -> JobHandle {
+    JobHandle::new("there", "prod", [name])
+}
+
+pub fn job(name: &str, phase: JobPhase, age: i64) -> JobSummary {
+    let mut job = JobSummary::new(handle(name), phase);
+    job.kind = "PyTorchJob".into();
+    job.created = ago(age);
+    job.ready = (8, 8);
+    job.fabric = Some(Fabric::Efa);
+    job
+}
+
+pub fn empty() -> Model {
+    let mut model = Model::new(["prod".to_owned(), "local".to_owned()], now());
+    model.has_demo = true;
+    update(&mut model, Msg::Listed("local".into(), Ok(Vec::new())));
+    model
+}
+
+pub fn with_jobs() -> Model {
+    let mut model = empty();
+    let mut failed = job("llama70b-sft-2", JobPhase::Failed, 3600);
+    failed.reason = "rank 17 exited with 1: Xid 79".into();
+    failed.exit_code = Some(1);
+    let mut waiting = job("dlrm-7", JobPhase::Pending, 540);
+    waiting.ready = (0, 4);
+    waiting.reason = "quota: 23 GPUs short".into();
+    let jobs = vec![job("moe-abl-2", JobPhase::Running, 360), waiting, failed, job("smoke", JobPhase::Succeeded, 7300)];
+    update(&mut model, Msg::Listed("prod".into(), Ok(jobs)));
+    model
+}
+
+/// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
+pub fn picture() -> Picture {
+    let mut picture = Picture { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..Picture::default() };
+    for rank in 0..64u32 {
+        let node = rank / 8;
+        picture.ranks.push(Rank {
+            rank: Some(rank),
+            host: format!("ip-1-{}", 12 + node),
+            pid: 1450 + rank % 8,
+            device: Some(i64::from(rank % 8)),
+            node: Some(node),
+            announced: Some(if node == 4 { "Socket".into() } else { "Libfabric".into() }),
+            step: if node == 5 { Step::Init } else { Step::Rings },
+        });
+    }
+    picture.communicators = vec![
+        Communicator { id: "0xab2b80f81caae028".into(), nranks: 64, world: true },
+        Communicator { id: "0xab2b80f81caae028/1/0".into(), nranks: 8, world: false },
+    ];
+    let mut links = BTreeMap::new();
+    for rank in 0..64u32 {
+        let next = (rank + 1) % 64;
+        let (kind, name) = match (rank / 8 == next / 8, rank / 8 == 4 || next / 8 == 4) {
+            (true, _) => (Kind::P2p, "P2P/CUMEM"),
+            (false, true) => (Kind::Socket, "NET/Socket"),
+            (false, false) => (Kind::Efa, "NET/Libfabric"),
+        };
+        let link = Link { kind, transports: vec![name.into()], channels: 16, pairs: 1, gdr: Some(kind == Kind::Efa) };
+        links.insert((rank, next), link);
+    }
+    picture.rank_links = vec![links, BTreeMap::new()];
+    picture.throughput = (0..40).map(|step| 900.0 + f64::from(step * 7 % 40)).collect();
+    picture.unit = "samples/s".into();
+    let mut finding = Finding::error("NCCL-NET-MIXED", "node 4 announced Socket while 7 nodes announced Libfabric: they cannot connect");
+    finding.confidence = Some(Confidence::High);
+    finding.ranks = (32..40).collect();
+    finding.fix = Some(Fix { text: "use the image of the other nodes on node 4".into(), patch: Vec::new() });
+    finding.evidence.push(Evidence { source: "rank32.log".into(), line: 118, text: "NET/Plugin: Could not find: libnccl-net.so".into() });
+    let mut second = Finding::warning("NCCL-SHM", "node 2 uses shared memory where its peers use P2P");
+    second.confidence = Some(Confidence::Medium);
+    picture.findings = vec![finding, second];
+    picture.group();
+    picture.fold_links();
+    picture
+}
+
+pub fn batch(source: &Arc<SourceId>, lines: &[&str], second: i64) -> LogBatch {
+    let bytes = lines.iter().flat_map(|line| [line.as_bytes(), b"\n"]).collect::<Vec<_>>().concat();
+    let mut batch = LogBatch::new(source.clone(), bytes, Cursor::default());
+    let time = now().checked_sub(jiff::SignedDuration::from_secs(60 - second)).unwrap();
+    for (at, line) in batch.lines.iter_mut().enumerate() {
+        line.time = time.checked_add(jiff::SignedDuration::from_millis(i64::try_from(at).unwrap() * 7)).ok();
+    }
+    batch
+}
+
+pub fn rank_source(rank: u32) -> Arc<SourceId> {
+    let mut source = SourceId::new(format!("moe-abl-2-worker-{}", rank / 8));
+    source.uid = format!("uid-{rank}");
+    source.rank = Some(rank);
+    Arc::new(source)
+}
+
+pub fn store() -> LogStore {
+    let mut store = LogStore::default();
+    let (a, b) = (rank_source(32), rank_source(56));
+    store.ingest(&batch(&a, &["NCCL version 2.29.2+cuda13.0", "ip-1-16:1450:1450 [0] plugin.cc:5 NCCL WARN NET/Plugin: Could not find: libnccl-net.so"], 0));
+    store.ingest(&LogBatch::marked(a.clone(), Mark::Resumed { lost: Some(0), repeated: 0 }, Cursor::default()));
+    store.ingest(&batch(&b, &["ip-1-19:1450:1450 [0] NCCL INFO Channel 00/0 : 48[0] -> 56[0] [receive] via NET/Libfabric/0/GDRDMA"], 2));
+    store.ingest(&batch(&a, &["\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", " 10%\r 87%|########7 | 870/1000 [00:41<00:06]", "bad bytes kept visible: \u{202e}x"], 4));
+    store.ingest(&batch(&b, &["[rank56]: Watchdog caught collective operation timeout"], 9));
+    store
+}
+
+pub fn opened() -> Model {
+    let mut model = with_jobs();
+    let name = handle("moe-abl-2");
+    press(&mut model, "enter");
+    update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store())));
+    update(&mut model, Msg::Picture(name.clone(), Arc::new(picture())));
+    let text = "0/8 nodes are available".to_owned();
+    let event = JobEvent::Message { job: name.clone(), severity: weftrun::Severity::Warning, reason: "FailedScheduling".into(), text, time: ago(300) };
+    update(&mut model, Msg::Event("prod".into(), event));
+    update(&mut model, Msg::LogsGrew);
+    model
+}
+
+pub fn down() -> Model {
+    let mut model = with_jobs();
+    update(&mut model, Msg::Lost("prod".into(), "no answer for 15 s".into()));
+    model.now = now().checked_add(jiff::SignedDuration::from_secs(12)).unwrap();
+    model
+}
+
+/// Presses a key by its name in the table.
+pub fn press(model: &mut Model, key: &str) -> Vec<Effect> {
+    let (modifiers, name) = match key.strip_prefix("ctrl-") {
+        Some(rest) => (KeyModifiers::CONTROL, rest),
+        None => (KeyModifiers::NONE, key),
+    };
+    let code = match name {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" => KeyCode::Tab,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "space" => KeyCode::Char(' '),
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "home" => KeyCode::Home,
+        name => KeyCode::Char(name.chars().next().unwrap()),
+    };
+    update(model, Msg::Key(KeyEvent::new(code, modifiers)))
+}
+
+/// Types a text, a key a letter.
+pub fn type_text(model: &mut Model, text: &str) -> Vec<Effect> {
+    text.chars().flat_map(|c| update(model, Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)))).collect()
+}
+
+/// The screen as text.
+pub fn screen(model: &mut Model, columns: u16, rows: u16) -> String {
+    update(model, Msg::Resize(columns, rows));
+    if let Some(open) = &mut model.open {
+        open.logs.height = usize::from(rows).saturating_sub(6);
+        open.logs.update();
+    }
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| view(model, frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| {
+        let mut text = String::new();
+        let mut skip = 0;
+        for x in 0..columns {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let symbol = buffer[(x, y)].symbol();
+            skip = unicode_width::UnicodeWidthStr::width(symbol).saturating_sub(1);
+            text.push_str(symbol);
+        }
+        text.trim_end().to_owned()
+    };
+    (0..rows).map(line).collect::<Vec<_>>().join("\n")
+}

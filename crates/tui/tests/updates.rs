@@ -1,0 +1,222 @@
+//! The model changes as the keys and the clusters say, and never otherwise.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{batch, handle, job, opened, press, rank_source, type_text, with_jobs};
+use weftrun::core::job::{Action as JobAction, JobPhase};
+use weftrun::core::log::LogStore;
+use weftrun_tui::model::Screen;
+use weftrun_tui::model::draft::Field;
+use weftrun_tui::model::layer::Layer;
+use weftrun_tui::model::logs::SharedStore;
+use weftrun_tui::msg::{Effect, Msg};
+use weftrun_tui::update::update;
+
+#[test]
+fn enter_opens_the_job_under_the_cursor() {
+    let mut model = with_jobs();
+    press(&mut model, "j");
+    let effects = press(&mut model, "enter");
+    assert!(matches!(&effects[..], [Effect::Close, Effect::Open(opened, false)] if opened.name() == "dlrm-7"));
+    assert_eq!(model.screen, Screen::Overview);
+}
+
+#[test]
+fn the_cursor_stays_on_its_job_when_the_list_moves() {
+    let mut model = with_jobs();
+    press(&mut model, "j");
+    let before = model.current().unwrap();
+    let mut jobs: Vec<_> = model.jobs.entries.iter().map(|entry| entry.summary.clone()).collect();
+    jobs.push(job("brand-new", JobPhase::Running, 1));
+    update(&mut model, Msg::Listed("prod".into(), Ok(jobs)));
+    assert_eq!(model.current().unwrap(), before);
+}
+
+#[test]
+fn cancel_asks_and_acts_on_the_job_it_asked_about() {
+    let mut model = with_jobs();
+    assert!(press(&mut model, "x").is_empty());
+    assert!(matches!(model.layers.last(), Some(Layer::Confirm(_))));
+    // The list moves under the question.
+    let jobs = vec![job("brand-new", JobPhase::Running, 1)];
+    update(&mut model, Msg::Listed("prod".into(), Ok(jobs)));
+    assert!(press(&mut model, "enter").is_empty(), "enter is not yes");
+    let effects = press(&mut model, "y");
+    assert!(matches!(&effects[..], [Effect::Act(acted, JobAction::Cancel)] if *acted == handle("moe-abl-2")));
+    assert!(model.layers.is_empty());
+}
+
+#[test]
+fn an_ended_job_is_not_cancelled() {
+    let mut model = with_jobs();
+    press(&mut model, "G");
+    press(&mut model, "x");
+    assert!(model.layers.is_empty());
+    assert!(model.notice.is_some());
+}
+
+#[test]
+fn keys_go_to_the_topmost_layer_first() {
+    let mut model = opened();
+    press(&mut model, "4");
+    press(&mut model, "/");
+    // `q` is a letter while one types, not the way out.
+    assert!(type_text(&mut model, "quit").is_empty());
+    assert!(matches!(model.layers.last(), Some(Layer::Prompt { input, .. }) if input.value() == "quit"));
+    press(&mut model, "esc");
+    assert!(model.layers.is_empty());
+    assert_eq!(model.screen, Screen::Logs);
+}
+
+#[test]
+fn esc_leads_back_and_out() {
+    let mut model = opened();
+    press(&mut model, "3");
+    press(&mut model, "esc");
+    assert_eq!(model.screen, Screen::Overview);
+    press(&mut model, "esc");
+    assert_eq!(model.screen, Screen::Jobs);
+    assert!(matches!(press(&mut model, "esc")[..], [Effect::Quit]));
+}
+
+#[test]
+fn a_paused_log_does_not_move() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    let source = rank_source(0);
+    let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
+    store.write(|s| s.ingest(&batch(&source, &lines.iter().map(String::as_str).collect::<Vec<_>>(), 0)));
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
+    press(&mut model, "f");
+    let before = common::screen(&mut model, 80, 24);
+    store.write(|s| s.ingest(&batch(&source, &["new 1", "new 2", "new 3"], 5)));
+    update(&mut model, Msg::LogsGrew);
+    let after = common::screen(&mut model, 80, 24);
+    let body = |text: &str| text.lines().skip(2).take(15).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(body(&before), body(&after));
+    assert!(after.contains("PAUSED, +3 new"), "{after}");
+    press(&mut model, "f");
+    assert!(common::screen(&mut model, 80, 24).contains("new 3"));
+}
+
+#[test]
+fn find_hides_nothing_and_filter_does() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let all = model.open.as_ref().unwrap().logs.projection.len();
+    press(&mut model, "/");
+    type_text(&mut model, "libnccl");
+    press(&mut model, "enter");
+    let pane = &model.open.as_ref().unwrap().logs;
+    assert_eq!(pane.projection.len(), all);
+    let store = pane.store.read();
+    assert!(store.get(pane.cursor.unwrap()).unwrap().clean().text.contains("libnccl-net.so"));
+    drop(store);
+    press(&mut model, "&");
+    type_text(&mut model, "level:error");
+    press(&mut model, "enter");
+    assert!(model.open.as_ref().unwrap().logs.projection.len() < all);
+}
+
+#[test]
+fn a_wrong_filter_stays_in_the_prompt_with_its_mistake() {
+    let mut model = opened();
+    press(&mut model, "4");
+    press(&mut model, "&");
+    type_text(&mut model, "rank:x");
+    press(&mut model, "enter");
+    assert!(matches!(model.layers.last(), Some(Layer::Prompt { error: Some(error), .. }) if error.contains("rank:x")));
+}
+
+#[test]
+fn the_odd_rank_leads_to_its_log() {
+    let mut model = opened();
+    press(&mut model, "z");
+    press(&mut model, "s");
+    let effects = press(&mut model, "enter");
+    assert!(effects.is_empty());
+    assert_eq!(model.screen, Screen::Logs);
+    assert_eq!(model.open.as_ref().unwrap().logs.ranks, "40", "slowest first");
+}
+
+#[test]
+fn every_change_of_the_form_is_planned_and_older_answers_are_thrown_away() {
+    let mut model = with_jobs();
+    let effects = press(&mut model, "n");
+    assert!(matches!(&effects[..], [Effect::Plan(1, target, _)] if target == "prod"));
+    let effects = type_text(&mut model, "x");
+    let [Effect::Plan(revision, _, spec)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((*revision, spec.name.as_str()), (2, "jobx"));
+    update(&mut model, Msg::Planned(1, Err("old".into())));
+    assert!(model.draft.as_ref().unwrap().planned.is_none());
+    update(&mut model, Msg::Planned(2, Err("new".into())));
+    assert!(model.draft.as_ref().unwrap().planned.is_some());
+}
+
+#[test]
+fn submit_asks_and_a_change_meanwhile_asks_again() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    press(&mut model, "ctrl-s");
+    assert!(matches!(model.layers.last(), Some(Layer::Confirm(_))));
+    model.draft.as_mut().unwrap().revision += 1;
+    assert!(press(&mut model, "y").is_empty());
+    press(&mut model, "ctrl-s");
+    assert!(matches!(&press(&mut model, "y")[..], [Effect::Submit(target, _)] if target == "prod"));
+}
+
+#[test]
+fn what_is_wrong_with_the_form_is_said_and_nothing_is_sent() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    model.draft.as_mut().unwrap().field = Field::Nodes;
+    type_text(&mut model, "x");
+    press(&mut model, "ctrl-s");
+    assert!(model.layers.is_empty());
+    assert!(model.notice.as_ref().unwrap().text.contains("nodes"));
+}
+
+#[test]
+fn pasted_newlines_press_nothing() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let effects = update(&mut model, Msg::Paste("-a\n\u{1b}[31mb\r".into()));
+    assert_eq!(effects.len(), 1);
+    assert_eq!(model.draft.as_ref().unwrap().text(Field::Name), "job-a[31mb");
+}
+
+#[test]
+fn a_target_that_is_down_says_so_and_the_others_go_on() {
+    let mut model = with_jobs();
+    update(&mut model, Msg::Lost("prod".into(), "connection refused".into()));
+    assert!(common::screen(&mut model, 80, 24).contains("prod DOWN"));
+    assert!(common::screen(&mut model, 80, 24).contains("moe-abl-2"), "its jobs stay");
+    update(&mut model, Msg::Listed("local".into(), Ok(Vec::new())));
+    assert!(common::screen(&mut model, 80, 24).contains("local ok"));
+}
+
+#[test]
+fn new_lines_wake_only_screens_that_show_them() {
+    let mut model = opened();
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    let before = model.open.as_ref().unwrap().logs.projection.len();
+    store.write(|s| s.ingest(&batch(&rank_source(3), &["more"], 3)));
+    press(&mut model, "5");
+    update(&mut model, Msg::LogsGrew);
+    assert_eq!(model.open.as_ref().unwrap().logs.projection.len(), before);
+    press(&mut model, "4");
+    update(&mut model, Msg::LogsGrew);
+    assert_eq!(model.open.as_ref().unwrap().logs.projection.len(), before + 1);
+}
+
+#[test]
+fn pictures_of_a_job_that_is_no_longer_open_are_not_shown() {
+    let mut model = opened();
+    let mut other = common::picture();
+    other.verdict = "socket".into();
+    update(&mut model, Msg::Picture(handle("dlrm-7"), Arc::new(other)));
+    assert_eq!(model.open.as_ref().unwrap().picture.verdict, "mixed");
+}
