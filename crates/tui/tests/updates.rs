@@ -90,6 +90,7 @@ fn a_paused_log_does_not_move() {
     let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
     store.write(|s| s.ingest(&batch(&source, &lines.iter().map(String::as_str).collect::<Vec<_>>(), 0)));
     update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
+    common::screen(&mut model, 80, 24);
     press(&mut model, "f");
     let before = common::screen(&mut model, 80, 24);
     store.write(|s| s.ingest(&batch(&source, &["new 1", "new 2", "new 3"], 5)));

@@ -43,8 +43,8 @@ impl Lane {
     pub fn label(&self) -> String {
         match (self.rank, self.name.is_empty()) {
             (Some(rank), _) => format!("r{rank}"),
-            (None, true) => self.source.name.clone(),
-            (None, false) => format!("{}/{}", self.source.name, self.name),
+            (None, true) => super::clean_text(&self.source.name).into_owned(),
+            (None, false) => format!("{}/{}", super::clean_text(&self.source.name), self.name),
         }
     }
 }

@@ -5,6 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use weftrun::core::log::clean_text;
+
 use super::paint::{Paint, cell, fit, wrap};
 use crate::action::Place;
 use crate::model::Model;

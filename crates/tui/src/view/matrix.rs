@@ -65,7 +65,7 @@ fn window(cursor: usize, room: usize, size: usize) -> usize {
 fn numbers<'a>(paint: Paint, head: usize, left: usize, across: usize, size: usize, tail: usize) -> Line<'a> {
     let mut text = " ".repeat(head);
     for at in left..(left + across).min(size) {
-        text.push_str(&format!("{:>3}", at % 1000));
+        text.push_str(&format!("{:>2} ", at % 100));
     }
     if tail > 0 {
         text.push_str("  announced");
@@ -127,8 +127,8 @@ fn matrix_row<'a>(
         let node = |index: usize| picture.ranks.get(index).and_then(|rank| rank.node);
         let inside = if open.by_rank { node(at) == node(column) } else { at == column };
         let (text, meaning) = match link(open, at, column) {
-            None if at == column && open.by_rank => ("  -".to_owned(), Meaning::Muted),
-            None => ("  .".to_owned(), Meaning::Muted),
+            None if at == column && open.by_rank => (" - ".to_owned(), Meaning::Muted),
+            None => (" . ".to_owned(), Meaning::Muted),
             Some(link) => {
                 let wrong = is_wrong(planned, link, inside);
                 let mixed = link.transports.len() > 1;

@@ -17,7 +17,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     if model.size.0 >= LARGE.0 && model.size.1 >= LARGE.1 {
         return large(model, open, frame, paint, area);
     }
-    let phases = if area.height >= 20 { 12 } else { 9 };
+    let phases = if area.height >= 20 { 12 } else { 7 };
     let [top, rest] = Layout::vertical([Constraint::Length(phases), Constraint::Min(2)]).areas(area);
     phase_panel(model, open, frame, paint, top);
     let events = if rest.height >= 9 { 5 } else { 0 };
@@ -70,7 +70,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         ));
     }
     let total = picture.ranks.len();
-    let strip = columns.saturating_sub(26).min(64);
+    let strip = columns.saturating_sub(44).clamp(24, 64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
         let text =
@@ -87,8 +87,10 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
             if open.logs_ended { "the logs say nothing of NCCL" } else { "waiting for the ranks' logs …" };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
-    for (at, step) in Step::LIFE.iter().enumerate().filter(|_| total > 0) {
-        lines.push(step_line(picture, paint, at, *step, strip));
+    let speed = usize::from(!picture.throughput.is_empty());
+    let room = usize::from(inside.height).saturating_sub(lines.len() + speed);
+    for at in steps(picture, room) {
+        lines.push(step_line(picture, paint, at, Step::LIFE[at], strip));
     }
     if !picture.throughput.is_empty() {
         let last = picture.throughput.last().copied().unwrap_or_default();
@@ -122,6 +124,21 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
     );
     let room = columns.saturating_sub(head.len() + seen.len());
     Line::from(vec![Span::raw(head), paint.span(seen, meaning), Span::raw(fit(&tail, room).into_owned())])
+}
+
+/// The steps there is room for: those everybody has behind them go first.
+fn steps(picture: &Picture, room: usize) -> Vec<usize> {
+    let total = picture.ranks.len();
+    let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(|_| total > 0).collect();
+    while steps.len() > room.max(1) {
+        let next_is_done = steps.get(1).is_some_and(|next| picture.reached(*next) as usize == total);
+        if next_is_done {
+            steps.remove(0);
+        } else {
+            steps.pop();
+        }
+    }
+    steps
 }
 
 fn bar(done: u32, all: u32, columns: usize) -> String {

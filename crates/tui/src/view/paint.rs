@@ -11,6 +11,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use weftrun::Severity;
 use weftrun::core::job::JobPhase;
+use weftrun::core::log::clean_text;
 
 use crate::theme::{Meaning, Theme};
 
@@ -43,7 +44,8 @@ impl Paint {
 
     /// A frame with a title; gives what is inside.
     pub fn frame(self, frame: &mut Frame, area: Rect, title: impl Into<String>) -> Rect {
-        let title = fit(&title.into(), usize::from(area.width).saturating_sub(4)).into_owned();
+        let title = title.into();
+        let title = fit(&clean_text(&title), usize::from(area.width).saturating_sub(4)).into_owned();
         let block = Block::new()
             .borders(Borders::ALL)
             .border_style(self.style(Meaning::Frame))
