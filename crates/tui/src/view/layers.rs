@@ -171,7 +171,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
     let columns = usize::from(inside.width).saturating_sub(2);
     let mut text: Vec<Line> = lines
         .iter()
-        .flat_map(|line| wrap(line, columns))
+        .flat_map(|line| wrap(&clean_text(line), columns))
         .take(5)
         .map(|l| Line::from(format!(" {l}")))
         .collect();
