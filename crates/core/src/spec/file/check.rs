@@ -13,16 +13,18 @@ use crate::spec::quantity::Quantity;
 const MAX_FINDINGS: usize = 100;
 
 /// What was found so far.
-pub(super) struct Check<'s> {
+pub(crate) struct Check<'s> {
     source: Source<'s>,
+    /// What the whole is, for messages.
+    whole: &'static str,
     findings: Vec<Finding>,
     /// Paths of the keys that misspelt ones were meant to be: they are not missing.
     meant: Vec<String>,
 }
 
 impl<'s> Check<'s> {
-    pub fn new(source: Source<'s>) -> Self {
-        Self { source, findings: Vec::new(), meant: Vec::new() }
+    pub fn new(source: Source<'s>, whole: &'static str) -> Self {
+        Self { source, whole, findings: Vec::new(), meant: Vec::new() }
     }
 
     /// The findings, and the paths of the keys that were meant.
@@ -54,7 +56,7 @@ impl<'s> Check<'s> {
             }
         }
         // The whole file's own are checked when flags and defaults are in.
-        for key in table.keys.iter().filter(|key| key.required && !path.is_empty()) {
+        for key in table.keys.iter().filter(|key| key.required && !table.name.is_empty()) {
             if !node.entries().iter().any(|entry| key.is(&entry.key)) {
                 let message = format!("`{path}` needs `{}`: {}", key.name, lower_first(key.doc));
                 let fix = (!key.example.is_empty())
@@ -65,7 +67,7 @@ impl<'s> Check<'s> {
     }
 
     fn unknown(&mut self, name: &str, span: &Range<usize>, table: &'static Table, path: &str) {
-        let place = if path.is_empty() { "a job file".to_owned() } else { format!("`{path}`") };
+        let place = if path.is_empty() { self.whole.to_owned() } else { format!("`{path}`") };
         let fix = match table.meant(name) {
             Some(key) => {
                 self.meant.push(join(path, key));
@@ -115,7 +117,7 @@ impl<'s> Check<'s> {
     }
 
     fn wrong_kind(&mut self, node: &SpanTree<'_>, expected: &str, path: &str) {
-        let name = if path.is_empty() { "a job file".to_owned() } else { format!("`{path}`") };
+        let name = if path.is_empty() { self.whole.to_owned() } else { format!("`{path}`") };
         let message = if node.is_null() {
             format!("{name} has no value; it must be {expected}")
         } else {

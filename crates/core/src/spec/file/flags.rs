@@ -66,6 +66,42 @@ pub struct Overrides {
     pub annotation: Vec<String>,
 }
 
+/// Puts the configuration's defaults into a draft: paths of a job file, with values that were checked before. The
+/// instance type waits until the roles are known.
+pub(super) fn defaults(draft: &mut Draft, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
+    for (path, value, origin) in defaults {
+        match (path.as_slice(), value.as_str()) {
+            ([key], Some(name)) if key == "instance_type" => {
+                draft.instance_type = Some((name.to_owned(), origin))
+            }
+            _ => set(draft, "[job]", &path, from_json(&value), origin),
+        }
+    }
+}
+
+fn from_json(value: &serde_json::Value) -> Value<'static> {
+    use serde_json::Value as Json;
+    match value {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(*value),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => Value::Int(integer),
+            (None, float) => Value::Float(float.unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => string(text),
+        Json::Array(items) => Value::Seq(items.iter().map(|item| node(from_json(item))).collect()),
+        Json::Object(map) => Value::Map(
+            map.iter()
+                .map(|(key, value)| Entry {
+                    key: Cow::Owned(key.clone()),
+                    key_span: 0..0,
+                    value: node(from_json(value)),
+                })
+                .collect(),
+        ),
+    }
+}
+
 /// One flag: its name, the path of what it sets, and the value.
 struct Flag {
     name: &'static str,
@@ -80,7 +116,9 @@ pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
     draft.findings.extend(flags.findings);
     for flag in flags.flags {
         match aim(draft, &flag) {
-            Ok(paths) => paths.into_iter().for_each(|path| set(draft, flag.name, &path, flag.value.clone())),
+            Ok(paths) => paths.into_iter().for_each(|path| {
+                set(draft, flag.name, &path, flag.value.clone(), Origin::Flag(flag.name.to_owned()));
+            }),
             Err(finding) => draft.findings.push(*finding),
         }
     }
@@ -107,12 +145,12 @@ fn aim(draft: &Draft, flag: &Flag) -> Result<Vec<Vec<String>>, Box<Finding>> {
     Ok(workers.iter().map(path).collect())
 }
 
-fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'static>) {
+fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'static>, origin: Origin) {
     let tree = path.iter().rev().fold(node(value), |inner, key| {
         let entry = Entry { key: Cow::Owned(key.clone()), key_span: 0..0, value: inner };
         node(Value::Map(vec![entry]))
     });
-    let mut check = Check::new(Source::NONE);
+    let mut check = Check::new(Source::NONE, "a job");
     check.table(&tree, &keys::JOB, "");
     let (findings, _) = check.into_parts();
     let good = findings.is_empty();
@@ -125,7 +163,6 @@ fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'sta
         finding.at(name)
     }));
     if good {
-        let origin = Origin::Flag(name.to_owned());
         Read { source: Source::NONE, origin, job: &mut draft.spec, script: &mut draft.script }.job(&tree);
     }
 }

@@ -5,11 +5,11 @@
 
 mod check;
 mod flags;
-mod keys;
+pub(crate) mod keys;
 mod places;
 mod read;
 pub mod reference;
-mod shape;
+pub(crate) mod shape;
 mod template;
 mod text;
 mod value;
@@ -20,7 +20,8 @@ pub use template::template;
 pub use text::{Format, MAX_BYTES, MAX_SCRIPT};
 pub use write::{patched, to_toml};
 
-pub(crate) use check::join;
+pub(crate) use check::{Check, join};
+pub(crate) use value::Source;
 
 use crate::catalogue::Catalogue;
 use crate::fabric::Origin;
@@ -29,10 +30,8 @@ use crate::span::{self, SpanTree, Value};
 use crate::spec::{Code, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
 
-use check::Check;
 use places::Places;
 use read::Read;
-use value::Source;
 
 /// A job that was read, and what remains to be done with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +82,8 @@ pub struct Draft {
     file: Option<String>,
     /// Paths of keys that misspelt ones were meant to be.
     meant: Vec<String>,
+    /// The configuration's instance type, for workers that name none.
+    instance_type: Option<(String, Origin)>,
     /// Whether the file could not be read as one, so that judging the whole would only add noise.
     broken: bool,
 }
@@ -103,6 +104,7 @@ impl Draft {
             script: None,
             file: None,
             meant: Vec::new(),
+            instance_type: None,
             broken: false,
         }
     }
@@ -138,10 +140,9 @@ impl Draft {
         self.findings.extend(syntax);
     }
 
-    /// Takes defaults for all jobs, from a table of the configuration.
-    pub(crate) fn defaults(&mut self, tree: &SpanTree<'_>, origin: &Origin, file: &str, text: &str) {
-        let found = self.tree(tree, Source { file, text }, origin.clone());
-        self.findings.extend(found);
+    /// Takes the configuration's defaults for all jobs ([`Config::job_defaults`](crate::config::Config::job_defaults)).
+    pub fn defaults(&mut self, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
+        flags::defaults(self, defaults);
     }
 
     /// Takes flags. What is wrong with one is reported under its name.
@@ -150,7 +151,7 @@ impl Draft {
     }
 
     fn tree(&mut self, tree: &SpanTree<'_>, source: Source<'_>, origin: Origin) -> Vec<Finding> {
-        let mut check = Check::new(source);
+        let mut check = Check::new(source, "a job file");
         check.table(tree, &keys::JOB, "");
         Read { source, origin, job: &mut self.spec, script: &mut self.script }.job(tree);
         let (findings, meant) = check.into_parts();
@@ -189,8 +190,15 @@ impl Draft {
         Err(Error::from_findings(ErrorKind::InvalidSpec, message, self.findings))
     }
 
-    /// Fills in what follows from the rest: torchrun starts the script that is brought along.
+    /// Fills in what follows from the rest: the instance type of all workers, and the script that torchrun starts.
     fn complete(&mut self) {
+        if let Some((name, origin)) = self.instance_type.take() {
+            let workers = self.spec.roles.iter_mut().filter(|role| role.kind == RoleKind::Worker);
+            for role in workers.filter(|role| role.instance_type.is_none()) {
+                role.instance_type = Some(name.clone());
+                self.spec.origins.set(join(&join("roles", &role.name), "instance_type"), origin.clone());
+            }
+        }
         if self.spec.launch != Launch::Torchrun {
             return;
         }

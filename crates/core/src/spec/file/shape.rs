@@ -81,32 +81,32 @@ pub struct Word {
     pub doc: &'static str,
 }
 
-pub(super) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, shape, doc, example: "", required: false, config: false, aliases: &[], synonyms: &[] }
 }
 
 impl Key {
-    pub(super) const fn example(mut self, toml: &'static str) -> Self {
+    pub(crate) const fn example(mut self, toml: &'static str) -> Self {
         self.example = toml;
         self
     }
 
-    pub(super) const fn required(mut self) -> Self {
+    pub(crate) const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    pub(super) const fn config(mut self) -> Self {
+    pub(crate) const fn config(mut self) -> Self {
         self.config = true;
         self
     }
 
-    pub(super) const fn alias(mut self, names: &'static [&'static str]) -> Self {
+    pub(crate) const fn alias(mut self, names: &'static [&'static str]) -> Self {
         self.aliases = names;
         self
     }
 
-    pub(super) const fn synonyms(mut self, names: &'static [&'static str]) -> Self {
+    pub(crate) const fn synonyms(mut self, names: &'static [&'static str]) -> Self {
         self.synonyms = names;
         self
     }

@@ -13,7 +13,7 @@ use crate::span::{SpanTree, Style, Value, position};
 
 /// The text a tree was read from; a flag has none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'s> {
+pub(crate) struct Source<'s> {
     pub file: &'s str,
     pub text: &'s str,
 }

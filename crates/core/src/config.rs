@@ -1,1 +1,0 @@
-//! Layered configuration; every value knows its origin.

@@ -1,0 +1,45 @@
+//! The layers, from the weakest to the strongest.
+
+use crate::fabric::Origin;
+
+/// A layer of the configuration. Later ones win.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// `/etc/weftrun/config.toml`; may lock keys.
+    System,
+    /// `~/.config/weftrun/config.toml`.
+    User,
+    /// `./.weftrun.toml`; says only harmless things unless it is trusted.
+    Project,
+}
+
+/// The text of one layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Which layer it is.
+    pub layer: Layer,
+    /// The file's name, for messages.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Layer {
+    /// How the values of the layer call their origin.
+    pub fn origin(self) -> Origin {
+        match self {
+            Self::System => Origin::System,
+            Self::User => Origin::UserConfig,
+            Self::Project => Origin::ProjectConfig,
+        }
+    }
+
+    /// The word in tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
+}

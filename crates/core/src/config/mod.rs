@@ -1,0 +1,59 @@
+//! Layered configuration: texts in, one configuration out, in which every value knows where it came from.
+//!
+//! Later layers win: defaults < system < user < project < profile < `WEFTRUN_*` < job file < flags. The last two are a
+//! job's own ([`Draft`](crate::spec::Draft)). What a project's own file may not say unless it is trusted, and what the
+//! system's file locked, is left out and reported. Nothing here reads a file: the SDK does.
+
+mod keys;
+mod layer;
+mod resolve;
+mod settings;
+
+pub use keys::markdown;
+pub use layer::{Layer, Source};
+pub use resolve::{Config, Input, resolve};
+pub use settings::{Setting, Settings};
+
+use crate::finding::PatchEdit;
+use crate::{Error, ErrorKind, Result};
+
+/// Sets a value in the text of a config file; comments and order of all else stay. A value that reads as TOML
+/// (`true`, `3`, `["a"]`) is that, anything else is a string.
+///
+/// ```
+/// let text = weftrun_core::config::set("# mine\n", "target.prod.backend", "slurm")?;
+/// assert_eq!(text, "# mine\n[target.prod]\nbackend = \"slurm\"\n");
+/// # Ok::<(), weftrun_core::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfig`] where the text is no TOML, or the file would then say something a config file cannot.
+pub fn set(text: &str, path: &str, value: &str) -> Result<String> {
+    let value = format!("v = {value}")
+        .parse::<toml::Table>()
+        .ok()
+        .filter(|table| table.len() == 1)
+        .and_then(|mut table| table.remove("v"))
+        .unwrap_or_else(|| toml::Value::String(value.to_owned()));
+    let value = serde_json::to_value(value)
+        .map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("`{path}`: {error}")))?;
+    edited(text, &PatchEdit { path: path.to_owned(), op: "set".to_owned(), value: Some(value) })
+}
+
+/// Takes a value out of the text of a config file.
+///
+/// # Errors
+/// As [`set`].
+pub fn unset(text: &str, path: &str) -> Result<String> {
+    edited(text, &PatchEdit { path: path.to_owned(), op: "unset".to_owned(), value: None })
+}
+
+fn edited(text: &str, edit: &PatchEdit) -> Result<String> {
+    let new = crate::spec::patched("config.toml", text, std::slice::from_ref(edit))
+        .map_err(|error| Error::new(ErrorKind::InvalidConfig, error.message().to_owned()))?;
+    let source = Source { layer: Layer::User, file: "config.toml".to_owned(), text: new.clone() };
+    resolve(&Input { sources: vec![source], ..Input::default() }).map(|_| new)
+}
+
+#[cfg(test)]
+mod tests;
