@@ -171,6 +171,8 @@ pub enum Command {
     Resume(commands::act::HandleArgs),
     /// List the backends that are linked in, and what each can do
     Backends(commands::backends::BackendsArgs),
+    /// Print, change and trust configuration; `show --origin` says where each value is from
+    Config(commands::config::ConfigArgs),
     /// Write a commented job file to start from; asks on a terminal
     Init(commands::init::InitArgs),
     /// List instance types: GPUs, fabric, EFA interfaces

@@ -32,12 +32,14 @@ impl Context {
 
     /// Reads the configuration and makes the client.
     pub fn client(&self) -> Result<Client> {
-        Client::builder().registry(self.registry.clone()).config(self.config()?).build()
+        let config = self.config()?;
+        self.out.findings(config.findings());
+        Client::builder().registry(self.registry.clone()).config(config).build()
     }
 
     /// Reads the configuration.
     pub fn config(&self) -> Result<Config> {
-        Config::load()
+        Config::load_with(self.global.config.as_deref())
     }
 
     /// The target of `-b`, else the configured default, else `local`; with `-n`, `-p` and `--profile` put in.

@@ -339,6 +339,7 @@ fn reference_pages_are_current() {
     let pages = [
         ("spec.md", reference::markdown()),
         ("env.md", weftrun_core::env_names::markdown()),
+        ("config.md", weftrun_core::config::markdown()),
         ("job.schema.json", schema),
     ];
     for (page, text) in pages {

@@ -60,7 +60,7 @@ impl ClientBuilder {
         registry.check()?;
         let config = self.config.unwrap_or_else(|| Config::empty(std::env::temp_dir().join("weftrun")));
         let journal = Journal::new(&config.state_dir);
-        let catalogue = Catalogue::builtin();
+        let catalogue = config.resolved.catalogue()?;
         let connected = Mutex::new(HashMap::new());
         Ok(Client { inner: Arc::new(Inner { registry, config, catalogue, journal, connected }) })
     }
@@ -152,7 +152,8 @@ impl Client {
     /// The profile the job names, else the target's, else what the cluster shows it has; else none, and nothing that
     /// rests on a site's paths is decided.
     fn profile(&self, target: &TargetConfig, spec: &JobSpec, facts: &ClusterFacts) -> Result<Profile> {
-        let profiles = Profiles::builtin();
+        let own = self.inner.config.resolved.profiles();
+        let profiles = own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table));
         let named = spec.profile.as_deref().or(target.profile.as_deref());
         match named.or_else(|| Profiles::choose(spec.fabric.kind, facts).map(|(name, _)| name)) {
             Some(name) => profiles.get(name),

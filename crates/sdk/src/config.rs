@@ -1,12 +1,21 @@
-//! Where targets, profiles and settings come from.
+//! The configuration, read from this machine: system, user and project file, and the environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::config::{self, Input, Layer, Source};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::files;
+use crate::trust::Trust;
+
+/// The system's file.
+const SYSTEM: &str = "/etc/weftrun/config.toml";
+/// The project's file, in the folder one is in.
+const PROJECT: &str = ".weftrun.toml";
+/// Largest config file that is read.
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// Configuration: targets by name, and where state is kept.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +31,11 @@ pub struct Config {
     pub binary: Option<PathBuf>,
     /// Environment handed to backends.
     pub env: BTreeMap<String, String>,
+    /// Every value with where it came from, and what was left out.
+    pub resolved: config::Config,
+    /// The user's own file, whether it is there or not.
+    pub user_file: PathBuf,
 }
-
-/// Largest config file that is read.
-const MAX_CONFIG: u64 = 4 << 20;
 
 impl Config {
     /// Makes a configuration that knows nothing, with its state in a folder.
@@ -33,52 +43,104 @@ impl Config {
         Self { state_dir: state_dir.into(), ..Self::default() }
     }
 
-    /// Reads the user's configuration and the process's environment.
+    /// Reads the system's, the user's and the project's file, and the process's environment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] with a finding for each mistake in any of the files.
     pub fn load() -> Result<Self> {
-        let env: BTreeMap<String, String> = std::env::vars().collect();
+        Self::load_with(None)
+    }
+
+    /// Like [`Config::load`], with a file in place of the user's.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; [`ErrorKind::NotFound`] where that file is not there.
+    pub fn load_with(user_file: Option<&Path>) -> Result<Self> {
+        let env: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
         let dirs = Dirs::new(&env);
-        let mut config = Self::empty(dirs.state);
-        config.env = env;
-        config.binary = std::env::current_exe().ok();
-        if let Some(text) = files::read_text(&dirs.config.join("config.toml"), MAX_CONFIG)? {
-            config.read(&dirs.config.join("config.toml"), &text)?;
+        let own = user_file.map(Path::to_owned).or_else(|| env.get("WEFTRUN_CONFIG").map(PathBuf::from));
+        let named = own.is_some();
+        let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
+        let mut sources = Vec::new();
+        let layers = [
+            (Layer::System, Path::new(SYSTEM)),
+            (Layer::User, &user_file),
+            (Layer::Project, Path::new(PROJECT)),
+        ];
+        for (layer, path) in layers {
+            match files::read_text(path, MAX_CONFIG)? {
+                Some(text) => sources.push(Source { layer, file: path.display().to_string(), text }),
+                None if named && layer == Layer::User => {
+                    let message = format!("there is no config file {}", path.display());
+                    return Err(Error::new(ErrorKind::NotFound, message));
+                }
+                None => {}
+            }
         }
-        Ok(config)
+        let project = sources.iter().find(|source| source.layer == Layer::Project);
+        let trusted = match project {
+            Some(source) => Trust::new(&dirs.state).holds(Path::new(PROJECT), &source.text)?,
+            None => false,
+        };
+        let resolved = config::resolve(&Input { sources, env: env.clone(), trusted })?;
+        Ok(Self {
+            targets: resolved.targets(),
+            default_target: resolved.default_target(),
+            state_dir: dirs.state,
+            binary: std::env::current_exe().ok(),
+            env,
+            resolved,
+            user_file,
+        })
+    }
+
+    /// What was left out of the configuration, and why.
+    pub fn findings(&self) -> &[Finding] {
+        &self.resolved.findings
     }
 
     /// The target of a name: a configured one, else the default target of the backend of that name.
     pub fn target(&self, name: &str) -> TargetConfig {
-        let mut target =
-            self.targets.get(name).cloned().unwrap_or_else(|| TargetConfig::new(name, name, PathBuf::new()));
+        let mut target = self.targets.get(name).cloned().unwrap_or_else(|| {
+            let mut target = TargetConfig::new(name, name, PathBuf::new());
+            self.resolved.complete(&mut target);
+            target
+        });
         target.state_dir = self.state_dir.join("targets").join(&target.name);
         target.binary.clone_from(&self.binary);
         target.env.clone_from(&self.env);
         target
     }
 
-    fn read(&mut self, path: &Path, text: &str) -> Result<()> {
-        let bad =
-            |message: String| Error::new(ErrorKind::InvalidConfig, message).with("file", path.display());
-        let table: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| bad(error.message().to_owned()))?;
-        self.default_target = table.get("target-default").and_then(|v| v.as_str()).map(str::to_owned);
-        let Some(targets) = table.get("target").and_then(toml::Value::as_table) else { return Ok(()) };
-        for (name, value) in targets {
-            let json = serde_json::to_value(value).map_err(|error| bad(error.to_string()))?;
-            let serde_json::Value::Object(mut settings) = json else {
-                return Err(bad(format!("`target.{name}` is not a table")));
-            };
-            let mut take = |key: &str| settings.remove(key).and_then(|v| v.as_str().map(str::to_owned));
-            let backend =
-                take("backend").ok_or_else(|| bad(format!("`target.{name}` names no `backend`")))?;
-            let mut target = TargetConfig::new(name, backend, PathBuf::new());
-            target.namespace = take("namespace");
-            target.project = take("project");
-            target.profile = take("profile");
-            target.settings = settings;
-            self.targets.insert(name.clone(), target);
-        }
-        Ok(())
+    /// Changes the text of the user's file; the file and its folder are made if they are not there.
+    ///
+    /// # Errors
+    /// What the change returns, or [`ErrorKind::Io`].
+    pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+        let text = files::read_text(&self.user_file, MAX_CONFIG)?.unwrap_or_default();
+        files::write_private(&self.user_file, change(&text)?.as_bytes())
+    }
+
+    /// Trusts the project's file as it is now, and gives its text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where there is none.
+    pub fn trust_project(&self) -> Result<String> {
+        let Some(text) = files::read_text(Path::new(PROJECT), MAX_CONFIG)? else {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no {PROJECT} in this folder")));
+        };
+        Trust::new(&self.state_dir).give(Path::new(PROJECT), &text)?;
+        Ok(text)
+    }
+
+    /// Takes the trust in the project's file back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`].
+    pub fn distrust_project(&self) -> Result<()> {
+        Trust::new(&self.state_dir).take(Path::new(PROJECT))
     }
 }
 

@@ -61,6 +61,9 @@ impl Client {
     /// [`ErrorKind::InvalidSpec`] with a finding for each mistake; [`ErrorKind::NotFound`] for the script.
     pub fn job_file(&self, source: Option<&JobSource>, overrides: &Overrides) -> Result<JobFile> {
         let mut draft = Draft::new();
+        let config = &self.config().resolved;
+        let profile = overrides.profile.clone().or_else(|| config.default_profile());
+        draft.defaults(config.job_defaults(profile.as_deref()));
         if let Some(source) = source {
             draft.file(&source.name, &source.bytes);
         }

@@ -57,6 +57,7 @@ mod job;
 mod job_file;
 mod journal;
 mod plan;
+mod trust;
 
 pub use client::{Client, ClientBuilder};
 pub use config::Config;

@@ -3,6 +3,7 @@
 pub mod act;
 pub mod backends;
 pub mod completions;
+pub mod config;
 pub mod demo;
 pub mod describe;
 pub mod doctor;
@@ -49,6 +50,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Suspend(args)) => act::run(context, &args.handles, Action::Suspend),
         Some(Command::Resume(args)) => act::run(context, &args.handles, Action::Resume),
         Some(Command::Backends(args)) => backends::run(context, &args),
+        Some(Command::Config(args)) => config::run(context, &args),
         Some(Command::Init(args)) => init::run(context, &args),
         Some(Command::Instances(args)) => instances::run(context, &args),
         Some(Command::Targets(args)) => targets::run(context, &args),

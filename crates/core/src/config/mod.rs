@@ -11,7 +11,7 @@ mod settings;
 
 pub use keys::markdown;
 pub use layer::{Layer, Source};
-pub use resolve::{Config, Input, resolve};
+pub use resolve::{Config, Input, path_text, resolve};
 pub use settings::{Setting, Settings};
 
 use crate::finding::PatchEdit;

@@ -174,7 +174,7 @@ fn refused(
     locked: &[(Vec<String>, String)],
     trusted: bool,
 ) -> Option<Finding> {
-    let shown = shown(path);
+    let shown = path_text(path);
     if let (true, Some(file)) = (layer != Layer::System, lock_of(path, locked)) {
         let message = format!("`{shown}` is locked by {file}, and stays as it is there");
         return Some(Finding::warning("CONFIG-LOCKED", message));
@@ -192,13 +192,13 @@ fn lock_of<'l>(path: &[String], locked: &'l [(Vec<String>, String)]) -> Option<&
 }
 
 fn place(finding: Finding, path: &[String], setting: &Setting) -> Finding {
-    let mut finding = finding.at(shown(path));
+    let mut finding = finding.at(path_text(path));
     finding.span.clone_from(&setting.span);
     finding
 }
 
-/// A path as it is written.
-fn shown(path: &[String]) -> String {
+/// A path as it is written: `job.labels."example.com/team"`.
+pub fn path_text(path: &[String]) -> String {
     path.iter().fold(String::new(), |path, key| join(&path, key))
 }
 
@@ -207,7 +207,7 @@ fn from_env(config: &mut Config, env: &BTreeMap<String, String>, locked: &[(Vec<
         let Some(text) = env.get(name).filter(|text| !text.is_empty()) else { continue };
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         if let Some(file) = lock_of(&path, locked) {
-            let message = format!("{name} is left out: `{}` is locked by {file}", shown(&path));
+            let message = format!("{name} is left out: `{}` is locked by {file}", path_text(&path));
             config.findings.push(Finding::warning("CONFIG-LOCKED", message).at(name));
             continue;
         }

@@ -1,0 +1,98 @@
+//! Which projects' config files the user trusts: a copy of each, as it was when it was trusted. Whoever changes the file
+//! has to be trusted again.
+
+use std::path::{Path, PathBuf};
+
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::files;
+
+/// Largest copy that is read.
+const MAX: u64 = 1 << 20;
+
+pub(crate) struct Trust {
+    folder: PathBuf,
+}
+
+impl Trust {
+    pub fn new(state_dir: &Path) -> Self {
+        Self { folder: state_dir.join("trusted") }
+    }
+
+    /// Whether a file is trusted as it is.
+    pub fn holds(&self, file: &Path, text: &str) -> Result<bool> {
+        Ok(files::read_text(&self.copy(file)?, MAX)?.is_some_and(|copy| copy == text))
+    }
+
+    /// Trusts a file as it is.
+    pub fn give(&self, file: &Path, text: &str) -> Result<()> {
+        files::write_private(&self.copy(file)?, text.as_bytes())
+    }
+
+    /// Trusts a file no longer.
+    pub fn take(&self, file: &Path) -> Result<()> {
+        let copy = self.copy(file)?;
+        match std::fs::remove_file(&copy) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(files::io_error("cannot remove", &copy, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the copy of a file is: its whole path as one name.
+    fn copy(&self, file: &Path) -> Result<PathBuf> {
+        let whole = std::path::absolute(file).and_then(std::fs::canonicalize).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot find {}: {error}", file.display())).source(error)
+        })?;
+        let mut name = String::new();
+        for byte in whole.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+                other => name.push_str(&format!("%{other:02X}")),
+            }
+        }
+        // File names end at 255 bytes on every file system we know; the end of a path tells more than its beginning.
+        if name.len() > 240 {
+            let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            name = format!("{hash:016x}-{}", &name[name.len() - 200..]);
+        }
+        Ok(self.folder.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_is_in_a_text_and_not_in_a_name() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("x.toml");
+        std::fs::write(&file, "a").unwrap();
+        let trust = Trust::new(state.path());
+        assert!(!trust.holds(&file, "a").unwrap());
+        trust.give(&file, "a").unwrap();
+        assert!(trust.holds(&file, "a").unwrap());
+        assert!(!trust.holds(&file, "b").unwrap());
+        trust.take(&file).unwrap();
+        assert!(!trust.holds(&file, "a").unwrap());
+        trust.take(&file).unwrap();
+    }
+
+    #[test]
+    fn long_paths_have_short_names_apart() {
+        let state = tempfile::tempdir().unwrap();
+        let deep = (0..6).fold(state.path().to_owned(), |path, n| path.join(format!("{n}").repeat(80)));
+        std::fs::create_dir_all(&deep).unwrap();
+        let trust = Trust::new(state.path());
+        for name in ["a.toml", "b.toml"] {
+            std::fs::write(deep.join(name), "x").unwrap();
+        }
+        trust.give(&deep.join("a.toml"), "x").unwrap();
+        assert!(trust.holds(&deep.join("a.toml"), "x").unwrap());
+        assert!(!trust.holds(&deep.join("b.toml"), "x").unwrap());
+    }
+}
