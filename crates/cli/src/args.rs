@@ -150,6 +150,8 @@ pub enum Command {
     Lint(commands::lint::LintArgs),
     /// Explain a code or a rule
     Explain(commands::explain::ExplainArgs),
+    /// Say which transport each pair of ranks uses, and why not a faster one
+    Transport(commands::transport::TransportArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
     /// Print what happens to a job until it ends

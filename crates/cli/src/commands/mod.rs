@@ -20,6 +20,7 @@ pub mod render;
 pub mod submit;
 pub mod supervise;
 pub mod targets;
+pub mod transport;
 pub mod tui;
 pub mod wait;
 pub mod watch;
@@ -40,6 +41,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Mutate(args)) => mutate::run(context, &args),
         Some(Command::Lint(args)) => lint::run(context, &args),
         Some(Command::Explain(args)) => explain::run(context, &args),
+        Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),

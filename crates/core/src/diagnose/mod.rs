@@ -1,6 +1,7 @@
 //! Plan and map become findings: what is wrong, how sure that is, which lines prove it, what to change.
 
 mod conditions;
+pub mod flight_recorder;
 mod table;
 
 use std::collections::BTreeSet;

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::process::Phase;
 use crate::log::SourceId;
 
 /// Who did something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Who {
     /// Rank in its first communicator, or as its launcher told; not proved to be global.
     pub rank: Option<u32>,
@@ -16,7 +18,12 @@ pub struct Who {
     /// Process id of its prefix.
     pub pid: Option<u64>,
     /// Where it was read.
+    #[serde(serialize_with = "by_name")]
     pub source: Arc<SourceId>,
+}
+
+fn by_name<S: serde::Serializer>(source: &Arc<SourceId>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&source.name)
 }
 
 impl fmt::Display for Who {
@@ -35,7 +42,8 @@ impl fmt::Display for Who {
 }
 
 /// A change of the map. `Display` gives one line for a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Event {
     /// A version of NCCL was seen for the first time.

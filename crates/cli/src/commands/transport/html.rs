@@ -1,0 +1,174 @@
+//! The report as one page that opens from disk: no script, no network, every text escaped.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use weftrun::core::nccl::{GdrSeen, Kind};
+use weftrun::core::report::TransportReport;
+use weftrun::core::report::transport::PairShape;
+use weftrun::{Error, ErrorKind, Finding, Result, Severity};
+
+/// Most ranks drawn one by one; more are drawn by node.
+const RANKS: usize = 64;
+/// Most rows of the table of phases.
+const ROWS: usize = 2048;
+
+#[derive(Template)]
+#[template(path = "transport.html")]
+struct Page<'a> {
+    report: &'a TransportReport,
+    ok: &'static str,
+    gdr: &'static str,
+    stack: String,
+    heads: Vec<String>,
+    rows: Vec<Row>,
+    unproved: usize,
+    shown_ranks: Vec<Rank>,
+    hidden_ranks: usize,
+}
+
+struct Row {
+    head: String,
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone, Default)]
+struct Cell {
+    class: &'static str,
+    word: String,
+    title: String,
+}
+
+struct Rank {
+    rank: String,
+    node: u32,
+    host: String,
+    pid: String,
+    device: String,
+    announced: String,
+    phase: &'static str,
+    source: String,
+}
+
+/// Writes the page.
+pub fn page(report: &TransportReport) -> Result<String> {
+    let (heads, rows, unproved) = matrix(report);
+    let page = Page {
+        report,
+        ok: match report.verdict.ok {
+            Some(true) => "As it should be.",
+            Some(false) => "Not as it should be.",
+            None => "Nothing proves whether it is as it should be.",
+        },
+        gdr: match report.verdict.gdr {
+            GdrSeen::All => "on all network connections",
+            GdrSeen::Some => "on some network connections",
+            GdrSeen::None => "none",
+            GdrSeen::Unknown => "not known",
+        },
+        stack: stack(report),
+        heads,
+        rows,
+        unproved,
+        shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
+        hidden_ranks: report.ranks.len().saturating_sub(ROWS),
+    };
+    page.render()
+        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+}
+
+impl From<&weftrun::core::report::transport::RankShape> for Rank {
+    fn from(rank: &weftrun::core::report::transport::RankShape) -> Self {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+        Self {
+            rank: or_dash(rank.rank.map(|rank| rank.to_string())),
+            node: rank.node,
+            host: rank.host.clone(),
+            pid: or_dash(rank.pid.map(|pid| pid.to_string())),
+            device: or_dash(rank.cuda_device.map(|device| device.to_string())),
+            announced: or_dash(rank.announced.clone()),
+            phase: rank.phase.label(),
+            source: rank.source.clone(),
+        }
+    }
+}
+
+fn stack(report: &TransportReport) -> String {
+    let versions = report.nccl_versions.iter().map(|version| format!("NCCL {version}"));
+    let plugins = report.plugins.iter().map(|plugin| match (&plugin.version, &plugin.provider) {
+        (Some(version), Some(provider)) => format!("{} {version} (provider {provider})", plugin.name),
+        (Some(version), None) => format!("{} {version}", plugin.name),
+        (None, Some(provider)) => format!("{} (provider {provider})", plugin.name),
+        (None, None) => plugin.name.clone(),
+    });
+    versions.chain(plugins).collect::<Vec<_>>().join(", ")
+}
+
+/// The matrix by rank, or by node where there are many ranks.
+fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
+    let node_of: BTreeMap<u32, u32> =
+        report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+    let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
+    let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
+    let place =
+        |rank: Option<u32>| if by_rank { rank } else { rank.and_then(|rank| node_of.get(&rank).copied()) };
+    let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
+    let mut unproved = 0;
+    for pair in &report.pairs {
+        match place(pair.global_from).zip(place(pair.global_to)) {
+            Some(ends) => add(cells.entry(ends).or_default(), pair),
+            None => unproved += 1,
+        }
+    }
+    let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
+    let letter = if by_rank { 'r' } else { 'n' };
+    let heads = (0..size).map(|at| format!("{letter}{at}")).collect();
+    let rows = (0..size)
+        .map(|from| Row {
+            head: format!("{letter}{from}"),
+            cells: (0..size).map(|to| cells.get(&(from, to)).cloned().unwrap_or_default()).collect(),
+        })
+        .collect();
+    (heads, rows, unproved)
+}
+
+/// A pair's word; a network outweighs what is inside a node, and sockets outweigh other networks.
+fn add(cell: &mut Cell, pair: &PairShape) {
+    let (class, word, weight) = match (pair.kind, pair.net.as_deref()) {
+        (_, Some(net)) if net.contains("Socket") => ("socket", net.to_owned(), 3),
+        (Kind::Collnet, _) => ("collnet", "CollNet".to_owned(), 2),
+        (_, Some(net)) => ("net", net.to_owned(), 2),
+        (Kind::P2p, _) => ("p2p", "P2P".to_owned(), 1),
+        (Kind::Shm, _) => ("shm", "SHM".to_owned(), 1),
+        (Kind::Nvls, _) => ("nvls", "NVLS".to_owned(), 1),
+        (Kind::Own, _) => ("self", "self".to_owned(), 1),
+        _ => ("unknown", pair.transport.clone(), 2),
+    };
+    let known = match cell.class {
+        "socket" => 3,
+        "net" | "collnet" | "unknown" => 2,
+        "" => 0,
+        _ => 1,
+    };
+    if weight > known {
+        cell.class = class;
+        cell.word = word;
+    }
+    let gdr = if pair.gdr == Some(true) { ", GPUDirect" } else { "" };
+    let line = format!("{} → {} {} ({} channels{gdr})", pair.from, pair.to, pair.transport, pair.channels);
+    if cell.title.len() < 400 {
+        if !cell.title.is_empty() {
+            cell.title.push('\n');
+        }
+        cell.title.push_str(&line);
+    }
+}
+
+/// The class of a finding.
+pub fn severity(finding: &Finding) -> &'static str {
+    match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "info",
+    }
+}

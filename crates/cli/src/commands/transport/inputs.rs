@@ -1,0 +1,220 @@
+//! What the user named becomes a list of files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weftrun::core::diagnose::flight_recorder::FlightRecorder;
+use weftrun::{Error, ErrorKind, Finding, Result};
+
+/// One thing to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input.
+    Stdin,
+    /// A file, and the name it has in the report.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Short name, unique in this run.
+        name: String,
+    },
+}
+
+/// Finds the files that were named: by path, by folder, by pattern.
+pub fn resolve(named: &[&String]) -> Result<Vec<Input>> {
+    let mut paths = Vec::new();
+    let mut stdin = false;
+    for name in named {
+        let path = Path::new(name.as_str());
+        if *name == "-" {
+            stdin = true;
+        } else if path.is_dir() {
+            let found = logs_in(path)?;
+            if found.is_empty() {
+                return Err(missing(name, "the folder has no *.log, *.out or *.err file"));
+            }
+            paths.extend(found);
+        } else if path.exists() {
+            paths.push(path.to_owned());
+        } else if name.contains(['*', '?']) {
+            let found = matching(path);
+            if found.is_empty() {
+                return Err(missing(name, "no file matches the pattern"));
+            }
+            paths.extend(found);
+        } else {
+            return Err(missing(name, "there is no such file"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    let mut inputs = named_files(paths);
+    if stdin {
+        inputs.push(Input::Stdin);
+    }
+    Ok(inputs)
+}
+
+fn missing(name: &str, what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, what).with("input", name)
+}
+
+/// Names files by as much of their path as tells them apart.
+fn named_files(paths: Vec<PathBuf>) -> Vec<Input> {
+    let short =
+        |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut names = BTreeSet::new();
+    let unique = paths.iter().all(|path| names.insert(short(path)));
+    paths
+        .into_iter()
+        .map(|path| {
+            let name = if unique { short(&path) } else { path.to_string_lossy().into_owned() };
+            Input::File { path, name }
+        })
+        .collect()
+}
+
+/// The logs of a folder: `*.log`, `*.out`, `*.err`, those compressed, and NCCL_DEBUG_FILE's `NAME.HOST.PID`.
+fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
+            .with("folder", folder.display())
+            .source(error)
+    })?;
+    let mut found: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file() && is_log(path)).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn is_log(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    let by_process = plain.split('.').count() >= 3
+        && plain
+            .rsplit('.')
+            .next()
+            .is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()));
+    [".log", ".out", ".err"].iter().any(|end| plain.ends_with(end)) || by_process
+}
+
+/// The files that match a pattern with `*` and `?`, each inside one part of the path.
+fn matching(pattern: &Path) -> Vec<PathBuf> {
+    const MOST: usize = 200_000;
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let part = part.as_os_str().to_string_lossy().into_owned();
+        if !part.contains(['*', '?']) {
+            for path in &mut found {
+                path.push(&part);
+            }
+            continue;
+        }
+        let mut next = Vec::new();
+        for folder in &found {
+            let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let Ok(entries) = fs::read_dir(place) else { continue };
+            let names = entries.flatten().map(|entry| entry.file_name());
+            next.extend(
+                names
+                    .filter(|name| fits(part.as_bytes(), name.to_string_lossy().as_bytes()))
+                    .map(|name| folder.join(name)),
+            );
+            if next.len() > MOST {
+                break;
+            }
+        }
+        next.sort();
+        found = next;
+    }
+    found.retain(|path| path.is_file());
+    found
+}
+
+/// Whether a name fits a pattern. Goes back to the last `*` only, so that it is never slow.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, n));
+            p += 1;
+        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == name[n]) {
+            p += 1;
+            n += 1;
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            p = at + 1;
+            n = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// What flight recorder dumps say. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
+pub fn flight_recorder(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
+    let mut recorder = FlightRecorder::default();
+    for path in dumps {
+        let files = if path.is_dir() { dumps_in(path)? } else { vec![path.clone()] };
+        for file in files {
+            let Some(rank) = rank_in_name(&file) else {
+                return Err(Error::new(ErrorKind::Usage, "the name of a dump must end in its rank")
+                    .with("file", file.display()));
+            };
+            let bytes = fs::read(&file).map_err(|error| {
+                let kind = if file.exists() { ErrorKind::Io } else { ErrorKind::NotFound };
+                Error::new(kind, format!("cannot read the dump: {error}"))
+                    .with("file", file.display())
+                    .source(error)
+            })?;
+            recorder.add(rank, &bytes).map_err(|error| error.with("file", file.display()))?;
+        }
+    }
+    Ok(recorder.findings())
+}
+
+fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
+            .with("folder", folder.display())
+            .source(error)
+    })?;
+    let is_dump =
+        |path: &PathBuf| path.is_file() && path.extension().is_none() && rank_in_name(path).is_some();
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_dump).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn rank_in_name(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    name[name.len() - digits..].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_inside_one_name() {
+        assert!(fits(b"rank*.log", b"rank12.log"));
+        assert!(fits(b"*a*b?", b"xxaxxbxbc"));
+        assert!(!fits(b"rank?.log", b"rank12.log"));
+        // Many stars against a long name that fits none: linear, or this test would never end.
+        assert!(!fits(&[b"a*".repeat(40), b"b".to_vec()].concat(), &b"a".repeat(4000)));
+    }
+
+    #[test]
+    fn a_folder_gives_its_logs() {
+        for name in ["a.log", "slurm-1.out", "x.ERR", "rank0.log.zst", "nccl.gpu-7.1234"] {
+            assert!(is_log(Path::new(name)), "{name}");
+        }
+        for name in ["a.txt", "model.bin", "v1.2", "merged.jsonl"] {
+            assert!(!is_log(Path::new(name)), "{name}");
+        }
+    }
+}

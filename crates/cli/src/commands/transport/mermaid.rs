@@ -1,0 +1,77 @@
+//! The graph of nodes as Mermaid: what each node uses inside, and what joins it to the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use weftrun::core::log::clean_text;
+use weftrun::core::nccl::TransportMap;
+
+/// Draws the graph. Pairs whose global ranks are not proved are left out and counted in a comment.
+pub fn graph(map: &TransportMap) -> String {
+    let world = map.world();
+    let ranks = map.ranks(&world);
+    let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+    let mut inside: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    let mut between: BTreeMap<(u32, u32, String), u32> = BTreeMap::new();
+    let mut unproved = 0;
+    for pair in map.pairs(&world) {
+        let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
+        let (Some(from), Some(to)) = (node(pair.global_from), node(pair.global_to)) else {
+            unproved += 1;
+            continue;
+        };
+        let name = label(&pair.transport, pair.gdr == Some(true));
+        if from == to {
+            inside.entry(from).or_default().insert(name);
+        } else {
+            *between.entry((from.min(to), from.max(to), name)).or_default() += pair.channels.count();
+        }
+    }
+    let mut hosts: BTreeMap<u32, (String, Vec<u32>)> = BTreeMap::new();
+    for rank in &ranks {
+        let node = hosts.entry(rank.node).or_insert_with(|| (label(&rank.host, false), Vec::new()));
+        node.1.extend(rank.rank);
+    }
+    let mut text = String::from("graph LR\n");
+    if unproved > 0 {
+        let _ =
+            writeln!(text, "  %% {unproved} pairs are left out: the logs do not prove their global ranks");
+    }
+    for (node, (host, ranks)) in &hosts {
+        let used: Vec<&str> = inside.get(node).into_iter().flatten().map(String::as_str).collect();
+        let used = if used.is_empty() { String::new() } else { format!("<br/>{}", used.join(", ")) };
+        let _ = writeln!(text, "  n{node}[\"node {node} ({host})<br/>ranks {}{used}\"]", ranges(ranks));
+    }
+    for ((from, to, name), channels) in &between {
+        let _ = writeln!(text, "  n{from} ---|\"{name} ×{channels}\"| n{to}");
+    }
+    text
+}
+
+/// Text that cannot end Mermaid's quotes or begin a tag.
+fn label(text: &str, gdr: bool) -> String {
+    let plain: String = clean_text(text)
+        .chars()
+        .map(|c| if matches!(c, '"' | '<' | '>' | '|' | '#' | ';' | '`') { '_' } else { c })
+        .collect();
+    if gdr { format!("{plain} GDR") } else { plain }
+}
+
+/// `0-3, 8`
+fn ranges(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for rank in sorted {
+        match parts.last_mut() {
+            Some((_, end)) if *end + 1 == rank => *end = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") })
+        .collect();
+    if parts.is_empty() { "?".to_owned() } else { parts.join(", ") }
+}

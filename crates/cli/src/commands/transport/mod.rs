@@ -1,0 +1,155 @@
+//! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
+
+mod html;
+mod inputs;
+mod mermaid;
+mod read;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::json;
+use weftrun::core::diagnose::{Diagnosis, diagnose};
+use weftrun::core::exit_codes;
+use weftrun::core::fabric::{Fabric, FabricPlan};
+use weftrun::core::log::LogOptions;
+use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
+use weftrun::core::report::{SCHEMA, TransportReport};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+use crate::fabric_flags::FabricArg;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun transport logs/                         every *.log, *.out and *.err of a folder, and NCCL_DEBUG_FILE's files
+  weftrun transport 'run-*/rank*.log.zst'         quoted patterns, gzip and zstd
+  kubectl logs -l job=train --prefix | weftrun transport -
+  weftrun transport --fabric efa slurm-123.out    exit 7 if the pairs prove that EFA is not used
+  weftrun transport --follow kubeflow://prod/ml/pytorchjob/llama
+  weftrun transport -o html logs/ > report.html   one page, opens from disk";
+
+/// Arguments of `transport`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TransportArgs {
+    /// Log files, folders, quoted patterns, `-` for stdin, or the handle of a job
+    #[arg(value_name = "FILE|DIR|-|HANDLE")]
+    pub inputs: Vec<String>,
+    /// Go on reading: files as they grow, a job until it ends
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The fabric that was planned; another one that the pairs prove is exit 7
+    #[arg(long, value_enum, value_name = "FABRIC")]
+    pub fabric: Option<FabricArg>,
+    /// Exit 7 also where nothing proves a fabric
+    #[arg(long)]
+    pub strict: bool,
+    /// Read PyTorch's flight recorder dumps (files or a folder) and name the rank that is behind
+    #[arg(long, value_name = "DUMP")]
+    pub flight_recorder: Vec<PathBuf>,
+}
+
+/// Reads logs and prints the map.
+pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
+    let planned = args.fabric.map(Fabric::from);
+    if args.inputs.is_empty() && args.flight_recorder.is_empty() {
+        return Err(Error::new(ErrorKind::Usage, "nothing to read")
+            .hint("name log files, a folder, `-` for stdin, or a job's handle"));
+    }
+    let (handles, files): (Vec<&String>, Vec<&String>) =
+        args.inputs.iter().partition(|input| is_handle(input));
+    let mut map = TransportMap::new();
+    let mut plan = planned.map(FabricPlan::unchanged);
+    for handle in handles {
+        plan = plan.or(follow_job(context, handle, args.follow, &mut map)?);
+    }
+    if !files.is_empty() {
+        let inputs = inputs::resolve(&files)?;
+        let show = |event: &Event| if args.follow { show(context, event) } else { Ok(()) };
+        read::all(&inputs, args.follow, &mut map, show)?;
+    }
+    let mut diagnosis = diagnose(plan.as_ref(), &map);
+    diagnosis.findings.splice(0..0, inputs::flight_recorder(&args.flight_recorder)?);
+    let code = exit_code(&diagnosis, args.strict);
+    print(context, diagnosis, &map, args.follow)?;
+    Ok(code)
+}
+
+fn is_handle(input: &str) -> bool {
+    input.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    })
+}
+
+fn exit_code(diagnosis: &Diagnosis, strict: bool) -> u8 {
+    let asked = diagnosis.planned.is_some_and(|planned| !matches!(planned, Fabric::Auto | Fabric::Off));
+    let unproved = strict && diagnosis.verdict.fabric == FabricSeen::Unknown;
+    if (asked && diagnosis.ok == Some(false)) || unproved {
+        exit_codes::FABRIC_NOT_AS_PLANNED
+    } else {
+        exit_codes::OK
+    }
+}
+
+/// Reads the logs of a job into the map; gives what was planned for it.
+fn follow_job(
+    context: &Context,
+    handle: &str,
+    follow: bool,
+    map: &mut TransportMap,
+) -> Result<Option<FabricPlan>> {
+    let client = context.client()?;
+    context.block_on(async {
+        let job = context.job(&client, handle).await?;
+        let mut options = LogOptions::default();
+        options.follow = follow;
+        let read = async {
+            let mut logs = job.logs(options);
+            while let Some(batch) = logs.next().await {
+                for event in map.observe(&batch?) {
+                    if follow {
+                        show(context, &event)?;
+                    }
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        tokio::select! {
+            done = read => done?,
+            _ = tokio::signal::ctrl_c() => context.out.say("interrupted: what was seen so far"),
+        }
+        Ok(job.plan().cloned())
+    })
+}
+
+fn show(context: &Context, event: &Event) -> Result<()> {
+    if context.out.is_json() {
+        return context.out.value(
+            &json!({"schema": SCHEMA, "type": "transport", "event": event, "text": event.to_string()}),
+        );
+    }
+    context.out.say(event.to_string());
+    Ok(())
+}
+
+fn print(context: &Context, diagnosis: Diagnosis, map: &TransportMap, follow: bool) -> Result<()> {
+    let out = &context.out;
+    match out.format {
+        Format::Table => out.data(&text::report(&diagnosis, map)),
+        Format::Mermaid => out.data(&mermaid::graph(map)),
+        Format::Html => out.data(&html::page(&TransportReport::of(diagnosis, map))?),
+        Format::Json | Format::Yaml => {
+            let report = TransportReport::of(diagnosis, map);
+            if follow {
+                return out.value(&json!({"type": "report", "report": report}));
+            }
+            out.value(&report)
+        }
+        Format::Sarif => Err(Error::new(ErrorKind::Usage, "`transport` has no SARIF output")
+            .hint("use -o json, html or mermaid")),
+    }
+}

@@ -1,0 +1,263 @@
+//! Bytes of files, of stdin, of files that grow, into the map.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weftrun::core::log::SourceId;
+use weftrun::core::nccl::{Event, TransportMap};
+use weftrun::{Error, ErrorKind, Result};
+
+use super::inputs::Input;
+
+/// Bytes read at once: they stay in the second-level cache.
+const CHUNK: usize = 256 * 1024;
+/// How long a followed file is left alone.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads everything, and with `follow` goes on until Ctrl-C.
+pub fn all(
+    inputs: &[Input],
+    follow: bool,
+    map: &mut TransportMap,
+    mut show: impl FnMut(&Event) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    if follow && inputs.iter().any(|input| matches!(input, Input::File { .. })) {
+        return grow(inputs, map, &mut buffer, &mut show);
+    }
+    for input in inputs {
+        match input {
+            Input::Stdin => {
+                let source = Arc::new(SourceId::new("-"));
+                drain(io::stdin().lock(), &source, map, &mut buffer, &mut show)
+                    .map_err(|error| failed("-", error))??;
+            }
+            Input::File { path, name } => {
+                file(path, name, map, &mut buffer, &mut show).map_err(|error| failed(name, error))??;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(name: &str, error: io::Error) -> Error {
+    let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
+    Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
+}
+
+type Shown = io::Result<Result<()>>;
+
+fn file(
+    path: &Path,
+    name: &str,
+    map: &mut TransportMap,
+    buffer: &mut [u8],
+    show: &mut impl FnMut(&Event) -> Result<()>,
+) -> Shown {
+    let mut file = File::open(path)?;
+    let mut magic = [0; 4];
+    let read = file.read(&mut magic)?;
+    file.seek(SeekFrom::Start(0))?;
+    let source = Arc::new(SourceId::new(name));
+    match &magic[..read] {
+        [0x1f, 0x8b, ..] => drain(flate2::read::MultiGzDecoder::new(file), &source, map, buffer, show),
+        [0x28, 0xb5, 0x2f, 0xfd] => {
+            drain(Zstd::new(BufReader::with_capacity(CHUNK, file)), &source, map, buffer, show)
+        }
+        _ if path.extension().is_some_and(|end| end == "jsonl") => {
+            recording(file, &source, map, buffer, show)
+        }
+        _ => drain(file, &source, map, buffer, show),
+    }
+}
+
+fn drain(
+    mut from: impl Read,
+    source: &Arc<SourceId>,
+    map: &mut TransportMap,
+    buffer: &mut [u8],
+    show: &mut impl FnMut(&Event) -> Result<()>,
+) -> Shown {
+    loop {
+        let read = match from.read(buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for event in map.read(source, &buffer[..read]) {
+            if let Err(error) = show(&event) {
+                return Ok(Err(error));
+            }
+        }
+    }
+    for event in map.end(source) {
+        if let Err(error) = show(&event) {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// A `.jsonl` file is a recording of several ranks (`{"rank": 0, "bytes": "…"}` a line, as the replayer writes them) or
+/// JSON log lines, which the parser reads by itself.
+fn recording(
+    mut file: File,
+    source: &Arc<SourceId>,
+    map: &mut TransportMap,
+    buffer: &mut [u8],
+    show: &mut impl FnMut(&Event) -> Result<()>,
+) -> Shown {
+    #[derive(serde::Deserialize)]
+    struct Chunk {
+        rank: u32,
+        bytes: String,
+    }
+    let mut first = String::new();
+    let mut head = io::BufRead::lines(BufReader::new(&file));
+    if let Some(line) = head.next() {
+        first = line.unwrap_or_default();
+    }
+    drop(head);
+    file.seek(SeekFrom::Start(0))?;
+    if serde_json::from_str::<Chunk>(&first).is_err() {
+        return drain(file, source, map, buffer, show);
+    }
+    let mut ranks: HashMap<u32, Arc<SourceId>> = HashMap::new();
+    for line in io::BufRead::lines(BufReader::new(file)) {
+        let Ok(chunk) = serde_json::from_str::<Chunk>(&line?) else { continue };
+        let source = ranks
+            .entry(chunk.rank)
+            .or_insert_with(|| Arc::new(SourceId::new(format!("{source}:rank{}", chunk.rank))));
+        for event in map.read(source, chunk.bytes.as_bytes()) {
+            if let Err(error) = show(&event) {
+                return Ok(Err(error));
+            }
+        }
+    }
+    for source in ranks.values() {
+        map.end(source);
+    }
+    Ok(Ok(()))
+}
+
+/// Frames of zstd one behind the other, as `zstd` and log rotation write them.
+struct Zstd<R: Read> {
+    decoder: Option<ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>,
+    rest: Option<R>,
+}
+
+impl<R: io::BufRead> Zstd<R> {
+    fn new(from: R) -> Self {
+        Self { decoder: None, rest: Some(from) }
+    }
+}
+
+impl<R: io::BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(decoder) = &mut self.decoder {
+                let read = decoder.read(buffer)?;
+                if read > 0 {
+                    return Ok(read);
+                }
+                self.rest = self.decoder.take().map(ruzstd::decoding::StreamingDecoder::into_inner);
+            }
+            let Some(mut rest) = self.rest.take() else { return Ok(0) };
+            if rest.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let frame = ruzstd::decoding::StreamingDecoder::new(rest);
+            self.decoder =
+                Some(frame.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?);
+        }
+    }
+}
+
+/// A file that is followed.
+struct Growing<'a> {
+    path: &'a Path,
+    source: Arc<SourceId>,
+    file: Option<File>,
+    offset: u64,
+}
+
+/// Follows files until Ctrl-C: what is appended is read, a file that became shorter is read from its beginning, one that
+/// is not there yet is waited for.
+fn grow(
+    inputs: &[Input],
+    map: &mut TransportMap,
+    buffer: &mut [u8],
+    show: &mut impl FnMut(&Event) -> Result<()>,
+) -> Result<()> {
+    let mut files: Vec<Growing<'_>> = inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::File { path, name } => {
+                Some(Growing { path, source: Arc::new(SourceId::new(name)), file: None, offset: 0 })
+            }
+            Input::Stdin => None,
+        })
+        .collect();
+    let stop = interrupted()?;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let mut idle = true;
+        for file in &mut files {
+            let read = file.step(map, buffer, show).map_err(|error| failed(&file.source.name, error))??;
+            idle &= !read;
+        }
+        if idle {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    for file in &files {
+        map.end(&file.source);
+    }
+    Ok(())
+}
+
+impl Growing<'_> {
+    fn step(
+        &mut self,
+        map: &mut TransportMap,
+        buffer: &mut [u8],
+        show: &mut impl FnMut(&Event) -> Result<()>,
+    ) -> io::Result<Result<bool>> {
+        if self.file.is_none() {
+            self.file = File::open(self.path).ok();
+        }
+        let Some(file) = &mut self.file else { return Ok(Ok(false)) };
+        if file.metadata()?.len() < self.offset {
+            map.end(&self.source);
+            file.seek(SeekFrom::Start(0))?;
+            self.offset = 0;
+        }
+        let read = file.read(buffer)?;
+        self.offset += read as u64;
+        for event in map.read(&self.source, &buffer[..read]) {
+            if let Err(error) = show(&event) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(read > 0))
+    }
+}
+
+/// A flag that Ctrl-C sets.
+fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").source(error))?;
+    std::thread::spawn(move || {
+        let waited = runtime.block_on(tokio::signal::ctrl_c());
+        flag.store(waited.is_ok() || waited.is_err(), std::sync::atomic::Ordering::Relaxed);
+    });
+    Ok(stop)
+}

@@ -1,0 +1,94 @@
+//! The report for a person.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use weftrun::core::diagnose::Diagnosis;
+use weftrun::core::fabric::Fabric;
+use weftrun::core::log::clean_text;
+use weftrun::core::nccl::{GdrSeen, Phase, TransportMap};
+use weftrun::core::report::TransportReport;
+
+use crate::map_view;
+use crate::output::{finding_text, style};
+
+/// Verdict, ranks, matrix, findings, throughput.
+pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
+    let planned = diagnosis.planned.unwrap_or(Fabric::Auto);
+    let mut text = map_view::verdict(map, planned);
+    text.push('\n');
+    let _ = writeln!(text, "{}", summary(diagnosis, map));
+    let drawn = map_view::draw(map, planned);
+    if !drawn.is_empty() {
+        let _ = write!(text, "\n{drawn}");
+    }
+    for finding in &diagnosis.findings {
+        let _ = write!(text, "\n{}\n", finding_text(finding));
+    }
+    text.push_str(&throughput(diagnosis.clone(), map));
+    text
+}
+
+fn summary(diagnosis: &Diagnosis, map: &TransportMap) -> String {
+    let world = map.world();
+    let ranks = map.ranks(&world);
+    let nodes = ranks.iter().map(|rank| rank.node).max().map_or(0, |last| last + 1);
+    let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
+    for rank in &ranks {
+        *phases.entry(rank.phase).or_default() += 1;
+    }
+    let phases: Vec<String> =
+        phases.iter().rev().map(|(phase, count)| format!("{count} {}", phase.label())).collect();
+    let gdr = match diagnosis.verdict.gdr {
+        GdrSeen::All => "GPUDirect RDMA on all network connections",
+        GdrSeen::Some => "GPUDirect RDMA on some network connections only",
+        GdrSeen::None => "no GPUDirect RDMA",
+        GdrSeen::Unknown => "GPUDirect RDMA not known",
+    };
+    let versions: Vec<String> =
+        map.versions().map(clean_text).map(|version| format!("NCCL {version}")).collect();
+    let plugins = map.plugins().iter().map(|plugin| {
+        let version = plugin.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+        let provider =
+            plugin.provider.as_deref().map(|provider| format!(" (provider {provider})")).unwrap_or_default();
+        clean_text(&format!("{}{version}{provider}", plugin.name)).into_owned()
+    });
+    let stack: Vec<String> = versions.into_iter().chain(plugins).collect();
+    let dim = style::DIM;
+    let whose = if ranks.len() == 1 { "process" } else { "processes" };
+    format!(
+        "{} {whose} on {nodes} node{}: {}; {gdr}\n{dim}{}{dim:#}",
+        ranks.len(),
+        if nodes == 1 { "" } else { "s" },
+        if phases.is_empty() { "nothing seen".to_owned() } else { phases.join(", ") },
+        stack.join(", ")
+    )
+}
+
+fn throughput(diagnosis: Diagnosis, map: &TransportMap) -> String {
+    const MOST: usize = 8;
+    let report = TransportReport::of(diagnosis, map);
+    let mut text = String::new();
+    for value in report.throughput.iter().take(MOST) {
+        let expected = value.expected.as_ref().map_or_else(String::new, |usual| {
+            format!("; usual is {} to {} ({})", usual.low, usual.high, usual.source)
+        });
+        let _ = write!(
+            text,
+            "\n{} {} {} (last of {}, {}:{}){expected}",
+            value.metric,
+            value.value,
+            value.unit,
+            value.count,
+            clean_text(&value.source),
+            value.line
+        );
+    }
+    if report.throughput.len() > MOST {
+        let _ = write!(text, "\n… and {} more series", report.throughput.len() - MOST);
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,230 @@
+//! PyTorch's flight recorder: each rank's last collectives, dumped when the watchdog fires. Side by side they name the
+//! collective that hangs and the rank that did not come to it.
+//!
+//! Format: pickle, version 2.x of torch/csrc/distributed/c10d/FlightRecorder.hpp (read 2026-11-21).
+
+mod pickle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use pickle::{Node, Pickle, Value};
+
+use crate::nccl::printable;
+use crate::{Confidence, Finding, Result};
+
+/// A collective of one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    sequence: i64,
+    name: String,
+    sizes: String,
+    state: String,
+    place: Option<String>,
+}
+
+/// What one rank recorded of one process group.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    description: String,
+    members: BTreeSet<u32>,
+    last_enqueued: i64,
+    last_completed: i64,
+    entries: BTreeMap<i64, Entry>,
+}
+
+/// The dumps of a job, by rank.
+#[derive(Clone, Debug, Default)]
+pub struct FlightRecorder {
+    ranks: BTreeMap<u32, BTreeMap<String, Group>>,
+}
+
+impl FlightRecorder {
+    /// Adds the dump of a rank.
+    pub fn add(&mut self, rank: u32, dump: &[u8]) -> Result<()> {
+        let pickle = Pickle::read(dump)?;
+        let root = pickle.root();
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for (name, config) in root.get("pg_config").into_iter().flat_map(Node::entries) {
+            let group = groups.entry(name.to_owned()).or_default();
+            group.description = config.get("desc").and_then(Node::text).unwrap_or(name).to_owned();
+            group.members = config.get("ranks").map(members).unwrap_or_default();
+        }
+        for (name, status) in root.get("pg_status").into_iter().flat_map(Node::entries) {
+            let group = groups.entry(name.to_owned()).or_default();
+            let int = |key| status.get(key).and_then(Node::int).unwrap_or(-1);
+            group.last_enqueued = int("last_enqueued_collective");
+            group.last_completed = int("last_completed_collective");
+        }
+        for entry in root.get("entries").into_iter().flat_map(Node::items) {
+            if entry.get("is_p2p").and_then(Node::bool) == Some(true) {
+                continue;
+            }
+            let name = entry.get("process_group").and_then(|group| group.items().next()).and_then(Node::text);
+            let Some((name, read)) = name.zip(read(entry)) else { continue };
+            let group = groups.entry(name.to_owned()).or_default();
+            group.last_enqueued = group.last_enqueued.max(read.sequence);
+            group.entries.insert(read.sequence, read);
+        }
+        self.ranks.insert(rank, groups);
+        Ok(())
+    }
+
+    /// The ranks whose dumps were added.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.ranks.keys().copied()
+    }
+
+    /// What the dumps prove together.
+    pub fn findings(&self) -> Vec<Finding> {
+        let names: BTreeSet<&String> = self.ranks.values().flat_map(BTreeMap::keys).collect();
+        let mut findings = Vec::new();
+        for name in names {
+            let group: BTreeMap<u32, &Group> =
+                self.ranks.iter().filter_map(|(rank, groups)| Some((*rank, groups.get(name)?))).collect();
+            findings.extend(mismatch(&group));
+            findings.extend(behind(&group));
+        }
+        findings
+    }
+}
+
+fn read(entry: Node<'_>) -> Option<Entry> {
+    let text = |key| entry.get(key).and_then(Node::text).unwrap_or("").to_owned();
+    let frames = entry.get("frames").into_iter().flat_map(Node::items);
+    // The first frame outside of PyTorch is the user's own line.
+    let place = frames
+        .filter_map(|frame| Some((frame.get("filename")?.text()?, frame.get("line")?.int()?)))
+        .find(|(file, _)| !file.contains("/torch/") && !file.contains("site-packages"))
+        .map(|(file, line)| format!("{file}:{line}"));
+    Some(Entry {
+        sequence: entry.get("collective_seq_id")?.int()?,
+        name: text("profiling_name"),
+        sizes: sizes(entry),
+        state: text("state"),
+        place,
+    })
+}
+
+/// `[[1024]] → [[4096]]`
+fn sizes(entry: Node<'_>) -> String {
+    let list = |key: &str| {
+        let shapes: Vec<String> = entry
+            .get(key)
+            .into_iter()
+            .flat_map(Node::items)
+            .take(4)
+            .map(|shape| {
+                let numbers: Vec<String> =
+                    shape.items().filter_map(Node::int).map(|number| number.to_string()).collect();
+                format!("[{}]", numbers.join(", "))
+            })
+            .collect();
+        shapes.join(" ")
+    };
+    format!("{} → {}", list("input_sizes"), list("output_sizes"))
+}
+
+/// `'[0, 1, 2, 3]'`, or a list.
+fn members(ranks: Node<'_>) -> BTreeSet<u32> {
+    match ranks.text() {
+        Some(text) => text
+            .split(|c: char| !c.is_ascii_digit())
+            .filter(|digits| !digits.is_empty())
+            .filter_map(|digits| digits.parse().ok())
+            .collect(),
+        None => ranks.items().filter_map(Node::int).filter_map(|rank| u32::try_from(rank).ok()).collect(),
+    }
+}
+
+/// A collective that some ranks wait in and others never came to.
+fn behind(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
+    let furthest = group.values().map(|group| group.last_enqueued).max()?;
+    let unfinished = group.values().any(|group| group.last_completed < furthest);
+    if furthest < 0 || !unfinished {
+        return None;
+    }
+    let late: Vec<u32> =
+        group.iter().filter(|(_, group)| group.last_enqueued < furthest).map(|(rank, _)| *rank).collect();
+    let all: BTreeSet<u32> = group.values().flat_map(|group| group.members.iter().copied()).collect();
+    let silent: Vec<u32> = all.iter().copied().filter(|rank| !group.contains_key(rank)).collect();
+    // The first collective that somebody lacks is where the job hangs, though others may be further ahead.
+    let lacking = late.iter().filter_map(|rank| group.get(rank)).map(|group| group.last_enqueued + 1).min();
+    let sequence = lacking.unwrap_or(furthest);
+    let waiting: Vec<(u32, &Entry)> = group
+        .iter()
+        .filter_map(|(rank, group)| Some((*rank, group.entries.get(&sequence)?)))
+        .filter(|(_, entry)| entry.state != "completed")
+        .collect();
+    let (_, entry) = waiting.first()?;
+    let what = format!(
+        "collective {sequence} ({}, {}) of group {}",
+        entry.name,
+        entry.sizes,
+        group.values().next()?.description
+    );
+    let waiters: Vec<u32> = waiting.iter().map(|(rank, _)| *rank).collect();
+    let (message, suspects) = match (late.is_empty(), silent.is_empty()) {
+        (false, _) => {
+            (format!("{} never entered {what}; {} waits in it", named(&late), named(&waiters)), late)
+        }
+        (true, false) => {
+            (format!("{} left no dump; {} waits in {what}", named(&silent), named(&waiters)), silent)
+        }
+        (true, true) => (
+            format!("all ranks entered {what} and none finished it: the network or a GPU hangs"),
+            waiters.clone(),
+        ),
+    };
+    let mut finding = Finding::error("FR-RANK-BEHIND", printable(message.as_bytes(), 600));
+    finding.confidence = Some(Confidence::High);
+    finding.ranks = suspects;
+    finding.source =
+        Some("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html".to_owned());
+    let place = entry
+        .place
+        .as_deref()
+        .map_or_else(String::new, |place| format!(" ({})", printable(place.as_bytes(), 200)));
+    Some(
+        finding.fix(format!("look at what those ranks did instead of the call where the others wait{place}")),
+    )
+}
+
+/// One collective under two names or sizes.
+fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
+    let sequences: BTreeSet<i64> = group.values().flat_map(|group| group.entries.keys().copied()).collect();
+    for sequence in sequences {
+        let mut kinds: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
+        for (rank, group) in group {
+            if let Some(entry) = group.entries.get(&sequence) {
+                // all_to_all, scatter and gather may differ in size by rank.
+                let even =
+                    ["all_reduce", "allreduce", "broadcast", "_all_gather_base", "_reduce_scatter_base"];
+                let sizes =
+                    if even.iter().any(|name| entry.name.contains(name)) { entry.sizes.as_str() } else { "" };
+                kinds.entry((&entry.name, sizes)).or_default().push(*rank);
+            }
+        }
+        if kinds.len() > 1 {
+            let said: Vec<String> = kinds
+                .iter()
+                .map(|((name, sizes), ranks)| format!("{} {name} {sizes}", named(ranks)))
+                .collect();
+            let message = format!("ranks disagree on collective {sequence}: {}", said.join("; "));
+            let fewest = kinds.values().min_by_key(|ranks| ranks.len()).cloned().unwrap_or_default();
+            let mut finding = Finding::error("FR-COLLECTIVE-MISMATCH", printable(message.as_bytes(), 600));
+            finding.rule = Some("R41".to_owned());
+            finding.confidence = Some(Confidence::High);
+            finding.ranks = fewest;
+            return Some(
+                finding.fix("all ranks must call the same collectives, of the same sizes, in the same order"),
+            );
+        }
+    }
+    None
+}
+
+fn named(ranks: &[u32]) -> String {
+    let list: Vec<String> = ranks.iter().take(16).map(u32::to_string).collect();
+    let more = if ranks.len() > 16 { format!(" and {} more", ranks.len() - 16) } else { String::new() };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, list.join(", "))
+}

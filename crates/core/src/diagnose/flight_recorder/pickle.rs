@@ -1,0 +1,281 @@
+//! Reads pickles that hold plain data only. Whatever would run code (`GLOBAL`, `REDUCE`, …) is refused: a dump comes
+//! from a job, and a job's files are not trusted.
+
+use crate::{Error, ErrorKind, Result};
+
+/// Most values of one dump.
+const VALUES: usize = 4_000_000;
+
+/// A value; containers hold indices into the [`Pickle`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `None`, and numbers too large to matter.
+    None,
+    /// `True`, `False`.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A string, or bytes read as one.
+    Text(String),
+    /// A list or tuple.
+    List(Vec<u32>),
+    /// A dictionary.
+    Dict(Vec<(u32, u32)>),
+}
+
+/// All values of a pickle.
+#[derive(Clone, Debug)]
+pub struct Pickle {
+    values: Vec<Value>,
+    root: u32,
+}
+
+impl Pickle {
+    /// Reads a pickle of protocol 2 to 5.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        Reader { bytes, at: 0, values: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: Vec::new() }
+            .run()
+    }
+
+    /// The outermost value.
+    pub fn root(&self) -> Node<'_> {
+        Node { pickle: self, at: self.root }
+    }
+}
+
+/// A value in its pickle.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    pickle: &'a Pickle,
+    at: u32,
+}
+
+impl<'a> Node<'a> {
+    fn value(self) -> &'a Value {
+        self.pickle.values.get(self.at as usize).unwrap_or(&Value::None)
+    }
+
+    /// The value of a key.
+    pub fn get(self, key: &str) -> Option<Node<'a>> {
+        self.entries().find(|(name, _)| *name == key).map(|(_, node)| node)
+    }
+
+    /// Keys that are strings, with their values.
+    pub fn entries(self) -> impl Iterator<Item = (&'a str, Node<'a>)> {
+        let entries = match self.value() {
+            Value::Dict(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().filter_map(move |(key, value)| {
+            let key = Node { pickle: self.pickle, at: *key }.text()?;
+            Some((key, Node { pickle: self.pickle, at: *value }))
+        })
+    }
+
+    /// The values of a list.
+    pub fn items(self) -> impl Iterator<Item = Node<'a>> {
+        let items = match self.value() {
+            Value::List(items) => items.as_slice(),
+            _ => &[],
+        };
+        items.iter().map(move |at| Node { pickle: self.pickle, at: *at })
+    }
+
+    /// A string.
+    pub fn text(self) -> Option<&'a str> {
+        match self.value() {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An integer.
+    pub fn int(self) -> Option<i64> {
+        match self.value() {
+            Value::Int(int) => Some(*int),
+            _ => None,
+        }
+    }
+
+    /// A truth value.
+    pub fn bool(self) -> Option<bool> {
+        match self.value() {
+            Value::Bool(bool) => Some(*bool),
+            _ => None,
+        }
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    values: Vec<Value>,
+    stack: Vec<u32>,
+    marks: Vec<usize>,
+    memo: Vec<u32>,
+}
+
+impl Reader<'_> {
+    fn run(mut self) -> Result<Pickle> {
+        loop {
+            let code = self.take(1)?[0];
+            match code {
+                0x80 => _ = self.take(1)?,
+                0x95 => _ = self.take(8)?,
+                b'}' => self.push(Value::Dict(Vec::new()))?,
+                b']' | b')' => self.push(Value::List(Vec::new()))?,
+                b'(' => self.marks.push(self.stack.len()),
+                b'N' => self.push(Value::None)?,
+                0x88 => self.push(Value::Bool(true))?,
+                0x89 => self.push(Value::Bool(false))?,
+                b'K' | b'M' | b'J' | 0x8a | b'G' => self.number(code)?,
+                b'X' | b'T' | b'B' => self.text(4)?,
+                0x8c | b'U' | b'C' => self.text(1)?,
+                0x8d | 0x8e => self.text(8)?,
+                b'q' | b'r' | 0x94 => self.memoize(code)?,
+                b'h' | b'j' => self.recall(code)?,
+                b's' | b'u' => self.set(code == b'u')?,
+                b'a' | b'e' => self.append(code == b'e')?,
+                b't' => {
+                    let from = self.mark()?;
+                    self.tuple(from)?;
+                }
+                0x85..=0x87 => {
+                    let count = usize::from(code - 0x84);
+                    let from = self.stack.len().checked_sub(count).ok_or_else(|| self.broken())?;
+                    self.tuple(from)?;
+                }
+                b'.' => {
+                    let root = self.stack.pop().ok_or_else(|| self.broken())?;
+                    return Ok(Pickle { values: self.values, root });
+                }
+                _ => {
+                    return Err(self
+                        .broken()
+                        .hint("only plain data is read: lists, dictionaries, text, numbers"));
+                }
+            }
+        }
+    }
+
+    fn broken(&self) -> Error {
+        Error::new(
+            ErrorKind::InvalidSpec,
+            format!("not a flight recorder dump: byte {} cannot be read", self.at),
+        )
+    }
+
+    fn take(&mut self, count: usize) -> Result<&[u8]> {
+        let end =
+            self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.broken())?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    /// A little-endian number of `size` bytes.
+    fn size(&mut self, size: usize) -> Result<u64> {
+        Ok(self.take(size)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn push(&mut self, value: Value) -> Result<()> {
+        if self.values.len() >= VALUES {
+            return Err(Error::new(ErrorKind::InvalidSpec, "the dump holds too many values"));
+        }
+        let at = u32::try_from(self.values.len()).map_err(|_| self.broken())?;
+        self.values.push(value);
+        self.stack.push(at);
+        Ok(())
+    }
+
+    fn number(&mut self, code: u8) -> Result<()> {
+        let value = match code {
+            b'K' => Value::Int(self.size(1)?.cast_signed()),
+            b'M' => Value::Int(self.size(2)?.cast_signed()),
+            b'J' => Value::Int(i64::from(u32::try_from(self.size(4)?).unwrap_or(0).cast_signed())),
+            b'G' => Value::Float(f64::from_bits(self.size(8)?.swap_bytes())),
+            _ => {
+                let length = usize::try_from(self.size(1)?).unwrap_or(0);
+                let bytes = self.take(length)?;
+                let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+                if length > 8 {
+                    Value::None
+                } else {
+                    let start = if negative { -1 } else { 0 };
+                    Value::Int(bytes.iter().rev().fold(start, |number, byte| number << 8 | i64::from(*byte)))
+                }
+            }
+        };
+        self.push(value)
+    }
+
+    fn text(&mut self, size: usize) -> Result<()> {
+        let length = usize::try_from(self.size(size)?).map_err(|_| self.broken())?;
+        let text = String::from_utf8_lossy(self.take(length)?).into_owned();
+        self.push(Value::Text(text))
+    }
+
+    fn memoize(&mut self, code: u8) -> Result<()> {
+        let at = match code {
+            b'q' => self.size(1)?,
+            b'r' => self.size(4)?,
+            _ => self.memo.len() as u64,
+        };
+        let at = usize::try_from(at).ok().filter(|at| *at < VALUES).ok_or_else(|| self.broken())?;
+        let top = *self.stack.last().ok_or_else(|| self.broken())?;
+        if self.memo.len() <= at {
+            self.memo.resize(at + 1, u32::MAX);
+        }
+        self.memo[at] = top;
+        Ok(())
+    }
+
+    fn recall(&mut self, code: u8) -> Result<()> {
+        let at = self.size(if code == b'h' { 1 } else { 4 })?;
+        let known =
+            usize::try_from(at).ok().and_then(|at| self.memo.get(at)).copied().filter(|at| *at != u32::MAX);
+        let known = known.ok_or_else(|| self.broken())?;
+        if self.stack.len() >= VALUES {
+            return Err(self.broken());
+        }
+        self.stack.push(known);
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<usize> {
+        self.marks.pop().filter(|from| *from <= self.stack.len()).ok_or_else(|| self.broken())
+    }
+
+    fn tuple(&mut self, from: usize) -> Result<()> {
+        let items = self.stack.split_off(from);
+        self.push(Value::List(items))
+    }
+
+    fn set(&mut self, many: bool) -> Result<()> {
+        let from =
+            if many { self.mark()? } else { self.stack.len().checked_sub(2).ok_or_else(|| self.broken())? };
+        let items = self.stack.split_off(from);
+        let broken = self.broken();
+        match self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
+            Some(Value::Dict(entries)) => {
+                entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])))
+            }
+            _ => return Err(broken),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, many: bool) -> Result<()> {
+        let from =
+            if many { self.mark()? } else { self.stack.len().checked_sub(1).ok_or_else(|| self.broken())? };
+        let items = self.stack.split_off(from);
+        let broken = self.broken();
+        match self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
+            Some(Value::List(list)) => list.extend(items),
+            _ => return Err(broken),
+        }
+        Ok(())
+    }
+}
