@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`conformance`] | the suite every [`Backend`](weftrun_core::backend::Backend) must pass, chosen by its capability |
 //! | [`replay`] | real NCCL logs, played as captured or widened to any number of ranks, with the truth beside |
+//! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
 //! | [`damage`] | logs as launchers, pipes and terminals leave them |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
 
 pub mod conformance;
 pub mod damage;
+pub mod fake;
 #[cfg(feature = "fake-runai")]
 pub mod fake_runai;
 mod plan;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
 use weftrun_core::mutation::{Change, Op};
-use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Config;
@@ -53,6 +53,17 @@ struct Node<'a> {
     replica: u32,
     first_rank: u32,
     ranks: u32,
+}
+
+/// The launcher whose part is played where ranks are started one by one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Starter {
+    /// None: the job asks for ranks on their own.
+    None,
+    /// torchrun, which runs its script with Python.
+    Torchrun,
+    /// mpirun, whose ranks find themselves in its own variables.
+    Mpi,
 }
 
 struct Renderer<'a> {
@@ -115,29 +126,22 @@ impl<'a> Renderer<'a> {
                         "torchrun is not in PATH: each rank is started on its own, with torchrun's environment"
                             .to_owned(),
                     );
-                    Ok(self.per_rank(nodes, world, false))
+                    Ok(self.per_rank(nodes, world, Starter::Torchrun))
                 }
             },
-            Launch::PerRank => Ok(self.per_rank(nodes, world, false)),
+            Launch::PerRank => Ok(self.per_rank(nodes, world, Starter::None)),
             Launch::PerNode => Ok(nodes.iter().map(|node| self.per_node(node, nodes.len(), world)).collect()),
             Launch::Mpi => self.mpi(nodes, world),
         }
     }
 
-    /// One torchrun agent on each node.
+    /// One torchrun agent on each node, as everywhere; what its ranks print it tags.
     fn agent(&self, torchrun: &str, node: &Node<'_>, nodes: usize, world: u32) -> Process {
-        let mut argv = vec![
-            torchrun.to_owned(),
-            format!("--nnodes={nodes}"),
-            format!("--nproc-per-node={}", node.ranks),
-            format!("--node-rank={}", node.number),
-            "--master-addr=127.0.0.1".to_owned(),
-            "--tee=3".to_owned(),
-        ];
-        if !is_python(&node.role.command) {
-            argv.push("--no-python".to_owned());
-        }
-        argv.extend(node.role.command.iter().cloned());
+        let node_rank = node.number.to_string();
+        let at = Rendezvous { node_rank: &node_rank, master_addr: "127.0.0.1", master_port: MASTER_PORT };
+        let command = node_command(self.spec(), node.role, &at);
+        let own = [torchrun.to_owned(), "--tee=3".to_owned()];
+        let argv = own.into_iter().chain(command.into_iter().skip(1)).collect();
         self.process(format!("node{}", node.number), node, None, argv, node_env(node, nodes, world))
     }
 
@@ -150,16 +154,16 @@ impl<'a> Renderer<'a> {
         self.process(format!("node{}", node.number), node, rank, node.role.command.clone(), env)
     }
 
-    fn per_rank(&self, nodes: &[Node<'_>], world: u32, mpi: bool) -> Vec<Process> {
+    fn per_rank(&self, nodes: &[Node<'_>], world: u32, instead_of: Starter) -> Vec<Process> {
         let one = |node: &Node<'_>, local: u32| {
             let rank = node.first_rank + local;
             let mut argv = node.role.command.clone();
-            if is_python(&argv) {
+            if instead_of == Starter::Torchrun {
                 argv.insert(0, self.config.python.clone());
             }
             let mut env = node_env(node, nodes.len(), world);
             env.extend(rank_env(node, local, world));
-            if mpi {
+            if instead_of == Starter::Mpi {
                 env.extend(mpi_env(node, local, world));
             }
             self.process(format!("node{}/rank{rank}", node.number), node, Some(rank), argv, env)
@@ -188,7 +192,7 @@ impl<'a> Renderer<'a> {
                 "mpirun is not in PATH: each rank is started on its own, with Open MPI's and PMI's variables"
                     .to_owned(),
             );
-            return Ok(self.per_rank(nodes, world, true));
+            return Ok(self.per_rank(nodes, world, Starter::Mpi));
         };
         let argv = if calls_mpirun || own.is_some() {
             command
@@ -294,13 +298,6 @@ fn nodes(spec: &JobSpec) -> Vec<Node<'_>> {
         }
     }
     nodes
-}
-
-/// A torchrun script: `train.py`, or `-m package.module`.
-fn is_python(command: &[String]) -> bool {
-    let py =
-        |name: &String| std::path::Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("py"));
-    command.first().is_some_and(|first| py(first) || first == "-m")
 }
 
 fn variables<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {

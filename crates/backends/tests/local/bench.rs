@@ -39,6 +39,11 @@ pub fn main() -> ExitCode {
             }
         };
     }
+    if let [verb, state, rendered] = arguments.as_slice()
+        && verb == "submit"
+    {
+        return crashes::submit_and_end(state, rendered);
+    }
     let wanted: Vec<_> = arguments.into_iter().filter(|word| !word.starts_with('-')).collect();
     let failed = tests!(
         wanted,
@@ -59,6 +64,7 @@ pub fn main() -> ExitCode {
             crashes::two_submits_at_once_are_one_job,
             crashes::a_terminated_supervisor_ends_its_job,
             crashes::a_damaged_record_is_listed,
+            crashes::killed_at_any_moment_of_a_submit,
         ]
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

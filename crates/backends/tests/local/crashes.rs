@@ -1,6 +1,7 @@
 //! Whatever is killed, the list tells the truth and nothing is left that it does not list.
 
 use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -155,5 +156,55 @@ pub fn a_damaged_record_is_listed() {
         assert!(logs.next().await.unwrap().is_err());
         job.backend.act(&job.handle, Action::Delete).await.unwrap();
         assert!(job.backend.list(&JobFilter::all()).await.unwrap().is_empty());
+    });
+}
+
+/// Submits what a file holds to the target of a folder: what is killed in the test below.
+pub fn submit_and_end(state: &str, rendered: &str) -> ExitCode {
+    let rendered = serde_json::from_slice(&std::fs::read(rendered).unwrap()).unwrap();
+    block_on(async {
+        let mut target = weftrun_core::backend::TargetConfig::new("test", "local", state);
+        target.env = std::env::vars().collect();
+        target.binary = Some(std::env::current_exe().unwrap());
+        let backend = weftrun_backends::local::connect(target).await.unwrap();
+        backend.submit(&rendered).await.unwrap();
+    });
+    ExitCode::SUCCESS
+}
+
+pub fn killed_at_any_moment_of_a_submit() {
+    block_on(async {
+        let mut phases = std::collections::BTreeMap::<String, usize>::new();
+        for step in 0..24_u64 {
+            let local = Local::new();
+            let backend = local.connect().await.unwrap();
+            let rendered = backend.render(&local.plan(local.job("killed", 1, 1, "echo ran"))).unwrap();
+            let file = local.state.path().join("rendered.json");
+            std::fs::write(&file, serde_json::to_vec(&rendered).unwrap()).unwrap();
+            let mut submitter = Command::new(std::env::current_exe().unwrap());
+            submitter.arg("submit").arg(local.state.path()).arg(&file);
+            let mut submitter = submitter.spawn().unwrap();
+            tokio::time::sleep(Duration::from_micros(step * 700)).await;
+            submitter.kill().unwrap();
+            submitter.wait().unwrap();
+
+            let jobs = backend.list(&JobFilter::all()).await.unwrap();
+            let said = match jobs.as_slice() {
+                [] => "not taken".to_owned(),
+                [job] => {
+                    assert_ne!(job.phase, JobPhase::Unknown, "{}", job.reason);
+                    assert_eq!(job.submission.as_ref(), Some(&rendered.submission));
+                    job.phase.to_string()
+                }
+                more => panic!("{} jobs of one submission", more.len()),
+            };
+            *phases.entry(said).or_default() += 1;
+            // The same submission again, as the journal's recovery does it: one job, run once.
+            let handle = backend.submit(&rendered).await.unwrap();
+            let job = Submitted { backend, rendered, handle };
+            assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
+            assert_eq!(job.follow().await.unwrap().lines_with("ran").len(), 1, "it ran more than once");
+        }
+        println!("  killed submits left: {phases:?}");
     });
 }

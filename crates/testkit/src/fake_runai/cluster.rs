@@ -33,7 +33,9 @@ async fn logs(
             return refused;
         }
         let known = state.workloads.values().find(|workload| !workload.deleted && workload.name() == name);
-        match known.filter(|workload| kind == if workload.kind == "workspaces" { "workspace" } else { "training" }) {
+        match known
+            .filter(|workload| kind == if workload.kind == "workspaces" { "workspace" } else { "training" })
+        {
             Some(workload) => workload.id.clone(),
             None => return (StatusCode::NOT_FOUND, "{\"message\":\"workload not found\"}").into_response(),
         }
@@ -52,7 +54,10 @@ async fn stream(
 ) -> Result<(), axum::Error> {
     let pod = params.get("pod").cloned().unwrap_or_default();
     let follow = params.get("follow").is_some_and(|value| value == "true");
-    let since = params.get("since-time").and_then(|text| text.parse::<Timestamp>().ok()).map_or(i64::MIN, |t| t.as_second());
+    let since = params
+        .get("since-time")
+        .and_then(|text| text.parse::<Timestamp>().ok())
+        .map_or(i64::MIN, |t| t.as_second());
     let cut = {
         let mut state = lock(&state);
         if state.cut_logs_after.is_empty() { usize::MAX } else { state.cut_logs_after.remove(0) }

@@ -69,7 +69,8 @@ impl Pod {
     /// Kills its whole process group.
     pub fn kill(&self) {
         if let Some(pid) = locked(&self.output).pid {
-            let _ = Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
+            let _ =
+                Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
         }
     }
 

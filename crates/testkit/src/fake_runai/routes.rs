@@ -41,7 +41,8 @@ fn answer(code: u16, body: Value) -> Response {
 /// Refuses a request without a good token.
 pub fn authorised(state: &State, headers: &HeaderMap) -> Result<(), Response> {
     let given = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let good = given.strip_prefix("Bearer ").is_some_and(|token| state.tokens.iter().any(|known| known == token));
+    let good =
+        given.strip_prefix("Bearer ").is_some_and(|token| state.tokens.iter().any(|known| known == token));
     if good { Ok(()) } else { Err(refuse(401, "token is not valid")) }
 }
 
@@ -58,7 +59,10 @@ async fn token_v2(Extract(state): Extract<Shared>, body: String) -> Response {
     }
     let wanted = format!("grant_type=client_credentials&client_id={CLIENT_ID}&client_secret={CLIENT_SECRET}");
     if body != wanted {
-        return answer(401, json!({"error": "invalid_client", "error_description": "unknown client or wrong secret"}));
+        return answer(
+            401,
+            json!({"error": "invalid_client", "error_description": "unknown client or wrong secret"}),
+        );
     }
     let token = new_token(&mut state);
     answer(200, json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600}))
@@ -75,7 +79,9 @@ async fn token_v1(Extract(state): Extract<Shared>, axum::Json(body): axum::Json<
         .collect();
     let is = |key: &str, value: &str| fields.get(key).is_some_and(|given| given == value);
     let good = match fields.get("granttype").map(String::as_str) {
-        Some("client_credentials") if state.minor < 20 => return refuse(400, "unknown grant type client_credentials"),
+        Some("client_credentials") if state.minor < 20 => {
+            return refuse(400, "unknown grant type client_credentials");
+        }
         Some("client_credentials") => is("clientid", CLIENT_ID) && is("clientsecret", CLIENT_SECRET),
         Some("app_token") => is("appid", CLIENT_ID) && is("appsecret", CLIENT_SECRET),
         _ => return refuse(400, "unknown grant type"),
@@ -99,7 +105,8 @@ async fn projects(Extract(state): Extract<Shared>, headers: HeaderMap, Query(par
     let project = json!({"id": PROJECT_ID, "name": PROJECT, "clusterId": CLUSTER_ID, "parentId": "1",
                          "status": {"namespace": format!("runai-{PROJECT}"), "phase": "Ready"}});
     // A project whose name begins alike: a search by substring finds both.
-    let other = json!({"id": "4500013", "name": format!("{PROJECT}-old"), "clusterId": CLUSTER_ID, "parentId": "1"});
+    let other =
+        json!({"id": "4500013", "name": format!("{PROJECT}-old"), "clusterId": CLUSTER_ID, "parentId": "1"});
     let wanted = params.get("filterBy").and_then(|filter| filter.strip_prefix("name=="));
     let shown: Vec<Value> =
         [project, other].into_iter().filter(|p| wanted.is_none_or(|name| p["name"] == name)).collect();
@@ -114,9 +121,12 @@ async fn clusters(Extract(state): Extract<Shared>, headers: HeaderMap) -> Respon
     if state.researcher {
         return refuse(403, "Forbidden");
     }
-    answer(200, json!([{"uuid": CLUSTER_ID, "name": "gpu", "tenantId": 1000, "createdAt": "2026-01-01T00:00:00Z",
+    answer(
+        200,
+        json!([{"uuid": CLUSTER_ID, "name": "gpu", "tenantId": 1000, "createdAt": "2026-01-01T00:00:00Z",
                         "domain": format!("http://{}", state.address), "version": format!("2.{}.7", state.minor),
-                        "status": {"state": "Connected"}}]))
+                        "status": {"state": "Connected"}}]),
+    )
 }
 
 async fn node_pools(Extract(state): Extract<Shared>, headers: HeaderMap) -> Response {
@@ -138,7 +148,10 @@ async fn priorities(Extract(state): Extract<Shared>, headers: HeaderMap) -> Resp
     if state.minor < 22 {
         return refuse(404, "not found");
     }
-    answer(200, json!({"priorities": [{"id": "1", "name": "low", "value": 40}, {"id": "2", "name": "high", "value": 125}]}))
+    answer(
+        200,
+        json!({"priorities": [{"id": "1", "name": "low", "value": 40}, {"id": "2", "name": "high", "value": 125}]}),
+    )
 }
 
 async fn create(
@@ -186,11 +199,17 @@ fn mistake(body: &Value) -> Option<String> {
     if body.pointer("/spec/image").and_then(Value::as_str).is_none_or(str::is_empty) {
         return Some("spec.image is required".to_owned());
     }
-    let both = body.get("masterSpec").is_some_and(|v| !v.is_null()) && body["masterSpecSameAsWorker"] == json!(true);
+    let both =
+        body.get("masterSpec").is_some_and(|v| !v.is_null()) && body["masterSpecSameAsWorker"] == json!(true);
     both.then(|| "masterSpec and masterSpecSameAsWorker exclude one another".to_owned())
 }
 
-async fn read(Extract(state): Extract<Shared>, headers: HeaderMap, Path((kind, id)): Path<(String, String)>, Query(params): Params) -> Response {
+async fn read(
+    Extract(state): Extract<Shared>,
+    headers: HeaderMap,
+    Path((kind, id)): Path<(String, String)>,
+    Query(params): Params,
+) -> Response {
     let state = lock(&state);
     if let Err(refused) = authorised(&state, &headers) {
         return refused;
@@ -255,7 +274,11 @@ fn page(key: &str, all: Vec<Value>, params: &HashMap<String, String>, longest: u
     body
 }
 
-async fn delete(Extract(state): Extract<Shared>, headers: HeaderMap, Path((kind, id)): Path<(String, String)>) -> Response {
+async fn delete(
+    Extract(state): Extract<Shared>,
+    headers: HeaderMap,
+    Path((kind, id)): Path<(String, String)>,
+) -> Response {
     let mut state = lock(&state);
     if let Err(refused) = authorised(&state, &headers) {
         return refused;
@@ -266,7 +289,11 @@ async fn delete(Extract(state): Extract<Shared>, headers: HeaderMap, Path((kind,
         Some(workload) => {
             workload.kill();
             workload.deleted = true;
-            if minor < 21 { StatusCode::NO_CONTENT.into_response() } else { answer(202, json!({"code": 202, "message": "ok"})) }
+            if minor < 21 {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                answer(202, json!({"code": 202, "message": "ok"}))
+            }
         }
     }
 }
@@ -279,7 +306,12 @@ async fn resume(state: Extract<Shared>, headers: HeaderMap, path: Path<(String, 
     stop(state, headers, path, false)
 }
 
-fn stop(Extract(state): Extract<Shared>, headers: HeaderMap, Path((kind, id)): Path<(String, String)>, stop: bool) -> Response {
+fn stop(
+    Extract(state): Extract<Shared>,
+    headers: HeaderMap,
+    Path((kind, id)): Path<(String, String)>,
+    stop: bool,
+) -> Response {
     let mut state = lock(&state);
     if let Err(refused) = authorised(&state, &headers) {
         return refused;

@@ -33,7 +33,14 @@ impl Workload {
     /// Makes a workload of a create body and starts its pods.
     pub fn new(kind: &str, body: Value) -> Self {
         let bits = format!("{:032x}", fastrand::u128(..));
-        let id = format!("{}-{}-4{}-8{}-{}", &bits[..8], &bits[8..12], &bits[13..16], &bits[17..20], &bits[20..32]);
+        let id = format!(
+            "{}-{}-4{}-8{}-{}",
+            &bits[..8],
+            &bits[8..12],
+            &bits[13..16],
+            &bits[17..20],
+            &bits[20..32]
+        );
         let mut made = Self {
             id,
             kind: kind.to_owned(),
@@ -72,7 +79,9 @@ impl Workload {
             return run(format!("{name}-0-0"), &spec, 0);
         }
         match (&master, same) {
-            (Some(master), _) => run(format!("{name}-{}", if mpi { "launcher-x7k2p" } else { "master-0" }), master, 0),
+            (Some(master), _) => {
+                run(format!("{name}-{}", if mpi { "launcher-x7k2p" } else { "master-0" }), master, 0)
+            }
             (None, true) => run(format!("{name}-master-0"), &spec, 0),
             (None, false) => {}
         }
@@ -174,7 +183,9 @@ fn environment(spec: &Value, rank: u64, total: u64) -> BTreeMap<String, String> 
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     for var in spec.get("environmentVariables").and_then(Value::as_array).into_iter().flatten() {
-        if let (Some(name), Some(value)) = (var.get("name").and_then(Value::as_str), var.get("value").and_then(Value::as_str)) {
+        if let (Some(name), Some(value)) =
+            (var.get("name").and_then(Value::as_str), var.get("value").and_then(Value::as_str))
+        {
             env.insert(name.to_owned(), value.replace("$$", "$"));
         }
     }

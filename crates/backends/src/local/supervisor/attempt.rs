@@ -127,7 +127,11 @@ impl Supervisor {
             return Err((format!("the working folder `{}` is not there", workdir.display()), 126));
         }
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(workdir).process_group(0);
+        let argument = |text: &String| match text.strip_suffix(MASTER_PORT) {
+            Some("--master-port=") => format!("--master-port={port}"),
+            _ => text.clone(),
+        };
+        command.args(arguments.iter().map(argument)).current_dir(workdir).process_group(0);
         command.stdin(Stdio::null()).stdout(log).stderr(both);
         if let Some(environment) = &self.environment {
             command.env_clear().envs(environment);

@@ -1,0 +1,164 @@
+//! A backend without a cluster, moved by a test: phases, log bytes, silence, garbage, death.
+//!
+//! It is for tests of what stands before the seam (the SDK, the CLI, the TUI); a backend's own tests run against the
+//! real thing.
+//!
+//! ```
+//! # use weftrun_core::{backend::Backend, job::{JobFilter, JobPhase}};
+//! # use weftrun_testkit::fake::Fake;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let fake = Fake::new("fake");
+//! let job = fake.add("llama", 2, 4);
+//! fake.phase(&job, JobPhase::Running, "");
+//! fake.log(&job, 3, b"hello\n");
+//! assert_eq!(fake.list(&JobFilter::all()).await?[0].phase, JobPhase::Running);
+//! # weftrun_core::Result::Ok(()) }).unwrap();
+//! ```
+
+mod backend;
+mod state;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use weftrun_core::backend::Capability;
+use weftrun_core::job::{JobEvent, JobHandle, JobPhase, SubmissionId};
+use weftrun_core::log::Mark;
+use weftrun_core::{Error, ErrorKind};
+
+use state::{Job, State};
+
+/// A backend a test moves. Clones are the same backend.
+#[derive(Clone, Debug)]
+pub struct Fake {
+    state: Arc<Mutex<State>>,
+    /// Grows with every change, and wakes the streams.
+    changed: watch::Sender<u64>,
+}
+
+impl Fake {
+    /// Makes a backend of a name that can do everything.
+    pub fn new(name: &str) -> Self {
+        let capability = Capability {
+            backend: name.to_owned(),
+            detach: true,
+            dry_run: true,
+            suspend: true,
+            hold: true,
+            requeue: true,
+            signal: true,
+            delete: true,
+            containers: true,
+            mpi: true,
+            previous_logs: true,
+            rank_logs: true,
+            log_times: false,
+            exact_resume: true,
+            restarts: true,
+            time_limit: true,
+            max_name: 63,
+            max_args_bytes: 0,
+        };
+        Self { state: Arc::new(Mutex::new(State::new(capability))), changed: watch::Sender::new(0) }
+    }
+
+    /// Changes what it says it can do.
+    #[must_use]
+    pub fn with(self, change: impl FnOnce(&mut Capability)) -> Self {
+        self.edit(|state| change(&mut state.capability));
+        self
+    }
+
+    pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut state);
+        drop(state);
+        self.changed.send_modify(|generation| *generation += 1);
+        result
+    }
+
+    pub(crate) fn see<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a job that is there already, with so many nodes and ranks on each.
+    pub fn add(&self, name: &str, nodes: u32, ranks_per_node: u32) -> JobHandle {
+        let id = SubmissionId::from_random(fastrand::u128(..));
+        self.edit(|state| state.add(name, id, nodes, ranks_per_node))
+    }
+
+    fn job(&self, handle: &JobHandle, change: impl FnOnce(&mut Job)) {
+        self.edit(|state| {
+            if let Some(job) = state.jobs.get_mut(handle) {
+                change(job);
+            }
+        });
+    }
+
+    /// Sets a job's phase. A terminal one ends its logs.
+    pub fn phase(&self, handle: &JobHandle, phase: JobPhase, reason: &str) {
+        self.job(handle, |job| job.set_phase(phase, reason));
+    }
+
+    /// Sets the exit code of a job and lets it fail.
+    pub fn fail(&self, handle: &JobHandle, exit_code: i32, reason: &str) {
+        self.job(handle, |job| {
+            job.summary.exit_code = Some(exit_code);
+            job.set_phase(JobPhase::Failed, reason);
+        });
+    }
+
+    /// Tells an event as the cluster would; the job itself is not changed by it.
+    pub fn tell(&self, handle: &JobHandle, event: JobEvent) {
+        self.job(handle, |job| job.events.push(event));
+    }
+
+    /// Lets a rank write bytes, whatever they are.
+    pub fn log(&self, handle: &JobHandle, rank: u32, bytes: &[u8]) {
+        self.job(handle, |job| job.write(rank, bytes));
+    }
+
+    /// Puts a mark into a rank's log.
+    pub fn mark(&self, handle: &JobHandle, rank: u32, mark: Mark) {
+        self.job(handle, |job| job.mark(rank, mark));
+    }
+
+    /// Removes a job, as somebody else would.
+    pub fn remove(&self, handle: &JobHandle) {
+        self.edit(|state| state.jobs.remove(handle));
+    }
+
+    /// Lets the next call of an operation (`submit`, `list`, `act`, …) fail.
+    pub fn fail_next(&self, operation: &'static str, kind: ErrorKind, message: &str) {
+        self.edit(|state| state.failures.push((operation, kind, message.to_owned())));
+    }
+
+    /// Takes the next submit, but gives an error instead of the answer.
+    pub fn lose_next_answer(&self) {
+        self.edit(|state| state.lose_answer = true);
+    }
+
+    /// Nothing answers any more until it is set back: calls and streams hang.
+    pub fn hang(&self, hang: bool) {
+        self.edit(|state| state.hangs = hang);
+    }
+
+    /// The cluster is gone: calls and streams fail as unreachable, until it is set back.
+    pub fn die(&self, dead: bool) {
+        self.edit(|state| state.dead = dead);
+    }
+
+    /// What was called, in order: `submit llama`, `act cancel fake://…`.
+    pub fn calls(&self) -> Vec<String> {
+        self.see(|state| state.calls.clone())
+    }
+
+    /// How many streams are open now: a dropped one must not count.
+    pub fn open_streams(&self) -> usize {
+        self.changed.receiver_count()
+    }
+}
+
+fn unreachable() -> Error {
+    Error::new(ErrorKind::Unreachable, "the fake cluster is dead").retryable()
+}
