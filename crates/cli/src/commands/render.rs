@@ -16,6 +16,16 @@ pub struct RenderArgs {
     /// The job
     #[command(flatten)]
     pub job: JobFlags,
+    /// Another form than the target's: commands for hosts with docker and without a cluster
+    #[arg(long = "as", value_enum, value_name = "FORM")]
+    pub form: Option<Form>,
+}
+
+/// The words of `--as`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// `docker run` on every host, `mpirun` across them
+    Docker,
 }
 
 /// Prints exactly what would be sent, offline.
@@ -28,6 +38,10 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
     if !errors.is_empty() {
         return Err(Error::new(ErrorKind::InvalidSpec, "the fabric plan has errors; nothing was rendered"));
+    }
+    if args.form == Some(Form::Docker) {
+        context.out.data(&weftrun::core::manifest::docker_commands(&plan.planned().spec, plan.fabric()))?;
+        return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;
     if context.out.format == Format::Table {

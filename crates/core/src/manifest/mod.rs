@@ -5,6 +5,7 @@
 //! data differ ([`edit`]). What is not a job passes through untouched.
 
 mod apply;
+mod docker;
 mod document;
 mod edit;
 mod emit;
@@ -18,6 +19,7 @@ mod sbatch;
 mod stream;
 mod trainjob;
 
+pub use docker::docker_commands;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
 pub use lint::lint_document;
