@@ -12,7 +12,7 @@
 #
 # Knobs (environment):
 #   BED_ID=0            several beds at once: shifts bridge, subnet and ports
-#   BED_P4DE=4 BED_TRN1=1 BED_P5=1 BED_G5=1   nodes of each instance type (table in lib/nodes.sh)
+#   BED_P4DE=4 BED_TRN1=1 BED_P5=2 BED_G5=1   nodes of each instance type (table in lib/nodes.sh)
 #   BED_ACCOUNTING=dbd  dbd | none      (none: no MariaDB, no slurmdbd, sacct says it is disabled)
 #   BED_MINJOBAGE=120   seconds an ended job stays visible to squeue/scontrol
 #   BED_SLURMDTIMEOUT=10  seconds of silence before a node is DOWN

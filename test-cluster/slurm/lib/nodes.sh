@@ -4,7 +4,7 @@
 NODE_TABLE="
 compute-gpu   p4de ${BED_P4DE:-4} 96  2 24 1152000 gpu:a100:8 static,p4de.24xlarge,p4de,efa,gpu 11
 compute-gpu   trn1 ${BED_TRN1:-1} 128 2 32 512000  -          static,trn1.32xlarge,trn1,efa     51
-compute-p5    p5   ${BED_P5:-1}   192 2 48 2000000 gpu:h100:8 static,p5.48xlarge,p5,efa,gpu     71
+compute-p5    p5   ${BED_P5:-2}   192 2 48 2000000 gpu:h100:8 static,p5.48xlarge,p5,efa,gpu     71
 inference-gpu g5   ${BED_G5:-1}   48  1 24 192000  gpu:a10g:4 static,g5.12xlarge,g5,efa,gpu     101
 "
 NODES=(); declare -A IP PARTITION_NODES=(); NODE_LINES=; GRES_LINES=; PARTITION_LINES=

@@ -51,7 +51,7 @@ fn facts(text: &str, scope: &Scope) -> ClusterFacts {
         facts.ids.insert("cluster".to_owned(), name.clone());
     }
     facts.ids.insert("home".to_owned(), home.trim().to_owned());
-    for key in ["TopologyPlugin", "EnforcePartLimits", "JobRequeue", "AccountingStorageType", "MaxArraySize", "MpiDefault", "MinJobAge", "SlurmdTimeout"] {
+    for key in ["TopologyPlugin", "TaskPlugin", "EnforcePartLimits", "JobRequeue", "AccountingStorageType", "MaxArraySize", "MpiDefault", "MinJobAge", "SlurmdTimeout"] {
         if let Some(value) = config.get(key) {
             facts.extra.insert(key.to_owned(), json!(value));
         }

@@ -109,7 +109,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Vec<Line>> {
     if let Some(cpus) = cpus_per_task(draft, role, tasks, exclusive)? {
         add("cpus-per-task", cpus.to_string());
     }
-    if fabric.one_switch.is_some() {
+    if fabric.one_switch.is_some() && has_topology(draft) {
         add("switches", "1".to_owned());
     }
     if exclusive {
@@ -140,6 +140,11 @@ pub fn is_exclusive(draft: &Draft<'_>, index: usize) -> bool {
         row.is_some_and(|row| role.gpus_per_node > 0 && role.gpus_per_node >= row.accelerators)
     };
     draft.own.exclusive.unwrap_or_else(|| fabric.whole_nodes.is_some() || all_gpus())
+}
+
+/// Whether the cluster knows which nodes hang on which switch; else one partition is all that can be asked.
+fn has_topology(draft: &Draft<'_>) -> bool {
+    draft.job.facts.extra.get("TopologyPlugin").and_then(|name| name.as_str()).is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
 }
 
 /// Trainium and Inferentia are no `gpu` GRES.

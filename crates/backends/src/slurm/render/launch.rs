@@ -39,7 +39,9 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
     }
     // Said outright, since `sbatch --export=NONE` would reach srun.
     words.push("--export=ALL".to_owned());
-    if directives::is_exclusive(draft, index) {
+    // srun would complain where the site binds nothing.
+    let binds = draft.job.facts.extra.get("TaskPlugin").and_then(|name| name.as_str()) != Some("task/none");
+    if directives::is_exclusive(draft, index) && binds {
         words.push("--cpu-bind=none".to_owned());
     }
     if draft.own.rank_logs {
