@@ -33,19 +33,30 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     for attempt in 1..=ATTEMPTS {
         match client.run(&program).await {
             Ok(answer) => return conclude(client, rendered, &answer).await,
-            // The same program again is safe: it finds its own folder.
-            Err(lost) if lost.is_retryable() && attempt < ATTEMPTS => {
+            Err(lost) if lost.is_retryable() => {
                 tracing::debug!(attempt, error = %lost, "the answer of sbatch was lost");
+                client.forget_snapshot().await;
+                if let Ok(Some(found)) = find(client, &rendered.submission).await {
+                    return Ok(found);
+                }
+                if attempt == ATTEMPTS {
+                    return Err(unknown(lost, rendered));
+                }
+                // The same program again is safe: it finds its own folder.
                 tokio::time::sleep(wait).await;
                 wait *= 2;
             }
-            Err(lost) => return Err(lost.hint(format!(
-                "whether the job was taken is not known; `weftrun list` shows it once the cluster answers (marker weftrun:{})",
-                rendered.submission
-            ))),
+            Err(failed) => return Err(failed),
         }
     }
     Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
+}
+
+fn unknown(lost: Error, rendered: &Rendered) -> Error {
+    lost.hint(format!(
+        "whether the job was taken is not known; `weftrun list` shows it once the cluster answers (marker weftrun:{})",
+        rendered.submission
+    ))
 }
 
 async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<JobHandle> {
@@ -61,6 +72,9 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
             .hint(failed.hints().first().cloned().unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned())));
     }
     if answer.code != 0 && answer.code != NO_ANSWER && error::is_final_refusal(&answer.stderr) {
+        // Only a clear refusal frees the submission: after anything else slurmctld may have the job.
+        let free = format!("{}rm -rf -- \"$dir/.submit-{}\"", client.enter_log_dir()?, rendered.submission);
+        let _ = client.run(&free).await;
         return Err(error::of_command("sbatch", &answer.stderr, answer.code));
     }
     // Neither an id nor a clear refusal: slurmctld may have the job.
@@ -120,15 +134,16 @@ if mkdir -- \"$guard\" 2> /dev/null; then
   printf '%s\\n' \"$answer\"
   printf '%s\\n' \"$answer\" > \"$guard/answer\"
   cat -- \"$guard/error\" >&2
-  if [ $code -ne 0 ]; then rm -rf -- \"$guard\"; exit $code; fi
-  : > \"$guard/done\"
-  exit 0
+  printf '%s\\n' \"$code\" > \"$guard/code\"
+  exit $code
 fi
 [ -d \"$guard\" ] || {{ mkdir -- \"$guard\"; exit {NO_LOG_DIR}; }}
 tries=0
-while [ ! -e \"$guard/done\" ] && [ -d \"$guard\" ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+while [ ! -s \"$guard/code\" ] && [ $tries -lt 20 ]; do sleep 0.1; tries=$((tries + 1)); done
 cat -- \"$guard/error\" >&2
 cat -- \"$guard/answer\" || exit {NO_ANSWER}
+[ -s \"$guard/code\" ] || exit {NO_ANSWER}
+exit \"$(cat -- \"$guard/code\")\"
 "
     ))
 }

@@ -43,6 +43,7 @@ impl Bed {
             Way::Here => {
                 let mut target = target.with("log-dir", format!("{dir}/shared/fsx/logs"));
                 let path = std::env::var("PATH").unwrap_or_default();
+                target.env.insert("HOME".to_owned(), format!("{dir}/shared/fsx"));
                 target.env.insert("PATH".to_owned(), format!("{dir}/shims:{path}"));
                 target
             }

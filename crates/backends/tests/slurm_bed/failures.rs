@@ -71,7 +71,7 @@ async fn hosts_that_are_not_there() {
     let config = bed.dir.join("ssh/closed");
     let port = bed.sh("awk '$1==\"Port\"{print $2}' $BED/ssh/config");
     std::fs::write(&config, format!("Host closed\n  HostName 127.0.0.1\n  Port 1\nHost stranger\n  HostName 127.0.0.1\n  Port {}\n  User researcher\n  IdentitiesOnly yes\n  IdentityFile /nonexistent\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n", port.trim())).expect("written");
-    let at = |host: &str| TargetConfig::new("bed", "slurm", bed.dir.join("state")).with("ssh", host).with("ssh-config", config.display().to_string()).with("command-seconds", 5);
+    let at = |host: &str| TargetConfig::new("bed", "slurm", bed.dir.join("state")).with("ssh", host).with("ssh-config", config.display().to_string()).with("command-seconds", 5).with("ssh-share", false);
     for (host, kind) in [("closed", ErrorKind::Unreachable), ("no.such.host.invalid", ErrorKind::Unreachable), ("stranger", ErrorKind::Credentials)] {
         let backend = Slurm::new(&at(host)).expect("the target is good");
         let error = backend.discover(&weftrun_core::backend::Scope::default()).await.expect_err("is not there");
