@@ -21,7 +21,9 @@ use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, CLUSTER_ID, FakeRunA
 use weftrun_testkit::random_submission;
 
 fn target(fake: &FakeRunAi) -> TargetConfig {
-    let mut target = TargetConfig::new("nlp", "runai", std::env::temp_dir())
+    // The state of one control plane is that of one address.
+    let state = std::env::temp_dir().join(format!("weftrun-runai-{}", fake.url().rsplit(':').next().unwrap_or_default()));
+    let mut target = TargetConfig::new("nlp", "runai", state)
         .with("url", fake.url())
         .with("client-id", CLIENT_ID)
         .with("client-secret-env", "SECRET")

@@ -29,9 +29,12 @@ pub fn logs(
 ) -> BoxStream<'static, Result<LogBatch>> {
     let (send, receive) = mpsc::channel(64);
     tokio::spawn(async move {
-        let reader = Reader { shared, handle, options, send: send.clone() };
+        let read = async {
+            let handle = shared.resolve(&handle).await?;
+            Reader { shared: shared.clone(), handle, options, send: send.clone() }.run().await
+        };
         tokio::select! {
-            result = reader.run() => {
+            result = read => {
                 if let Err(error) = result {
                     let _ = send.send(Err(error)).await;
                 }

@@ -22,7 +22,9 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 
@@ -78,6 +80,36 @@ impl Shared {
         Ok(JobHandle::new("runai", &self.target.name, [project, kind, name]).with_uid(uuid))
     }
 
+    /// The handle with the id of the workload: a name alone is looked up.
+    async fn resolve(&self, handle: &JobHandle) -> Result<JobHandle> {
+        if handle.uid().is_some() {
+            return Ok(handle.clone());
+        }
+        for workload in self.listed(Some(handle.name()), Some(LOOKED_AT)).await? {
+            if let Some(found) = self.listed_handle(&workload)?.filter(|found| found.parts() == handle.parts()) {
+                return Ok(found);
+            }
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no workload `{}`", handle.name()))
+            .with("project", self.project_name()?)
+            .hint("`weftrun list -a` prints the handles"))
+    }
+
+    /// Where it is remembered that a workload was cancelled from here: the platform knows only that it is stopped.
+    fn cancelled(&self, handle: &JobHandle) -> std::path::PathBuf {
+        self.target.state_dir.join("cancelled").join(handle.uid().unwrap_or("-"))
+    }
+
+    /// The summary of a typed read; a stopped workload that was cancelled from here is cancelled.
+    fn summary(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
+        let mut job = status::of_typed(handle.clone(), workload);
+        if job.phase == JobPhase::Suspended && self.cancelled(handle).exists() {
+            job.phase = JobPhase::Cancelled;
+            job.reason = "cancelled from here; `weftrun resume` starts it again".into();
+        }
+        job
+    }
+
     /// Reads a workload over its typed path: the generic one is refused to tokens that may read this one
     /// (NeMo-Run pull request 458, 2026-03).
     async fn typed(&self, handle: &JobHandle) -> Result<Value> {
@@ -130,6 +162,12 @@ impl Shared {
     }
 }
 
+/// Makes an empty file, and the folder for it.
+fn remember(path: &std::path::Path) -> Result<()> {
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(path, b""));
+    made.map_err(|error| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error))
+}
+
 /// How many of the newest workloads are looked at for a submission whose name is not known.
 const LOOKED_AT: usize = 50;
 
@@ -167,7 +205,8 @@ impl Backend for RunAi {
             rank_logs: false,
             log_times: true,
             exact_resume: true,
-            restarts: true,
+            // Asked for by `backoffLimit`; how often it happened, the API does not say.
+            restarts: false,
             time_limit: false,
             max_name: 50,
             max_args_bytes: 100_000,
@@ -240,7 +279,7 @@ impl Backend for RunAi {
         let mut jobs = Vec::new();
         if !filter.handles.is_empty() {
             for handle in &filter.handles {
-                jobs.push(status::of_typed(handle.clone(), &self.shared.typed(handle).await?));
+                jobs.push(self.shared.summary(handle, &self.shared.typed(handle).await?));
             }
             return Ok(jobs);
         }
@@ -254,7 +293,7 @@ impl Backend for RunAi {
     }
 
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
-        watch::describe(&self.shared, job).await
+        watch::describe(&self.shared, &self.shared.resolve(job).await?).await
     }
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {

@@ -23,10 +23,13 @@ const EVENTS: usize = 50;
 /// Everything known of one workload.
 pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> {
     let workload = shared.typed(handle).await?;
-    let mut detail = JobDetail::new(status::of_typed(handle.clone(), &workload));
+    let mut detail = JobDetail::new(shared.summary(handle, &workload));
     if let Ok(pods) = pods(shared, handle).await {
         detail.replicas = (0..).zip(&pods).map(|(index, pod)| status::replica(pod, index)).collect();
         detail.summary.ready.0 = ready(&detail);
+        if detail.summary.phase == JobPhase::Failed {
+            detail.summary.reason = failed_pods(&pods);
+        }
     }
     for event in events(shared, handle).await.unwrap_or_default().iter().rev() {
         let (severity, reason, text, time) = status::event(event);
@@ -36,6 +39,16 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
     let link = format!("{}/workloads", shared.plane().await?.base());
     detail.facts.push(("ui".into(), link));
     Ok(detail)
+}
+
+/// Which pods failed: all the API says; exit codes are in the logs at best.
+fn failed_pods(pods: &[Value]) -> String {
+    let failed = pods.iter().filter(|pod| text(pod, "k8sPhase").is_some_and(|phase| phase.eq_ignore_ascii_case("failed")));
+    let names: Vec<&str> = failed.filter_map(|pod| text(pod, "name")).take(5).collect();
+    if names.is_empty() {
+        return "the platform says that it failed, and of no pod why".to_owned();
+    }
+    weftrun_core::log::clean_text(&format!("failed: {}", names.join(", "))).into_owned()
 }
 
 /// A pending workload says why in its events only.
@@ -162,6 +175,11 @@ impl Watch {
         }
         let mut jobs = Vec::new();
         for handle in self.filter.handles.clone() {
+            if handle.uid().is_none() {
+                let known = self.shared.resolve(&handle).await?;
+                self.filter.handles.iter_mut().filter(|asked| **asked == handle).for_each(|asked| *asked = known.clone());
+                continue;
+            }
             if self.known.get(&handle).is_some_and(|job| job.phase.is_terminal()) {
                 continue;
             }
@@ -182,12 +200,15 @@ impl Watch {
     }
 
     async fn detailed(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
-        let mut detail = JobDetail::new(status::of_typed(handle.clone(), workload));
+        let mut detail = JobDetail::new(self.shared.summary(handle, workload));
         if let Ok(pods) = pods(&self.shared, handle).await {
             let running = pods
                 .iter()
                 .filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
             detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
+        }
+        if detail.summary.phase == JobPhase::Failed {
+            detail.summary.reason = failed_pods(&pods(&self.shared, handle).await.unwrap_or_default());
         }
         if detail.summary.phase == JobPhase::Pending {
             for event in events(&self.shared, handle).await.unwrap_or_default().iter().rev() {

@@ -62,24 +62,32 @@ async fn stream(
         let mut state = lock(&state);
         if state.cut_logs_after.is_empty() { usize::MAX } else { state.cut_logs_after.remove(0) }
     };
+    let tail = params.get("tail").and_then(|text| text.parse::<usize>().ok());
     let (mut at, mut sent) = (0, 0);
     loop {
         let found = lock(&state).workloads.get(&id).and_then(|workload| workload.lines(&pod));
         let Some((lines, ended)) = found else { return Ok(()) };
+        if at == 0 {
+            at = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+        }
+        let mut chunk = Vec::new();
         for (time, line) in &lines[at..] {
             at += 1;
             if time.as_second() < since {
                 continue;
             }
+            chunk.extend_from_slice(format!("{time} ").as_bytes());
             if sent == cut {
                 // Half of the line, and then nothing: the connection is dropped without a close.
-                let half = [time.to_string().as_bytes(), b" ", &line[..line.len() / 2]].concat();
-                socket.send(Message::Binary(half.into())).await?;
-                return Ok(());
+                chunk.extend_from_slice(&line[..line.len() / 2]);
+                return socket.send(Message::Binary(chunk.into())).await;
             }
-            let whole = [time.to_string().as_bytes(), b" ", line, b"\n"].concat();
-            socket.send(Message::Binary(whole.into())).await?;
+            chunk.extend_from_slice(line);
+            chunk.push(b'\n');
             sent += 1;
+        }
+        if !chunk.is_empty() {
+            socket.send(Message::Binary(chunk.into())).await?;
         }
         if ended || !follow {
             return socket.send(Message::Close(None)).await;

@@ -55,13 +55,19 @@ impl Pod {
             let Ok(mut child) = child.spawn() else {
                 return end(&output, 127);
             };
-            locked(&output).pid = Some(child.id());
-            if let Some(stdout) = child.stdout.take() {
-                for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                    locked(&output).lines.push((Timestamp::now(), line));
+            let group = child.id();
+            locked(&output).pid = Some(group);
+            let stdout = child.stdout.take();
+            let kept = output.clone();
+            let reader = std::thread::spawn(move || {
+                for line in stdout.into_iter().flat_map(|out| BufReader::new(out).split(b'\n')).map_while(Result::ok) {
+                    locked(&kept).lines.push((Timestamp::now(), line));
                 }
-            }
+            });
             let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(137);
+            // The end of a container's first process is the end of all its processes.
+            kill_group(group);
+            let _ = reader.join();
             end(&output, code);
         });
     }
@@ -69,8 +75,7 @@ impl Pod {
     /// Kills its whole process group.
     pub fn kill(&self) {
         if let Some(pid) = locked(&self.output).pid {
-            let _ =
-                Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
+            kill_group(pid);
         }
     }
 
@@ -84,6 +89,10 @@ impl Pod {
             (None, None) => "Pending",
         }
     }
+}
+
+fn kill_group(pid: u32) {
+    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
 }
 
 fn end(output: &Mutex<Output>, code: i32) {
