@@ -8,7 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// The backends of the features this test was built with, sorted.
 fn expected() -> Vec<&'static str> {
     // Each backend adds its line when it registers.
-    let all = [("local", cfg!(feature = "local")), ("runai", cfg!(feature = "runai"))];
+    let all = [("kubeflow", cfg!(feature = "kubeflow")), ("local", cfg!(feature = "local")), ("runai", cfg!(feature = "runai")), ("slurm", cfg!(feature = "slurm"))];
     all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
 }
 
