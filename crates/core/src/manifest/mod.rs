@@ -20,8 +20,10 @@ mod stream;
 mod trainjob;
 
 pub use docker::docker_commands;
+pub use apply::apply_ops;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
+pub use emit::to_yaml;
 pub use lint::lint_document;
 pub use report::JobReport;
 pub use sbatch::{is_sbatch, lint_sbatch, mutate_sbatch};
