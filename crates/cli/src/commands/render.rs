@@ -3,7 +3,6 @@
 use clap::Args;
 use serde_json::json;
 use weftrun::core::backend::Rendered;
-use weftrun::core::fabric::host_recipe;
 use weftrun::core::{exit_codes, report};
 use weftrun::{Error, ErrorKind, Result};
 
@@ -17,16 +16,6 @@ pub struct RenderArgs {
     /// The job
     #[command(flatten)]
     pub job: JobFlags,
-    /// Print commands for bare hosts instead of what the target is sent
-    #[arg(long = "as", value_name = "FORM")]
-    pub form: Option<Form>,
-}
-
-/// Another form of a job.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// `docker run` and `mpirun` lines, host by host
-    Docker,
 }
 
 /// Prints exactly what would be sent, offline.
@@ -39,10 +28,6 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
     if !errors.is_empty() {
         return Err(Error::new(ErrorKind::InvalidSpec, "the fabric plan has errors; nothing was rendered"));
-    }
-    if args.form == Some(Form::Docker) {
-        context.out.data(&host_recipe::docker(&spec, plan.fabric()))?;
-        return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;
     if context.out.format == Format::Table {

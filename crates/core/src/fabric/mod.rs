@@ -1,6 +1,5 @@
 //! Which fabric a job gets, and every decision behind it.
 
-pub mod host_recipe;
 mod job_view;
 pub(crate) mod node;
 mod plan;
