@@ -8,7 +8,9 @@ if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm bed needs root (nam
 # A bed of its own: number, ports and folder are not those of a bed that somebody works with.
 export BED_ID=${BED_ID:-7} BED_PYXIS=${BED_PYXIS:-auto}
 DIR=${BED_DIR:-/opt/weftrun-ci-bed}
+cd "$HERE/../.."
+SUITE=(cargo test -p weftrun-backends --no-default-features --features slurm --test slurm_bed)
+"${SUITE[@]}" --no-run   # building is not part of the five minutes
 trap '"$HERE/down.sh" "$DIR" --wipe' EXIT
 "$HERE/up.sh" "$DIR"
-cd "$HERE/../.."
-WEFTRUN_TEST_SLURM=$DIR timeout 290 cargo test -p weftrun-backends --no-default-features --features slurm --test slurm_bed -- --nocapture --test-threads 3
+WEFTRUN_TEST_SLURM=$DIR timeout 290 "${SUITE[@]}" -- --nocapture --test-threads 3
