@@ -14,6 +14,10 @@
 //! A program that names [`link`] has every backend of its features in
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a mention in source the linker drops them.
 
+#[cfg(feature = "kubeflow")]
+pub mod kubeflow;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "slurm")]

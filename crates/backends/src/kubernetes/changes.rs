@@ -1,0 +1,143 @@
+//! A list and a watch as one stream that outlives 410 Gone, a restarted API server and a rotated token.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use kube::api::{Api, DynamicObject};
+use kube::runtime::watcher::{self, Event};
+use weftrun_core::{ErrorKind, Result};
+
+use super::{Cluster, Resource, from_kube};
+
+/// What happened to the objects of a watch.
+#[derive(Debug)]
+pub enum Change {
+    /// These are all there are: the first list, or a new one after the watch could not be continued. What is not among
+    /// them is gone.
+    All(Vec<DynamicObject>),
+    /// One is new or changed.
+    Set(Box<DynamicObject>),
+    /// One is gone.
+    Gone(Box<DynamicObject>),
+    /// The connection is lost; it is tried again until it is back.
+    Lost(String),
+    /// The connection is back.
+    Back,
+}
+
+/// How often credentials are refused before that is believed: a rotated token needs a moment to be read again.
+const REFUSALS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Watches the objects of a label selector (all if empty) in the cluster's namespace. The stream ends only with an error that
+/// trying again cannot help: no rights, a kind that is not served.
+pub fn changes(cluster: &Cluster, resource: &Resource, selector: &str) -> BoxStream<'static, Result<Change>> {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource.api_resource());
+    let mut config = watcher::Config::default();
+    if !selector.is_empty() {
+        config = config.labels(selector);
+    }
+    let state = Watch {
+        events: watcher::watcher(api, config).boxed(),
+        what: format!("watch {}", resource.plural),
+        ready: VecDeque::new(),
+        listed: Vec::new(),
+        failures: 0,
+        lost: false,
+        over: false,
+    };
+    stream::unfold(state, |mut state| async move {
+        let next = state.next().await?;
+        Some((next, state))
+    })
+    .boxed()
+}
+
+struct Watch {
+    events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
+    what: String,
+    ready: VecDeque<Change>,
+    listed: Vec<DynamicObject>,
+    failures: u32,
+    lost: bool,
+    over: bool,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Change>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(Ok(change));
+            }
+            if self.over {
+                return None;
+            }
+            match self.events.next().await? {
+                Ok(event) => self.event(event),
+                Err(error) => {
+                    if let Some(error) = self.failed(error).await {
+                        self.over = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event<DynamicObject>) {
+        match event {
+            // An empty event of a relist says nothing of the connection yet.
+            Event::Init => {
+                self.listed.clear();
+                return;
+            }
+            Event::InitApply(object) => {
+                self.listed.push(object);
+                return;
+            }
+            _ => {}
+        }
+        self.failures = 0;
+        if std::mem::take(&mut self.lost) {
+            self.ready.push_back(Change::Back);
+        }
+        self.ready.push_back(match event {
+            Event::Apply(object) => Change::Set(Box::new(object)),
+            Event::Delete(object) => Change::Gone(Box::new(object)),
+            _ => Change::All(std::mem::take(&mut self.listed)),
+        });
+    }
+
+    /// The error if it is final; otherwise waits a little.
+    async fn failed(&mut self, error: watcher::Error) -> Option<weftrun_core::Error> {
+        let error = match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => error,
+            watcher::Error::WatchError(status) => kube::Error::Api(status),
+            watcher::Error::NoResourceVersion => return None,
+        };
+        if matches!(&error, kube::Error::Api(status) if status.code == 410) {
+            // Too old to be continued: the watcher lists again by itself.
+            return None;
+        }
+        let error = from_kube(error, &self.what);
+        self.failures += 1;
+        let refused = error.kind() == ErrorKind::Credentials && self.failures >= REFUSALS;
+        let final_one = !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Credentials | ErrorKind::Protocol);
+        if refused || (final_one && !error.is_retryable()) {
+            return Some(error);
+        }
+        // A watch that ended by itself is renewed at once; only what fails again is a lost connection.
+        if self.failures > 1 && !self.lost {
+            self.lost = true;
+            self.ready.push_back(Change::Lost(error.message().to_owned()));
+        }
+        tokio::time::sleep((FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(8) - 1)).min(LONGEST_PAUSE)).await;
+        None
+    }
+}

@@ -1,0 +1,203 @@
+//! From a kubeconfig to a client.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use weftrun_core::{Error, ErrorKind, Result};
+
+/// What chooses a cluster: the target's settings and the caller's environment.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterConfig {
+    /// The kubeconfig; `KUBECONFIG`, then `~/.kube/config` if none.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; the kubeconfig's current one if none.
+    pub context: Option<String>,
+    /// The namespace; the context's if none.
+    pub namespace: Option<String>,
+    /// The calling program's environment.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A connected cluster, in one namespace.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client.
+    pub client: kube::Client,
+    /// The namespace.
+    pub namespace: String,
+    /// The context's name, for messages.
+    pub context: String,
+    /// The server's address, for messages.
+    pub server: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("context", &self.context).field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+impl ClusterConfig {
+    /// The kubeconfig files, in order of precedence.
+    fn paths(&self) -> Vec<PathBuf> {
+        if let Some(path) = &self.kubeconfig {
+            return vec![self.expand(path)];
+        }
+        match self.env.get("KUBECONFIG").filter(|value| !value.is_empty()) {
+            Some(list) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
+            None => self.env.get("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect(),
+        }
+    }
+
+    fn expand(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), self.env.get("HOME")) {
+            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// Reads and merges the kubeconfig files.
+    fn read(&self) -> Result<Kubeconfig> {
+        let paths = self.paths();
+        let shown = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let there: Vec<_> = paths.iter().filter(|path| path.is_file()).collect();
+        if there.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidConfig, "there is no kubeconfig")
+                .with("looked for", if shown.is_empty() { "~/.kube/config".to_owned() } else { shown })
+                .hint("set KUBECONFIG, or `kubeconfig` of the target; your cluster's admin or cloud CLI makes the file"));
+        }
+        let bad = |error: kube::config::KubeconfigError| {
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be read").with("files", &shown).source(error)
+        };
+        there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+            Kubeconfig::read_from(path).and_then(|next| merged.merge(next)).map_err(bad)
+        })
+    }
+
+    /// The namespace, without talking to the cluster; none where neither the target nor the kubeconfig says one.
+    pub fn known_namespace(&self) -> Option<String> {
+        if self.namespace.is_some() {
+            return self.namespace.clone();
+        }
+        let config = self.read().ok()?;
+        let name = self.context.clone().or(config.current_context)?;
+        config.contexts.into_iter().find(|context| context.name == name)?.context?.namespace
+    }
+
+    /// The contexts of the kubeconfig, the current one first.
+    pub fn contexts(&self) -> Result<Vec<String>> {
+        let config = self.read()?;
+        let mut names: Vec<_> = config.contexts.into_iter().map(|context| context.name).collect();
+        names.sort_by_key(|name| config.current_context.as_ref() != Some(name));
+        Ok(names)
+    }
+
+    /// Makes the client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a bad kubeconfig or an unknown context.
+    pub async fn connect(&self) -> Result<Cluster> {
+        // The two TLS providers a program can hold panic without a choice; another program's choice is kept.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = self.read()?;
+        let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+        let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();
+        if !known.contains(&context) {
+            return Err(unknown_context(&context, &known));
+        }
+        let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+        let named = kubeconfig.contexts.iter().find(|c| c.name == context).and_then(|c| c.context.as_ref());
+        let cluster = named.map(|c| c.cluster.clone()).unwrap_or_default();
+        let cluster = kubeconfig.clusters.iter().find(|c| c.name == cluster).and_then(|c| c.cluster.clone());
+        let own_proxy = cluster.as_ref().and_then(|c| c.proxy_url.clone()).filter(|url| !url.is_empty());
+        let bad = |error: kube::config::KubeconfigError| {
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("context", &context).source(error)
+        };
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
+        let host = config.cluster_url.host().unwrap_or_default().to_owned();
+        config.proxy_url = match own_proxy.or_else(|| proxy_for(&host, &self.env)) {
+            None => None,
+            Some(url) => Some(url.parse().map_err(|error| {
+                Error::new(ErrorKind::InvalidConfig, format!("the proxy is not a URL: {error}")).with("proxy", &url)
+            })?),
+        };
+        // A half-dead connection must end: watches are renewed within five minutes, log streams resume exactly.
+        config.read_timeout = Some(Duration::from_secs(300));
+        config.connect_timeout = Some(Duration::from_secs(10));
+        // Retrying is decided where it is known whether a request may be sent twice.
+        config.default_retry = false;
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let server = config.cluster_url.to_string();
+        let client = kube::Client::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
+        Ok(Cluster { client, namespace, context, server })
+    }
+}
+
+fn unknown_context(context: &str, known: &[String]) -> Error {
+    let message = match context {
+        "" => "the kubeconfig has no current context".to_owned(),
+        name => format!("the kubeconfig has no context `{name}`"),
+    };
+    let error = Error::new(ErrorKind::InvalidConfig, message).with("contexts", known.join(", "));
+    match weftrun_core::spec::did_you_mean(context, known.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("set `context` of the target, or `kubectl config use-context NAME`"),
+    }
+}
+
+/// The proxy of the environment, unless the host is exempt. (kube 5.0 compares NO_PROXY with the proxy's own host.)
+fn proxy_for(host: &str, env: &BTreeMap<String, String>) -> Option<String> {
+    let get = |upper: &str| {
+        [upper.to_owned(), upper.to_lowercase()].iter().find_map(|key| env.get(key).filter(|value| !value.is_empty()))
+    };
+    let exempt = get("NO_PROXY").is_some_and(|list| {
+        list.split(',').map(str::trim).any(|entry| {
+            let suffix = entry.trim_start_matches('.');
+            entry == "*" || entry == host || (!suffix.is_empty() && host.ends_with(&format!(".{suffix}")))
+        })
+    });
+    let local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    if exempt || local { None } else { get("HTTPS_PROXY").cloned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_proxy_is_not_used_for_exempt_hosts() {
+        let env = env(&[("https_proxy", "http://proxy:3128"), ("NO_PROXY", "10.0.0.1,.corp.example, eks.example")]);
+        assert_eq!(proxy_for("api.other", &env).as_deref(), Some("http://proxy:3128"));
+        for host in ["10.0.0.1", "k8s.corp.example", "a.eks.example", "eks.example", "127.0.0.1", "localhost"] {
+            assert_eq!(proxy_for(host, &env), None, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_and_a_wrong_context_say_what_to_do() {
+        let config = ClusterConfig { env: env(&[("HOME", "/nonexistent")]), ..ClusterConfig::default() };
+        let error = config.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.hints()[0].contains("KUBECONFIG"));
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                    users: [{name: u, user: {token: t}}]\ncontexts: [{name: prod, context: {cluster: c, user: u, namespace: nlp}}]\n\
+                    current-context: prod\n";
+        std::fs::write(&path, text).unwrap();
+        let mut config = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
+        assert_eq!(config.known_namespace().as_deref(), Some("nlp"));
+        assert_eq!(config.connect().await.unwrap().namespace, "nlp");
+        config.context = Some("prdo".into());
+        let error = config.connect().await.unwrap_err();
+        assert_eq!(error.message(), "the kubeconfig has no context `prdo`");
+        assert_eq!(error.hints(), ["did you mean `prod`?"]);
+    }
+}

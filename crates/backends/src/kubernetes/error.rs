@@ -1,0 +1,197 @@
+//! The API server's answers as errors for people.
+
+use kube::core::Status;
+use weftrun_core::{Error, ErrorKind, Finding};
+
+/// Turns an error of the client into ours; `what` is what was being done (`create pytorchjobs/llama`).
+pub fn from_kube(error: kube::Error, what: &str) -> Error {
+    match error {
+        kube::Error::Api(status) => from_status(&status, what),
+        kube::Error::Auth(error) => Error::new(ErrorKind::Credentials, "the kubeconfig's credentials do not work")
+            .with("while", what)
+            .hint("log in again with your cloud's or cluster's CLI (an exec plugin or token of the kubeconfig failed)")
+            .source(error),
+        kube::Error::SerdeError(error) => {
+            Error::new(ErrorKind::Protocol, "the API server's answer is not JSON").with("while", what).source(error)
+        }
+        kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) | kube::Error::TlsRequired => {
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).source(error)
+        }
+        error => unreachable(error, what),
+    }
+}
+
+fn unreachable(error: kube::Error, what: &str) -> Error {
+    let text = causes(&error);
+    let credentials = ["certificate", "UnknownIssuer", "BadSignature"].iter().any(|word| text.contains(word));
+    if credentials && !text.contains("Connection refused") {
+        return Error::new(ErrorKind::Credentials, "the API server's certificate is not trusted")
+            .with("while", what)
+            .hint("the kubeconfig's certificate-authority does not fit this server; get a new kubeconfig")
+            .source(error);
+    }
+    Error::new(ErrorKind::Unreachable, "the API server does not answer")
+        .with("while", what)
+        .hint("check the network or VPN, and `kubectl cluster-info`")
+        .retryable()
+        .source(error)
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        next = error.source();
+    }
+    text
+}
+
+/// Turns a refusal into an error with what to do.
+fn from_status(status: &Status, what: &str) -> Error {
+    let message = one_line(&status.message);
+    let error = |kind: ErrorKind, text: String| Error::new(kind, text).with("while", what);
+    match status.code {
+        401 => error(ErrorKind::Credentials, "the API server does not know you".into())
+            .hint("the token or certificate has expired or is wrong: log in again"),
+        403 if message.contains("exceeded quota") => error(ErrorKind::Refused, message)
+            .hint("ask for less, wait for others' jobs, or ask for a larger ResourceQuota"),
+        403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
+            .hint("the namespace's Pod Security level forbids it: use a profile without hostPath, or another namespace"),
+        403 if message.starts_with("admission webhook") => admission(status, &message, what),
+        403 => error(ErrorKind::Credentials, message)
+            .hint("ask for a Role in this namespace; `weftrun doctor` lists what is missing"),
+        404 if message.contains("could not find the requested resource") || status.details.is_none() => {
+            error(ErrorKind::Unsupported, "the cluster does not serve this kind".into())
+                .hint("the operator (or this version of it) is not installed")
+        }
+        404 => error(ErrorKind::NotFound, message),
+        409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
+            .hint("choose another name, or `--name-suffix` to make a new one"),
+        409 => error(ErrorKind::Refused, message).retryable(),
+        400 | 422 => invalid(status, &message, what),
+        408 | 429 | 500..=599 => error(ErrorKind::Unreachable, message).retryable(),
+        _ => error(ErrorKind::Refused, message),
+    }
+}
+
+/// A body the server does not accept: one finding for each field.
+fn invalid(status: &Status, message: &str, what: &str) -> Error {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let findings: Vec<_> = causes.map(|cause| field_finding(&cause.field, &one_line(&cause.message))).collect();
+    let kind = if status.code == 400 { ErrorKind::Refused } else { ErrorKind::InvalidSpec };
+    Error::from_findings(kind, message, findings).with("while", what)
+}
+
+/// What a webhook says is one text, with a list in brackets where several things are wrong.
+fn admission(status: &Status, message: &str, what: &str) -> Error {
+    let (webhook, text) = message
+        .strip_prefix("admission webhook \"")
+        .and_then(|rest| rest.split_once("\" denied the request: "))
+        .unwrap_or(("a webhook", message));
+    let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let findings: Vec<_> = list
+        .split(", spec.")
+        .enumerate()
+        .map(|(index, part)| {
+            let part = if index == 0 { part.to_owned() } else { format!("spec.{part}") };
+            match part.split_once(": ") {
+                Some((field, rest)) if !field.contains(' ') => field_finding(field, rest),
+                _ => Finding::error("K8S-ADMISSION", part),
+            }
+        })
+        .collect();
+    let code = if status.code == 403 { ErrorKind::Refused } else { ErrorKind::InvalidSpec };
+    Error::from_findings(code, format!("the cluster refused the job: {text}"), findings)
+        .with("webhook", webhook)
+        .with("while", what)
+}
+
+fn field_finding(field: &str, text: &str) -> Finding {
+    let finding = Finding::error("K8S-FIELD", text);
+    let finding = if field.is_empty() { finding } else { finding.at(field) };
+    match fix_for(field, text) {
+        Some(fix) => finding.fix(fix),
+        None => finding,
+    }
+}
+
+/// What to do about the refusals people meet.
+fn fix_for(field: &str, text: &str) -> Option<&'static str> {
+    let table = [
+        ("must be no more than 63", "choose a shorter job name"),
+        ("RFC 1123", "use lower-case letters, digits and `-` in the name"),
+        ("DNS-1035", "use lower-case letters, digits and `-`, a letter first, in the name"),
+        ("HugePages require cpu or memory", "set `memory` of the role"),
+        ("must be unique", "something is mounted at this path already: switch off `efa.stack`, or remove your own mount"),
+        ("unknown field", "the cluster's version of this kind has no such field: see `weftrun doctor`"),
+        ("must be specified before the TrainJob", "choose a runtime the cluster has with `runtime`"),
+        ("specified clusterTrainingRuntime must be created", "choose a runtime the cluster has: `kubectl get clustertrainingruntimes`"),
+        ("no PriorityClass with name", "choose a priority class the cluster has: `kubectl get priorityclasses`"),
+    ];
+    let hit = |word: &str| text.contains(word) || field.contains(word);
+    table.iter().find(|(word, _)| hit(word)).map(|(_, fix)| *fix)
+}
+
+/// Cluster text on one line without control characters.
+pub fn one_line(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(4000).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether the object is not there.
+pub fn is_not_found(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
+
+/// Whether the name is taken.
+pub fn is_conflict(error: &Error) -> bool {
+    error.kind() == ErrorKind::AlreadyExists
+}
+
+/// Whether it is not known if the server has done what was asked.
+pub fn is_unsent(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unreachable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str, message: &str) -> Status {
+        serde_json::from_value(serde_json::json!({"code": code, "reason": reason, "message": message})).unwrap()
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let cases = [
+            (401, "Unauthorized", "Unauthorized", ErrorKind::Credentials, "log in again"),
+            (403, "Forbidden", "pods is forbidden: User \"researcher\" cannot create resource \"pods\"", ErrorKind::Credentials, "Role"),
+            (403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", ErrorKind::Refused, "ResourceQuota"),
+            (403, "Forbidden", "pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes", ErrorKind::Refused, "hostPath"),
+            (409, "AlreadyExists", "pytorchjobs.kubeflow.org \"a\" already exists", ErrorKind::AlreadyExists, "--name-suffix"),
+            (404, "NotFound", "the server could not find the requested resource", ErrorKind::Unsupported, "operator"),
+        ];
+        for (code, reason, message, kind, hint) in cases {
+            let error = from_status(&status(code, reason, message), "create");
+            assert_eq!(error.kind(), kind, "{message}");
+            assert!(error.hints()[0].contains(hint), "{message}: {:?}", error.hints());
+        }
+        assert!(from_status(&status(503, "ServiceUnavailable", "etcd"), "get").is_retryable());
+    }
+
+    #[test]
+    fn a_webhook_that_names_two_fields_gives_two_findings() {
+        let message = "admission webhook \"validator.pytorchjob.training-operator.kubeflow.org\" denied the request: \
+            [spec.pytorchReplicaSpecs[Master].template.spec.containers: Required value: must have at least one container with name pytorch, \
+            spec.pytorchReplicaSpecs[Worker].template.spec.containers: Required value: must have at least one container with name pytorch]";
+        let error = from_status(&status(403, "Forbidden", message), "create");
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        let fields: Vec<_> = error.findings().iter().map(|f| f.subject.as_deref().unwrap()).collect();
+        assert_eq!(
+            fields,
+            ["spec.pytorchReplicaSpecs[Master].template.spec.containers", "spec.pytorchReplicaSpecs[Worker].template.spec.containers"]
+        );
+    }
+}

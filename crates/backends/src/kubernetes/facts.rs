@@ -1,0 +1,181 @@
+//! What a cluster says of itself, as far as one may ask.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use weftrun_core::backend::{ClusterFacts, NodeGroup};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::{Cluster, Resource};
+
+/// A right to ask about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// `create`, `list`, …
+    pub verb: &'static str,
+    /// Of what.
+    pub resource: Resource,
+    /// `log` of `pods/log`.
+    pub subresource: &'static str,
+}
+
+/// Labels of nodes that say what they are.
+const NODE_LABELS: [&str; 5] = [
+    "node.kubernetes.io/instance-type",
+    "nvidia.com/gpu.product",
+    "topology.kubernetes.io/zone",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+];
+
+/// Which of these rights one has in the namespace; none where the cluster does not say.
+pub async fn rights(cluster: &Cluster, rights: &[Right]) -> Vec<Option<bool>> {
+    join_all(rights.iter().map(|right| async move {
+        let attributes = json!({
+            "namespace": if right.resource.namespaced { cluster.namespace.as_str() } else { "" },
+            "verb": right.verb, "group": right.resource.group, "version": right.resource.version,
+            "resource": right.resource.plural, "subresource": right.subresource,
+        });
+        let review = json!({
+            "apiVersion": Resource::REVIEWS.api_version(), "kind": Resource::REVIEWS.kind,
+            "metadata": {}, "spec": {"resourceAttributes": attributes},
+        });
+        let answer = cluster.create(&Resource::REVIEWS, &review, super::Write::Real).await.ok()?;
+        answer["status"]["allowed"].as_bool()
+    }))
+    .await
+}
+
+/// Nodes that are alike, as groups.
+pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
+    let mut groups: BTreeMap<String, NodeGroup> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| node["spec"]["unschedulable"] != true) {
+        let labels = &node["metadata"]["labels"];
+        let label = |key: &str| labels[key].as_str().map(str::to_owned);
+        let mut group = NodeGroup::default();
+        group.instance_type = label("node.kubernetes.io/instance-type").or_else(|| label("beta.kubernetes.io/instance-type"));
+        group.gpu_product = label("nvidia.com/gpu.product");
+        group.labels = NODE_LABELS.iter().filter_map(|key| Some(((*key).to_owned(), label(key)?))).collect();
+        group.allocatable = node["status"]["allocatable"]
+            .as_object()
+            .map(|map| map.iter().map(|(key, value)| (key.clone(), quantity(value))).collect())
+            .unwrap_or_default();
+        // Storage and pod counts differ by a little between nodes that are alike.
+        let devices: Vec<_> = group.allocatable.iter().filter(|(key, _)| is_device(key)).collect();
+        let key = format!("{:?} {:?} {devices:?} {:?}", group.instance_type, group.gpu_product, group.labels);
+        groups.entry(key).or_insert(group).count += 1;
+    }
+    groups.into_values().collect()
+}
+
+fn is_device(resource: &str) -> bool {
+    resource.contains('/') || resource.starts_with("hugepages-")
+}
+
+fn quantity(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Nodes, namespace, quotas, priorities, webhooks: what may be read goes into the facts, what may not becomes a note.
+pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Result<()> {
+    let (version, nodes, namespaces, quotas, priorities, webhooks, classes) = tokio::join!(
+        cluster.raw("/version"),
+        cluster.list(&Resource::NODES, ""),
+        cluster.get(&Resource::NAMESPACES, &cluster.namespace),
+        cluster.list(&Resource::QUOTAS, ""),
+        cluster.list(&Resource::PRIORITIES, ""),
+        cluster.list(&Resource::WEBHOOKS, ""),
+        cluster.list(&Resource::DEVICE_CLASSES, ""),
+    );
+    // Only this one is open to everybody who is known at all: its failure is the connection's.
+    match version {
+        Ok(version) => facts.version = version["gitVersion"].as_str().map(str::to_owned),
+        Err(error) if matches!(error.kind(), ErrorKind::Unreachable) => return Err(error),
+        Err(error) if error.message().contains("does not know you") => return Err(error),
+        Err(_) => {}
+    }
+    facts.online = true;
+    if let Some(nodes) = readable(nodes, facts, "nodes", "EFA and GPU counts come from the catalogue or the profile")? {
+        facts.nodes = node_groups(&nodes);
+    }
+    if let Some(namespace) = readable(namespaces, facts, "the namespace's labels", "a Pod Security level is only seen when pods are refused")? {
+        let level = namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str();
+        facts.pod_security = Some(level.unwrap_or("privileged").to_owned());
+    }
+    if let Some(quotas) = readable(quotas, facts, "resource quotas", "an exceeded quota is only seen in the job's events")? {
+        facts.extra.insert("quotas".into(), quotas.iter().map(|quota| quota["status"].clone()).collect());
+    }
+    if let Some(priorities) = readable(priorities, facts, "priority classes", "a priority class is taken as it is written")? {
+        facts.priorities = priorities.iter().filter_map(|class| class["metadata"]["name"].as_str().map(str::to_owned)).collect();
+    }
+    if let Some(webhooks) = readable(webhooks, facts, "mutating webhooks", "pods get the annotation that keeps an EFA webhook out")? {
+        facts.efa_webhook = Some(webhooks.iter().any(is_efa_webhook));
+    }
+    if let Ok(classes) = classes {
+        let names: Vec<_> = classes.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
+        if names.contains(&"efa.networking.k8s.aws") {
+            facts.notes.push(Finding::warning(
+                "K8S-DRA-EFA",
+                "this cluster gives out EFA interfaces by resource claims (efa.networking.k8s.aws), not by `vpc.amazonaws.com/efa`",
+            ).fix("switch `efa.devices` off and give the job a resource claim template"));
+        }
+        facts.serves.extend(names.iter().map(|name| format!("DeviceClass {name}")));
+    }
+    Ok(())
+}
+
+/// The answer, or none and a note where one may not ask.
+fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Unreachable => Err(error),
+        Err(error) => {
+            facts.notes.push(hidden(&error, what, so));
+            Ok(None)
+        }
+    }
+}
+
+fn hidden(error: &Error, what: &str, so: &str) -> Finding {
+    Finding::info("K8S-HIDDEN", format!("you may not read {what}, so {so}")).at(error.message())
+}
+
+/// Whether a webhook changes pods and is about EFA: its name says so, or its selector names the opt-out annotation.
+fn is_efa_webhook(configuration: &Value) -> bool {
+    let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
+    webhooks.iter().any(|webhook| {
+        let rules = webhook["rules"].as_array().map_or(&[][..], Vec::as_slice);
+        let pods = rules.iter().any(|rule| rule["resources"].as_array().is_some_and(|list| list.iter().any(|r| r == "pods")));
+        let named = [&configuration["metadata"]["name"], &webhook["name"]]
+            .iter()
+            .any(|name| name.as_str().is_some_and(|name| name.split(['-', '.']).any(|word| word == "efa")));
+        pods && (named || webhook.to_string().contains("disable-auto-efa"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_grouped_by_what_they_have() {
+        let node = |gpus: u32, disk: &str| {
+            json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": "p5.48xlarge"}},
+                   "status": {"allocatable": {"nvidia.com/gpu": gpus.to_string(), "ephemeral-storage": disk}}})
+        };
+        let groups = node_groups(&[node(8, "1Ti"), node(8, "2Ti"), node(7, "1Ti")]);
+        assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(groups[1].allocatable["nvidia.com/gpu"], "8");
+    }
+
+    #[test]
+    fn a_webhook_of_pods_named_efa_is_one() {
+        let webhook = |name: &str, resource: &str| {
+            json!({"metadata": {"name": name}, "webhooks": [{"name": "x", "rules": [{"resources": [resource]}]}]})
+        };
+        assert!(is_efa_webhook(&webhook("auto-efa-injector", "pods")));
+        assert!(!is_efa_webhook(&webhook("auto-efa-injector", "jobs")));
+        assert!(!is_efa_webhook(&webhook("prefab.example.com", "pods")));
+    }
+}

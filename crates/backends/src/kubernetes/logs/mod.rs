@@ -1,0 +1,144 @@
+//! The logs of all containers of a set of pods, followed and resumed exactly.
+//!
+//! One watch of the pods says which containers there are and what they do; one [`follower`] per container reads its log
+//! over as many connections as it takes. Containers are told apart by pod uid, name and attempt, since a pod that is
+//! made again has the same name.
+
+mod follower;
+mod open;
+mod pods;
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use weftrun_core::Result;
+use weftrun_core::log::{LogBatch, LogOptions, SourceId};
+
+use super::pod::ContainerState;
+use super::{Cluster, Pod, Resource};
+use follower::{Follower, View};
+
+/// Streams open at once, unless the caller says otherwise: one connection each.
+const STREAMS: usize = 512;
+/// Batches between the readers and whoever takes them; when it is full, the readers stop reading.
+const WAITING: usize = 64;
+
+/// What a pod is in its job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Role.
+    pub role: String,
+    /// Number in the role.
+    pub replica: u32,
+    /// Global rank, if the pod has exactly one and it is known.
+    pub rank: Option<u32>,
+    /// The container that runs the ranks; others are sidecars.
+    pub main: Option<String>,
+}
+
+/// Says what a pod is in its job; none if it does not belong to it.
+pub type Placing = Arc<dyn Fn(&Pod) -> Option<Place> + Send + Sync>;
+
+/// Which logs.
+pub struct LogJob {
+    /// Where.
+    pub cluster: Cluster,
+    /// Label selector of the pods.
+    pub selector: String,
+    /// What each pod is.
+    pub place: Placing,
+    /// Turns true when the job has ended: then the stream ends after the last byte.
+    pub ended: watch::Receiver<bool>,
+    /// How.
+    pub options: LogOptions,
+}
+
+/// The batches of all containers. The stream ends when every container has ended and the job has; an error is final.
+pub fn logs(job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let task = Task(tokio::spawn(async move {
+        let out = Out(sender);
+        let done = if job.options.follow { pods::follow(&job, &out).await } else { once(&job, &out).await };
+        if let Err(error) = done {
+            out.send(Err(error)).await;
+        }
+    }));
+    stream::unfold((receiver, task), |(mut receiver, task)| async move {
+        receiver.recv().await.map(|batch| (batch, (receiver, task)))
+    })
+    .boxed()
+}
+
+/// A task that ends when nobody wants its result any more.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Where batches go.
+#[derive(Clone)]
+struct Out(mpsc::Sender<Result<LogBatch>>);
+
+impl Out {
+    /// Sends; false if nobody listens any more.
+    async fn send(&self, batch: Result<LogBatch>) -> bool {
+        self.0.send(batch).await.is_ok()
+    }
+}
+
+impl LogJob {
+    /// The containers of a pod that are wanted, each as its log source.
+    fn sources(&self, pod: &Pod) -> Vec<(ContainerState, SourceId)> {
+        let Some(place) = (self.place)(pod) else { return Vec::new() };
+        let options = &self.options;
+        if !options.roles.is_empty() && !options.roles.contains(&place.role) {
+            return Vec::new();
+        }
+        if !options.ranks.is_empty() && place.rank.is_some_and(|rank| !options.ranks.contains(&rank)) {
+            return Vec::new();
+        }
+        let wanted = pod.containers.iter().filter(|container| options.init || !container.init);
+        wanted
+            .map(|container| {
+                let mut source = SourceId::new(&pod.name);
+                source.uid = format!("{}/{}", pod.uid, container.name);
+                // A name is shorter without the container everybody means.
+                if place.main.as_ref().is_some_and(|main| *main != container.name) {
+                    source.name = format!("{}/{}", pod.name, container.name);
+                }
+                source.container.clone_from(&container.name);
+                source.role.clone_from(&place.role);
+                source.replica = place.replica;
+                source.rank = place.rank.filter(|_| place.main.as_ref().is_none_or(|main| *main == container.name));
+                (container.clone(), source)
+            })
+            .collect()
+    }
+
+    fn permits(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams }))
+    }
+}
+
+/// Reads what is there.
+async fn once(job: &LogJob, out: &Out) -> Result<()> {
+    let permits = job.permits();
+    let mut tasks = JoinSet::new();
+    let mut pods: Vec<_> = job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
+    pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
+    for pod in &pods {
+        for (container, source) in job.sources(pod) {
+            let (_, view) = watch::channel(View::of(pod, &container));
+            let follower = Follower::new(job, pod, source, view, out.clone(), permits.clone());
+            tasks.spawn(follower.once());
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+    Ok(())
+}

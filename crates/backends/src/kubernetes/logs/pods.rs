@@ -1,0 +1,142 @@
+//! From the watch of the pods to one reader per container.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use weftrun_core::Result;
+
+use super::follower::{Follower, View};
+use super::{LogJob, Out};
+use crate::kubernetes::{Change, Pod, Resource, changes};
+
+/// How long pods that nobody deletes may run on after their job has ended (a PyTorchJob with `cleanPodPolicy: None` leaves its
+/// workers running).
+const LINGER: Duration = Duration::from_secs(15);
+/// How long pods that are being deleted may take: the grace period of a pod is 30 s by default, and a controller that lost the API
+/// server needs up to 45 s to come back.
+const DELETING: Duration = Duration::from_secs(90);
+
+struct Readers<'a> {
+    job: &'a LogJob,
+    out: &'a Out,
+    permits: Arc<Semaphore>,
+    /// By source uid.
+    views: HashMap<String, watch::Sender<View>>,
+    pods: HashMap<String, Pod>,
+    tasks: JoinSet<()>,
+    listed: bool,
+}
+
+/// Follows all containers until the job and they have ended.
+pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
+    let mut readers = Readers {
+        job,
+        out,
+        permits: job.permits(),
+        views: HashMap::new(),
+        pods: HashMap::new(),
+        tasks: JoinSet::new(),
+        listed: false,
+    };
+    let mut ended = job.ended.clone();
+    let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector);
+    let mut since: Option<Instant> = None;
+    loop {
+        if *ended.borrow_and_update() {
+            let since = *since.get_or_insert_with(Instant::now);
+            if readers.nothing_more(since.elapsed()) {
+                break;
+            }
+        }
+        let tick = Instant::now() + Duration::from_millis(500);
+        tokio::select! {
+            change = pods.next() => match change {
+                Some(change) => readers.change(change?),
+                None => break,
+            },
+            // The job's watcher is gone only when nobody follows it: then its pods alone decide.
+            changed = ended.changed(), if since.is_none() => if changed.is_err() {
+                since = Some(Instant::now());
+            },
+            () = sleep_until(tick), if since.is_some() => {}
+            Some(_) = readers.tasks.join_next() => {}
+            () = out.0.closed() => return Ok(()),
+        }
+    }
+    readers.finish().await;
+    Ok(())
+}
+
+impl Readers<'_> {
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::All(list) => {
+                self.listed = true;
+                let there: Vec<_> = list.iter().map(Pod::of).collect();
+                let gone: Vec<_> =
+                    self.pods.keys().filter(|uid| !there.iter().any(|pod| pod.uid == **uid)).cloned().collect();
+                there.into_iter().for_each(|pod| self.set(pod));
+                gone.iter().for_each(|uid| self.gone(uid));
+            }
+            Change::Set(object) => self.set(Pod::of(&object)),
+            Change::Gone(object) => {
+                let pod = Pod::of(&object);
+                let uid = pod.uid.clone();
+                self.set(pod);
+                self.gone(&uid);
+            }
+            Change::Lost(_) | Change::Back => {}
+        }
+    }
+
+    fn set(&mut self, pod: Pod) {
+        for (container, source) in self.job.sources(&pod) {
+            let view = View::of(&pod, &container);
+            if let Some(sender) = self.views.get(&source.uid) {
+                sender.send_if_modified(|old| {
+                    let changed = *old != view;
+                    *old = view;
+                    changed
+                });
+                continue;
+            }
+            let (sender, receiver) = watch::channel(view);
+            self.views.insert(source.uid.clone(), sender);
+            let follower =
+                Follower::new(self.job, &pod, source, receiver, self.out.clone(), Arc::clone(&self.permits));
+            self.tasks.spawn(follower.run());
+        }
+        self.pods.insert(pod.uid.clone(), pod);
+    }
+
+    fn gone(&mut self, uid: &str) {
+        self.pods.remove(uid);
+        let prefix = format!("{uid}/");
+        for (source, sender) in &self.views {
+            if source.starts_with(&prefix) {
+                sender.send_modify(|view| view.gone = true);
+            }
+        }
+    }
+
+    /// Whether no pod will say anything more, so long after the job ended.
+    fn nothing_more(&self, since: Duration) -> bool {
+        let quiet = |pod: &Pod| {
+            pod.ended() || if pod.deleting { since > DELETING } else { since > LINGER }
+        };
+        self.listed && self.pods.values().all(quiet)
+    }
+
+    /// Lets the readers come to their end.
+    async fn finish(mut self) {
+        for sender in self.views.values() {
+            sender.send_modify(|view| view.over = true);
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+}

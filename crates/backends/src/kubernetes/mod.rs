@@ -1,0 +1,30 @@
+//! Talking to a Kubernetes API server: what the Kubeflow backend and the log route of Run:ai share. Nothing here knows
+//! a kind of job.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
+//! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
+//! | `request` | get, list, create, patch, delete of plain JSON objects |
+//! | `changes` | a list and a watch that outlive 410, restarts and rotated tokens |
+//! | `pod` | what is read of a pod |
+//! | `stuck` | why pods do not start, and what to do: what the operators never say |
+//! | `facts` | nodes, quotas, priorities, rights |
+//! | `logs` | every container's log, followed and resumed exactly |
+
+mod changes;
+mod connect;
+mod error;
+mod facts;
+pub mod logs;
+mod pod;
+mod request;
+mod stuck;
+
+pub use changes::{Change, changes};
+pub use connect::{Cluster, ClusterConfig};
+pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
+pub use facts::{Right, namespace_facts, node_groups, rights};
+pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
+pub use request::{Resource, Write};
+pub use stuck::{job_event_finding, pod_finding};

@@ -1,0 +1,277 @@
+//! What is read of a pod. Everything is optional in what a server sends, so nothing here can fail.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use super::error::one_line;
+
+/// A pod, as far as anything here wants to know.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Uid: another one is another pod, whatever its name.
+    pub uid: String,
+    /// Name.
+    pub name: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
+    pub phase: String,
+    /// `Evicted`, `NodeLost`, `Preempting`, …
+    pub reason: String,
+    /// The sentence to the reason.
+    pub message: String,
+    /// The node it was put on.
+    pub node: Option<String>,
+    /// Somebody deleted it; it is about to go.
+    pub deleting: bool,
+    /// Why the scheduler did not place it, if it did not.
+    pub unschedulable: Option<String>,
+    /// Whether its containers are ready.
+    pub ready: bool,
+    /// Init containers, then the others, in the order of the spec.
+    pub containers: Vec<ContainerState>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerState {
+    /// Name.
+    pub name: String,
+    /// Whether it is an init container.
+    pub init: bool,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// The present one's id; another id is another log.
+    pub id: String,
+    /// What it does.
+    pub state: State,
+    /// How the one before it ended.
+    pub last: Option<Exit>,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum State {
+    /// Nothing is known yet.
+    #[default]
+    Unknown,
+    /// It waits.
+    Waiting {
+        /// `PodInitializing`, `ImagePullBackOff`, `CrashLoopBackOff`, …
+        reason: String,
+        /// The sentence to it.
+        message: String,
+    },
+    /// It runs.
+    Running,
+    /// It ended.
+    Terminated(Exit),
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exit {
+    /// Exit code; 128 + the signal.
+    pub code: i32,
+    /// `Completed`, `Error`, `OOMKilled`, …
+    pub reason: String,
+    /// What it left as its termination message.
+    pub message: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// An Event object about something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodEvent {
+    /// Uid of the Event.
+    pub uid: String,
+    /// What it is about: kind, name, uid.
+    pub about: (String, String, String),
+    /// `Normal` or `Warning`.
+    pub warning: bool,
+    /// `FailedScheduling`, …
+    pub reason: String,
+    /// Its text, on one line.
+    pub message: String,
+    /// How often.
+    pub count: u64,
+    /// When last.
+    pub time: Option<Timestamp>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl Pod {
+    /// Reads a watched object.
+    pub fn of(object: &DynamicObject) -> Self {
+        let meta = &object.metadata;
+        let mut pod = Self::read(&object.data);
+        pod.uid = meta.uid.clone().unwrap_or_default();
+        pod.name = meta.name.clone().unwrap_or_default();
+        pod.labels = meta.labels.clone().unwrap_or_default();
+        pod.deleting = meta.deletion_timestamp.is_some();
+        pod.created = meta.creation_timestamp.as_ref().map(|time| time.0);
+        pod
+    }
+
+    /// Reads an object as it came over the wire.
+    pub fn of_json(object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let mut pod = Self::read(object);
+        pod.uid = text(&meta["uid"]);
+        pod.name = text(&meta["name"]);
+        pod.labels = meta["labels"]
+            .as_object()
+            .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
+            .unwrap_or_default();
+        pod.deleting = meta["deletionTimestamp"].is_string();
+        pod.created = meta["creationTimestamp"].as_str().and_then(|time| time.parse().ok());
+        pod
+    }
+
+    fn read(data: &Value) -> Self {
+        let (spec, status) = (&data["spec"], &data["status"]);
+        let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        let condition = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
+        let unschedulable = condition("PodScheduled")
+            .filter(|condition| condition["status"] == "False")
+            .map(|condition| one_line(condition["message"].as_str().unwrap_or("the scheduler has not placed it")));
+        let containers = [("initContainers", "initContainerStatuses", true), ("containers", "containerStatuses", false)];
+        Self {
+            phase: text(&status["phase"]),
+            reason: text(&status["reason"]),
+            message: one_line(status["message"].as_str().unwrap_or_default()),
+            node: spec["nodeName"].as_str().map(str::to_owned),
+            unschedulable,
+            ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
+            containers: containers
+                .iter()
+                .flat_map(|(specs, statuses, init)| ContainerState::all(&spec[specs], &status[statuses], *init))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether no container of it will run again.
+    pub fn ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// A container by name.
+    pub fn container(&self, name: &str) -> Option<&ContainerState> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    /// Restarts of all its containers.
+    pub fn restarts(&self) -> u32 {
+        self.containers.iter().filter(|container| !container.init).map(|container| container.restarts).sum()
+    }
+
+    /// How it ended: the first container that failed, else the first.
+    pub fn exit(&self) -> Option<&Exit> {
+        let exits = || self.containers.iter().filter(|container| !container.init).filter_map(ContainerState::exit);
+        exits().find(|exit| exit.code != 0).or_else(|| exits().next())
+    }
+}
+
+impl ContainerState {
+    fn all(specs: &Value, statuses: &Value, init: bool) -> Vec<Self> {
+        let statuses = statuses.as_array().map_or(&[][..], Vec::as_slice);
+        let specs = specs.as_array().map_or(&[][..], Vec::as_slice);
+        specs
+            .iter()
+            .map(|spec| {
+                let name = text(&spec["name"]);
+                let status = statuses.iter().find(|status| status["name"] == name.as_str());
+                Self { name, init, ..status.map(Self::read).unwrap_or_default() }
+            })
+            .collect()
+    }
+
+    fn read(status: &Value) -> Self {
+        let state = &status["state"];
+        let id = text(&status["containerID"]);
+        Self {
+            restarts: u32::try_from(status["restartCount"].as_u64().unwrap_or(0)).unwrap_or(u32::MAX),
+            id,
+            state: if let Some(exit) = Exit::read(&state["terminated"]) {
+                State::Terminated(exit)
+            } else if state["running"].is_object() {
+                State::Running
+            } else if state["waiting"].is_object() {
+                let waiting = &state["waiting"];
+                State::Waiting {
+                    reason: text(&waiting["reason"]),
+                    message: one_line(waiting["message"].as_str().unwrap_or_default()),
+                }
+            } else {
+                State::Unknown
+            },
+            last: Exit::read(&status["lastState"]["terminated"]),
+            ..Self::default()
+        }
+    }
+
+    /// Whether its present log can be read.
+    pub fn has_log(&self) -> bool {
+        matches!(self.state, State::Running | State::Terminated(_)) || (self.last.is_some() && !self.id.is_empty())
+    }
+
+    /// How the present one ended, if it did: a container that waits to be started again has ended too.
+    pub fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            State::Terminated(exit) => Some(exit),
+            State::Running => None,
+            _ => self.last.as_ref(),
+        }
+    }
+}
+
+impl Exit {
+    fn read(value: &Value) -> Option<Self> {
+        let code = value["exitCode"].as_i64()?;
+        Some(Self {
+            code: i32::try_from(code).unwrap_or(-1),
+            reason: text(&value["reason"]),
+            message: one_line(value["message"].as_str().unwrap_or_default()),
+            id: text(&value["containerID"]),
+        })
+    }
+}
+
+impl PodEvent {
+    /// Reads a watched Event.
+    pub fn of(object: &DynamicObject) -> Self {
+        let mut event = Self::read(&object.data);
+        event.uid = object.metadata.uid.clone().unwrap_or_default();
+        event.time = event.time.or(object.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        event
+    }
+
+    /// Reads an Event as it came over the wire.
+    pub fn of_json(object: &Value) -> Self {
+        Self { uid: text(&object["metadata"]["uid"]), ..Self::read(object) }
+    }
+
+    fn read(data: &Value) -> Self {
+        let about = &data["involvedObject"];
+        let times = [&data["series"]["lastObservedTime"], &data["lastTimestamp"], &data["eventTime"], &data["firstTimestamp"]];
+        Self {
+            uid: String::new(),
+            about: (text(&about["kind"]), text(&about["name"]), text(&about["uid"])),
+            warning: data["type"] == "Warning",
+            reason: text(&data["reason"]),
+            message: one_line(data["message"].as_str().unwrap_or_default()),
+            count: data["series"]["count"].as_u64().or(data["count"].as_u64()).unwrap_or(1),
+            time: times.iter().find_map(|time| time.as_str().and_then(|time| time.parse().ok())),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Requests about plain JSON objects.
+
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::Value;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{Cluster, from_kube};
+
+/// A kind of object, as the API names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Resource {
+    /// Group; empty for the core one.
+    pub group: &'static str,
+    /// Version.
+    pub version: &'static str,
+    /// Plural, lower case.
+    pub plural: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Whether it lives in a namespace.
+    pub namespaced: bool,
+}
+
+/// How a write is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// For good.
+    Real,
+    /// Everything but the storing: schema, defaults, webhooks, quota of the object itself.
+    DryRun,
+}
+
+impl Resource {
+    /// Pods.
+    pub const PODS: Self = Self::core("pods", "Pod");
+    /// Events.
+    pub const EVENTS: Self = Self::core("events", "Event");
+    /// ConfigMaps.
+    pub const CONFIG_MAPS: Self = Self::core("configmaps", "ConfigMap");
+    /// Resource quotas.
+    pub const QUOTAS: Self = Self::core("resourcequotas", "ResourceQuota");
+    /// Nodes.
+    pub const NODES: Self = Self { namespaced: false, ..Self::core("nodes", "Node") };
+    /// Namespaces.
+    pub const NAMESPACES: Self = Self { namespaced: false, ..Self::core("namespaces", "Namespace") };
+    /// Priority classes.
+    pub const PRIORITIES: Self =
+        Self { namespaced: false, ..Self::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass") };
+    /// Mutating webhooks.
+    pub const WEBHOOKS: Self = Self {
+        namespaced: false,
+        ..Self::of("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
+    };
+    /// Access reviews.
+    pub const REVIEWS: Self = Self {
+        namespaced: false,
+        ..Self::of("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+    };
+    /// DRA device classes.
+    pub const DEVICE_CLASSES: Self =
+        Self { namespaced: false, ..Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass") };
+
+    const fn core(plural: &'static str, kind: &'static str) -> Self {
+        Self::of("", "v1", plural, kind)
+    }
+
+    /// A namespaced kind of a group.
+    pub const fn of(group: &'static str, version: &'static str, plural: &'static str, kind: &'static str) -> Self {
+        Self { group, version, plural, kind, namespaced: true }
+    }
+
+    /// `group/version`, or `version`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// What kube's own types want to know.
+    pub fn api_resource(&self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(self.group, self.version, self.kind), self.plural)
+    }
+
+    fn path(&self, namespace: &str) -> String {
+        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
+        let scope = if self.namespaced { format!("/namespaces/{namespace}") } else { String::new() };
+        format!("{root}/{}{scope}/{}", self.version, self.plural)
+    }
+}
+
+impl Cluster {
+    fn request_for(&self, resource: &Resource) -> Request {
+        Request::new(resource.path(&self.namespace))
+    }
+
+    /// One object.
+    pub async fn get(&self, resource: &Resource, name: &str) -> Result<Value> {
+        let what = format!("get {}/{name}", resource.plural);
+        let request = built(self.request_for(resource).get(name, &GetParams::default()), &what)?;
+        self.answer(self.client.request(request).await, &what)
+    }
+
+    /// All objects of a label selector (all if empty), page by page.
+    pub async fn list(&self, resource: &Resource, selector: &str) -> Result<Vec<Value>> {
+        let what = format!("list {}", resource.plural);
+        let mut params = ListParams::default().limit(500);
+        if !selector.is_empty() {
+            params = params.labels(selector);
+        }
+        let mut items = Vec::new();
+        loop {
+            let request = built(self.request_for(resource).list(&params), &what)?;
+            let mut page: Value = self.answer(self.client.request(request).await, &what)?;
+            if let Some(Value::Array(list)) = page.get_mut("items").map(Value::take) {
+                items.extend(list);
+            }
+            match page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(token),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    /// Creates an object; fields the server does not know are an error, not silently dropped.
+    pub async fn create(&self, resource: &Resource, object: &Value, write: Write) -> Result<Value> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let what = format!("create {}/{name}", resource.plural);
+        let params = PostParams { dry_run: write == Write::DryRun, field_manager: Some("weftrun".into()) };
+        let mut request = built(self.request_for(resource).create(&params, object.to_string().into_bytes()), &what)?;
+        let strict = format!("{}&fieldValidation=Strict", request.uri());
+        *request.uri_mut() = strict.parse().map_err(|_| {
+            Error::new(ErrorKind::InvalidSpec, "the namespace or kind makes no valid address").with("address", &strict)
+        })?;
+        self.answer(self.client.request(request).await, &what)
+    }
+
+    /// Merges a patch into an object.
+    pub async fn patch(&self, resource: &Resource, name: &str, patch: &Value) -> Result<Value> {
+        let what = format!("patch {}/{name}", resource.plural);
+        let params = PatchParams { field_manager: Some("weftrun".into()), ..PatchParams::default() };
+        let request = built(self.request_for(resource).patch(name, &params, &Patch::Merge(patch)), &what)?;
+        self.answer(self.client.request(request).await, &what)
+    }
+
+    /// Deletes an object, and what it owns in the background; only if it is still the one of this uid.
+    pub async fn delete(&self, resource: &Resource, name: &str, uid: Option<&str>) -> Result<()> {
+        let what = format!("delete {}/{name}", resource.plural);
+        let mut params = DeleteParams::background();
+        if let Some(uid) = uid {
+            params = params.preconditions(kube::api::Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+        }
+        let request = built(self.request_for(resource).delete(name, &params), &what)?;
+        self.answer::<Value>(self.client.request(request).await, &what).map(drop)
+    }
+
+    /// Any path that gives JSON.
+    pub async fn raw(&self, path: &str) -> Result<Value> {
+        let what = format!("get {path}");
+        let request = built(Request::new(path).list(&ListParams::default()), &what)?;
+        self.answer(self.client.request(request).await, &what)
+    }
+
+    fn answer<T>(&self, answer: kube::Result<T>, what: &str) -> Result<T> {
+        answer.map_err(|error| from_kube(error, what).with("server", &self.server))
+    }
+}
+
+fn built<T>(request: Result<T, kube::core::request::Error>, what: &str) -> Result<T> {
+    request.map_err(|error| from_kube(kube::Error::BuildRequest(error), what))
+}

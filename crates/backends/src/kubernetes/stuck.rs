@@ -1,0 +1,183 @@
+//! Why pods do not start, and what to do. The operators never say it: a job that cannot be scheduled stays "Created" for ever.
+
+use weftrun_core::Finding;
+
+use super::pod::{Exit, Pod, PodEvent, State};
+
+/// What keeps a pod from running, or made it fail, from its own status.
+pub fn pod_finding(pod: &Pod) -> Option<Finding> {
+    if pod.deleting {
+        return None;
+    }
+    if pod.phase == "Failed" || pod.reason == "Evicted" {
+        return failed(pod);
+    }
+    if let Some(why) = pod.unschedulable.as_ref().filter(|_| pod.node.is_none()) {
+        return Some(unschedulable(pod, why));
+    }
+    pod.containers.iter().find_map(|container| match &container.state {
+        State::Waiting { reason, message } => waiting(pod, &container.name, reason, message, container.last.as_ref()),
+        _ => None,
+    })
+}
+
+fn unschedulable(pod: &Pod, why: &str) -> Finding {
+    let finding = Finding::warning("K8S-UNSCHEDULABLE", format!("stuck because no node fits: {why}")).at(&pod.name);
+    let short = why.split("Insufficient ").nth(1).map(|rest| rest.split([',', '.', ' ']).next().unwrap_or(rest));
+    // Resource names hold dots, which also end the sentence.
+    let resource = why
+        .split("Insufficient ")
+        .nth(1)
+        .and_then(|rest| rest.split([',', ' ']).next())
+        .map(|name| name.trim_end_matches('.'))
+        .or(short)
+        .unwrap_or_default();
+    match resource {
+        "" if why.contains("untolerated taint") => {
+            finding.fix("the nodes are tainted: add a toleration, or a profile or node selector for the right nodes")
+        }
+        "" if why.contains("node affinity") || why.contains("node selector") => {
+            finding.fix("no node has the labels asked: check the instance type and node selector")
+        }
+        "" => finding.fix("`weftrun doctor` shows what the nodes offer"),
+        name if name.starts_with("vpc.amazonaws.com/efa") => finding.fix(
+            "no node has so many EFA interfaces free: wait, ask for fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
+        ),
+        name if name.starts_with("hugepages-") => finding.fix(
+            "no node has so many huge pages free: switch off `efa.hugepages`, or have the nodes reserve them",
+        ),
+        name => finding.fix(format!("no node has so much {name} free: wait, or ask for less")),
+    }
+}
+
+fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option<&Exit>) -> Option<Finding> {
+    let at = format!("{}/{container}", pod.name);
+    let finding = |code: &str, text: String| Finding::warning(code, text).at(&at);
+    Some(match reason {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            let text = format!("stuck because the image cannot be pulled: {message}");
+            let fix = if message.contains("401") || message.contains("403") || message.contains("denied") {
+                "the registry wants credentials: name an image pull secret or a service account that has one"
+            } else {
+                "check the image's name and tag"
+            };
+            finding("K8S-IMAGE-PULL", text).fix(fix)
+        }
+        "CreateContainerConfigError" => finding("K8S-CONFIG", format!("stuck because the container's settings are wrong: {message}"))
+            .fix("a Secret or ConfigMap it names is missing in this namespace, or has no such key"),
+        "CreateContainerError" | "RunContainerError" => {
+            finding("K8S-START", format!("stuck because the container does not start: {message}"))
+                .fix("check the command, and that the image has it")
+        }
+        "CrashLoopBackOff" => {
+            let code = last.map_or_else(String::new, |exit| format!(", the last time with exit code {}", exit.code));
+            finding("K8S-CRASH-LOOP", format!("the container fails again and again{code}"))
+                .fix("`weftrun logs --previous HANDLE` shows its last words")
+        }
+        _ => return None,
+    })
+}
+
+fn failed(pod: &Pod) -> Option<Finding> {
+    let exit = pod.exit();
+    if pod.reason == "Evicted" {
+        return Some(
+            Finding::error("K8S-EVICTED", format!("the node evicted the pod: {}", pod.message))
+                .at(&pod.name)
+                .fix("ask for the memory and ephemeral storage the job needs"),
+        );
+    }
+    let exit = exit?;
+    if exit.reason == "OOMKilled" {
+        return Some(
+            Finding::error("K8S-OOM", "the kernel killed the container: it used more memory than its limit")
+                .at(&pod.name)
+                .fix("raise `memory` of the role (and `shm`, which counts towards it)"),
+        );
+    }
+    if exit.code == 0 {
+        return None;
+    }
+    let said = if exit.message.is_empty() { String::new() } else { format!(": {}", exit.message) };
+    Some(Finding::error("K8S-EXIT", format!("ended with exit code {}{said}", exit.code)).at(&pod.name))
+}
+
+/// What an Event says that no status ever does.
+pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
+    let text = event.message.as_str();
+    let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
+    Some(match event.reason.as_str() {
+        "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
+        "FailedMount" | "FailedAttachVolume" => {
+            let base = finding("K8S-MOUNT", format!("stuck because a volume cannot be mounted: {text}"));
+            if text.contains("hostPath type check failed") {
+                base.fix("the node has no such folder: this node pool lacks the fabric's files; use a profile with the stack in the image (`eks-image`), or other nodes")
+            } else if text.contains("not found") {
+                base.fix("create the Secret, ConfigMap or claim it names in this namespace")
+            } else {
+                base.fix("check the volume")
+            }
+        }
+        "MPIJobFailedValidation" | "ValidationError" | "TrainJobFailedValidation" => {
+            Finding::error("K8S-VALIDATION", format!("the operator refuses the job: {text}")).at(&event.about.1).fix("correct the field it names")
+        }
+        "FailedCreatePodSandBox" => finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
+            .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster"),
+        "UnexpectedAdmissionError" => finding("K8S-DEVICES", format!("the node cannot give the devices: {text}"))
+            .fix("the device plugin of the node is broken or busy; another node may do"),
+        _ => return None,
+    })
+}
+
+fn refused_pod(event: &PodEvent) -> Finding {
+    let text = event.message.as_str();
+    let base = |code: &str, what: &str| Finding::warning(code, format!("stuck because {what}: {text}")).at(&event.about.1);
+    if text.contains("exceeded quota") {
+        base("K8S-QUOTA", "the namespace's quota is used up")
+            .fix("ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota")
+    } else if text.contains("PodSecurity") {
+        base("K8S-POD-SECURITY", "the namespace's Pod Security level forbids its pods")
+            .fix("use a profile without hostPath volumes and capabilities, or another namespace")
+    } else if text.contains("HugePages require cpu or memory") {
+        base("K8S-HUGEPAGES", "huge pages need cpu or memory beside them").fix("set `memory` of the role")
+    } else if text.contains("priority class") || text.contains("PriorityClass") {
+        base("K8S-PRIORITY", "there is no such priority class").fix("`kubectl get priorityclasses` lists them")
+    } else {
+        base("K8S-POD-REFUSED", "the cluster refuses its pods").fix("correct what it names")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(reason: &str, message: &str) -> PodEvent {
+        PodEvent { reason: reason.into(), message: message.into(), about: ("PyTorchJob".into(), "quota".into(), "u".into()), ..PodEvent::default() }
+    }
+
+    #[test]
+    fn events_the_operators_never_turn_into_conditions() {
+        let cases = [
+            ("FailedCreatePod", "Error creating: pods \"quota-master-0\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", "K8S-QUOTA"),
+            ("FailedCreatePod", "Error creating: pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes (volume \"efa\")", "K8S-POD-SECURITY"),
+            ("FailedCreatePod", "Error creating: Pod \"a\" is invalid: spec.containers[0].resources: Forbidden: HugePages require cpu or memory", "K8S-HUGEPAGES"),
+            ("FailedMount", "MountVolume.SetUp failed for volume \"efa\" : hostPath type check failed: /opt/amazon-efa-ofi is not a directory", "K8S-MOUNT"),
+            ("MPIJobFailedValidation", "spec.mpiReplicaSpecs[Launcher].replicas: must be 1", "K8S-VALIDATION"),
+        ];
+        for (reason, message, code) in cases {
+            let finding = job_event_finding(&event(reason, message)).unwrap();
+            assert_eq!(finding.code, code);
+            assert!(finding.fix.is_some());
+        }
+        assert_eq!(job_event_finding(&event("Pulled", "Container image present")), None);
+    }
+
+    #[test]
+    fn unschedulable_names_the_resource() {
+        let pod = |message: &str| Pod { name: "a-worker-8".into(), phase: "Pending".into(), unschedulable: Some(message.into()), ..Pod::default() };
+        let fix = |message: &str| pod_finding(&pod(message)).unwrap().fix.unwrap().text;
+        assert!(fix("0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims to deallocate").contains("nvidia.com/gpu free"));
+        assert!(fix("0/4 nodes are available: 4 Insufficient vpc.amazonaws.com/efa.").contains("EFA"));
+        assert!(fix("0/4 nodes are available: 4 node(s) had untolerated taint {nvidia.com/gpu: }").contains("toleration"));
+    }
+}
