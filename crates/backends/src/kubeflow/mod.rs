@@ -1,1 +1,112 @@
-//! Kubeflow.
+#![doc = include_str!("docs.md")]
+
+mod client;
+mod code;
+mod config;
+mod error;
+mod kinds;
+mod logs;
+mod mpi_job;
+mod pod;
+mod pytorch_job;
+mod render;
+mod status;
+mod train_job;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Finding, Result, register_backend};
+
+use client::Client;
+
+register_backend!("kubeflow", "Kubeflow: PyTorchJob, MPIJob and TrainJob on Kubernetes", connect);
+
+/// A namespace of a Kubernetes cluster with Kubeflow's training operators.
+#[derive(Debug)]
+struct Kubeflow {
+    client: Arc<Client>,
+}
+
+async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Kubeflow { client: Arc::new(Client::new(&target)?) }))
+}
+
+#[async_trait]
+impl Backend for Kubeflow {
+    fn capability(&self) -> Capability {
+        Capability {
+            backend: "kubeflow".into(),
+            detach: true,
+            dry_run: true,
+            suspend: true,
+            hold: false,
+            requeue: false,
+            signal: false,
+            delete: true,
+            containers: true,
+            mpi: true,
+            previous_logs: true,
+            rank_logs: false,
+            log_times: true,
+            exact_resume: true,
+            restarts: true,
+            time_limit: true,
+            // `NAME-worker-NNN` must be a DNS label of 63 characters.
+            max_name: 52,
+            max_args_bytes: 128 * 1024,
+        }
+    }
+
+    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
+        self.client.discover().await
+    }
+
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        let known = job.facts.ids.get("namespace").cloned().or_else(|| self.client.config.known_namespace());
+        render::render(job, &self.client.settings, known.as_deref())
+    }
+
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        self.client.check(rendered).await
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        self.client.submit(rendered).await
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        self.client.find(id).await
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        self.client.list(filter).await
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        self.client.describe(job).await
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        self.client.act(job, action).await
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        watch::watch(Arc::clone(&self.client), filter)
+    }
+
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        let client = Arc::clone(&self.client);
+        let job = job.clone();
+        let named = {
+            let client = Arc::clone(&client);
+            async move { client.named(&job).await }
+        };
+        logs::logs(client, named, options)
+    }
+}

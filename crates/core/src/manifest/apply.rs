@@ -2,10 +2,31 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::trainjob::{Runtime, TrainerVersion};
+use super::job;
+use super::object::{ObjectKind, kind_of_json};
+use super::trainjob::{self, Runtime, TrainerVersion};
 use crate::Finding;
 use crate::mutation::view::{JobKind, JobView, RoleView};
 use crate::mutation::{Change, Op};
+
+/// Makes the changes of ops on a whole job object, as [`mutate`](super::mutate) does on its text: what a backend
+/// renders and what `weftrun mutate` writes are the same. Ops name the object's own roles (`Worker`, `trainer`).
+///
+/// The error is a finding of code `E-TRAINJOB-VERSION`: this version of Kubeflow Trainer has no field for a change.
+pub fn apply_ops(
+    object: &mut Json,
+    ops: &[Op],
+    runtimes: &[Json],
+    version: TrainerVersion,
+) -> Result<(), Finding> {
+    let runtime = Runtime::find(object, runtimes);
+    let job = match kind_of_json(object) {
+        ObjectKind::Job(JobKind::TrainJob) => trainjob::view(object, &runtime, version),
+        ObjectKind::Job(kind) => job::view(object, kind),
+        ObjectKind::List | ObjectKind::Other => return Ok(()),
+    };
+    apply(object, &job, ops, &runtime, version)
+}
 
 /// Makes the changes of all ops on an object.
 pub(super) fn apply(

@@ -15,6 +15,15 @@ pub(super) struct Layout {
     pub json: bool,
 }
 
+/// An object as YAML that every reader of Kubernetes takes for the same data (`on`, `0o17` and the like are quoted).
+pub fn to_yaml(object: &Json) -> String {
+    let layout = Layout { newline: "\n", list_indent: 0, json: false };
+    match object {
+        Json::Object(map) => map.iter().map(|(key, value)| layout.entry(key, value, 0) + "\n").collect(),
+        other => layout.block(other, 0).trim_start().to_owned() + "\n",
+    }
+}
+
 impl Layout {
     /// A line break and so many spaces.
     pub fn line(self, indent: usize) -> String {

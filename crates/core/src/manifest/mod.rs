@@ -19,9 +19,11 @@ mod sbatch;
 mod stream;
 mod trainjob;
 
+pub use apply::apply_ops;
 pub use docker::docker_commands;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
+pub use emit::to_yaml;
 pub use lint::lint_document;
 pub use report::JobReport;
 pub use sbatch::{is_sbatch, lint_sbatch, mutate_sbatch};

@@ -1,0 +1,116 @@
+//! Code brought along: a script inside the command or in a ConfigMap, or a Git repository cloned before the start.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use weftrun_core::spec::{Code, JobSpec};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Scripts;
+
+/// Where code stands in the container.
+const FOLDER: &str = "/tmp/weftrun-code";
+const MOUNT: &str = "/opt/weftrun/code";
+/// A script of this size is still readable inside a command.
+const SMALL: usize = 16 * 1024;
+/// The kernel takes at most 128 KiB in one argument, and base64 makes four bytes of three.
+const LARGEST_INLINE: usize = 90 * 1024;
+/// An object in etcd is at most 1.5 MiB; a ConfigMap at most 1 MiB.
+const LARGEST_MAP: usize = 900 * 1024;
+
+/// Writes the script and runs the command: many ranks of one pod may do it at once.
+const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -p "$d" && printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
+/// Clones once and runs the command inside.
+const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; [ -d "$d/.git" ] || git clone --quiet "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" || exit; exec "$@""#;
+
+/// How the code of a job gets into its pods.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delivery {
+    /// There is none.
+    None,
+    /// These words go before the command.
+    Before(Vec<String>),
+    /// A ConfigMap of this name and data, mounted.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The script's file name.
+        file: String,
+        /// The script.
+        text: String,
+    },
+}
+
+impl Delivery {
+    /// Chooses. `may_make_maps` is none where it is not known.
+    pub fn of(spec: &JobSpec, how: Scripts, may_make_maps: Option<bool>) -> Result<Self> {
+        let shell = |script: &str, args: &[&str]| {
+            let start = ["/bin/sh", "-c", script, "weftrun-code"];
+            Self::Before(start.iter().chain(args).map(|word| (*word).to_owned()).collect())
+        };
+        match &spec.code {
+            None => Ok(Self::None),
+            Some(Code::Git { url, rev }) => Ok(shell(GIT, &[FOLDER, url, rev.as_deref().unwrap_or_default()])),
+            Some(Code::Script { name, text }) => {
+                if name.is_empty() || name.contains('/') {
+                    return Err(Error::new(ErrorKind::InvalidSpec, "the name of the script is not a plain file name")
+                        .with("code", name));
+                }
+                let size = text.len();
+                let map = match how {
+                    Scripts::Inline => false,
+                    Scripts::ConfigMap => true,
+                    Scripts::Auto => size > SMALL && may_make_maps == Some(true),
+                };
+                let largest = if map { LARGEST_MAP } else { LARGEST_INLINE };
+                if size > largest {
+                    return Err(Error::new(ErrorKind::InvalidSpec, format!("the script has {size} bytes, {largest} fit"))
+                        .with("code", name)
+                        .hint("put it into the image, on a shared volume, or into a Git repository (`code.git`)"));
+                }
+                if map {
+                    return Ok(Self::ConfigMap { name: format!("{}-code", spec.name), file: name.clone(), text: text.clone() });
+                }
+                Ok(shell(INLINE, &[&format!("{FOLDER}/{name}"), &STANDARD.encode(text)]))
+            }
+            Some(_) => Err(Error::unsupported("kubeflow", "code of this kind")),
+        }
+    }
+
+    /// The command with the script's name made its path, and whatever goes before it.
+    pub fn command(&self, spec: &JobSpec, command: Vec<String>) -> Vec<String> {
+        let folder = if matches!(self, Self::ConfigMap { .. }) { MOUNT } else { FOLDER };
+        let command = match &spec.code {
+            Some(Code::Script { name, .. }) => {
+                let dotted = format!("./{name}");
+                let is = |word: &String| word == name || *word == dotted;
+                command.into_iter().map(|word| if is(&word) { format!("{folder}/{name}") } else { word }).collect()
+            }
+            _ => command,
+        };
+        match self {
+            Self::Before(words) if !command.is_empty() => words.iter().cloned().chain(command).collect(),
+            _ => command,
+        }
+    }
+
+    /// The volume and mount of a ConfigMap.
+    pub fn volume(&self) -> Option<(Value, Value)> {
+        let Self::ConfigMap { name, .. } = self else { return None };
+        Some((
+            json!({"name": "weftrun-code", "configMap": {"name": name, "defaultMode": 0o555}}),
+            json!({"name": "weftrun-code", "mountPath": MOUNT, "readOnly": true}),
+        ))
+    }
+
+    /// The ConfigMap itself.
+    pub fn object(&self, metadata: &Value) -> Option<Value> {
+        let Self::ConfigMap { name, file, text } = self else { return None };
+        let mut metadata = metadata.clone();
+        metadata["name"] = json!(name);
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.remove("annotations");
+        }
+        Some(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {file: text}}))
+    }
+}

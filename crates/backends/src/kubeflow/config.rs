@@ -1,0 +1,170 @@
+//! The target's settings, and those of one job (`[backend.kubeflow]`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::spec::JobSpec;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::kinds::Kind;
+use crate::kubernetes::ClusterConfig;
+
+/// The target's settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// The kubeconfig file.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it.
+    pub context: Option<String>,
+    /// What holds for every job, unless the job says otherwise.
+    #[serde(flatten)]
+    pub job: JobSettings,
+}
+
+/// What a job can say under `[backend.kubeflow]`, and a target for all its jobs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct JobSettings {
+    /// The kind of object; chosen from what the cluster serves if none.
+    pub kind: Option<Kind>,
+    /// A TrainJob's runtime.
+    pub runtime: Option<String>,
+    /// Its kind: `ClusterTrainingRuntime` or `TrainingRuntime`.
+    pub runtime_kind: Option<String>,
+    /// Version of Kubeflow Trainer (`2.0` … `2.3`).
+    pub trainer_version: Option<String>,
+    /// `None`, `Running` or `All`: what becomes of the pods when the job has ended.
+    pub clean_pod_policy: Option<String>,
+    /// Seconds after which an ended job is removed.
+    pub ttl_seconds: Option<u64>,
+    /// Submit it suspended.
+    pub suspend: Option<bool>,
+    /// `kueue` (a label names the queue) or `volcano` (the operator makes a PodGroup).
+    pub gang: Option<Gang>,
+    /// The scheduler of the pods.
+    pub scheduler: Option<String>,
+    /// The service account of the pods.
+    pub service_account: Option<String>,
+    /// Secrets with which images are pulled.
+    pub image_pull_secrets: Vec<String>,
+    /// Node labels asked.
+    pub node_selector: BTreeMap<String, String>,
+    /// Tolerations, as Kubernetes writes them.
+    pub tolerations: Vec<Value>,
+    /// `inline` (in the command), `configmap`, or `auto`: inline if it is small or ConfigMaps may not be made.
+    pub scripts: Scripts,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub image_pull_policy: Option<String>,
+    /// Arguments put before the program of the `mpirun` that weftrun writes.
+    pub mpirun_args: Vec<String>,
+}
+
+/// Who starts all pods of a job together, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gang {
+    /// Kueue: the label `kueue.x-k8s.io/queue-name` on the job.
+    Kueue,
+    /// Volcano or scheduler-plugins, as the operator is set up: `schedulingPolicy`.
+    Volcano,
+}
+
+/// How a script gets into the pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scripts {
+    /// Inline if it is small, or if ConfigMaps may not be made.
+    #[default]
+    Auto,
+    /// In the command.
+    Inline,
+    /// In a ConfigMap.
+    ConfigMap,
+}
+
+impl Settings {
+    /// Reads the target's settings.
+    pub fn of(target: &TargetConfig) -> Result<Self> {
+        let known = |key: &String| KEYS.contains(&key.as_str()) || ["kubeconfig", "context"].contains(&key.as_str());
+        if let Some(unknown) = target.settings.keys().find(|key| !known(key)) {
+            let error = Error::new(ErrorKind::InvalidConfig, format!("target `{}` has no key `{unknown}`", target.name));
+            let all = KEYS.iter().copied().chain(["kubeconfig", "context"]);
+            return Err(match weftrun_core::spec::did_you_mean(unknown, all) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.with("keys", KEYS.join(", ")),
+            });
+        }
+        target.settings()
+    }
+
+    /// What chooses the cluster.
+    pub fn cluster(&self, target: &TargetConfig) -> ClusterConfig {
+        ClusterConfig {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            namespace: target.namespace.clone(),
+            env: target.env.clone(),
+        }
+    }
+
+    /// The target's job settings, overlaid by the job's own.
+    pub fn for_job(&self, spec: &JobSpec) -> Result<JobSettings> {
+        let Some(own) = spec.backend.get("kubeflow") else { return Ok(self.job.clone()) };
+        let bad = |error: serde_json::Error| {
+            Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow]: {error}")).with("job", &spec.name)
+        };
+        let known: JobSettings = serde_json::from_value(own.clone()).map_err(bad)?;
+        if let Some(unknown) = own.as_object().into_iter().flatten().find(|(key, _)| !KEYS.contains(&key.as_str())) {
+            let error = Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
+            return Err(match weftrun_core::spec::did_you_mean(unknown.0, KEYS.iter().copied()) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.with("keys", KEYS.join(", ")),
+            });
+        }
+        let base = &self.job;
+        let list = |own: Vec<String>, base: &Vec<String>| if own.is_empty() { base.clone() } else { own };
+        let mut node_selector = base.node_selector.clone();
+        node_selector.extend(known.node_selector);
+        Ok(JobSettings {
+            kind: known.kind.or(base.kind),
+            runtime: known.runtime.or_else(|| base.runtime.clone()),
+            runtime_kind: known.runtime_kind.or_else(|| base.runtime_kind.clone()),
+            trainer_version: known.trainer_version.or_else(|| base.trainer_version.clone()),
+            clean_pod_policy: known.clean_pod_policy.or_else(|| base.clean_pod_policy.clone()),
+            ttl_seconds: known.ttl_seconds.or(base.ttl_seconds),
+            suspend: known.suspend.or(base.suspend),
+            gang: known.gang.or(base.gang),
+            scheduler: known.scheduler.or_else(|| base.scheduler.clone()),
+            service_account: known.service_account.or_else(|| base.service_account.clone()),
+            image_pull_secrets: list(known.image_pull_secrets, &base.image_pull_secrets),
+            node_selector,
+            tolerations: base.tolerations.iter().chain(&known.tolerations).cloned().collect(),
+            scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
+            image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
+            mpirun_args: list(known.mpirun_args, &base.mpirun_args),
+        })
+    }
+}
+
+const KEYS: [&str; 16] = [
+    "kind",
+    "runtime",
+    "runtime-kind",
+    "trainer-version",
+    "clean-pod-policy",
+    "ttl-seconds",
+    "suspend",
+    "gang",
+    "scheduler",
+    "service-account",
+    "image-pull-secrets",
+    "node-selector",
+    "tolerations",
+    "scripts",
+    "image-pull-policy",
+    "mpirun-args",
+];

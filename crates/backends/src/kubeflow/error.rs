@@ -1,0 +1,74 @@
+//! What is sent, read back from what was rendered, and the errors about it.
+
+use serde_json::Value;
+use weftrun_core::backend::Rendered;
+use weftrun_core::job::JobHandle;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::kinds::Kind;
+use crate::kubernetes::{Cluster, Resource};
+
+/// One object that is sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub resource: Resource,
+    /// The kind of job, if it is one.
+    pub kind: Option<Kind>,
+    pub object: Value,
+}
+
+impl Sent {
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The cluster in the object's own namespace.
+    pub fn in_namespace(&self, cluster: &Cluster) -> Cluster {
+        match self.object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Cluster { namespace: namespace.to_owned(), ..cluster.clone() },
+            None => cluster.clone(),
+        }
+    }
+}
+
+/// The objects of a rendered job.
+pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
+    let one = |text: &str| {
+        let object: Value = serde_saphyr::from_str(text).map_err(|error| {
+            Error::new(ErrorKind::InvalidSpec, format!("what was rendered is not YAML: {error}")).with("job", &rendered.name)
+        })?;
+        let kind = Kind::ALL.into_iter().find(|kind| {
+            let resource = kind.resource();
+            object["kind"] == resource.kind && object["apiVersion"] == resource.api_version().as_str()
+        });
+        let resource = match (kind, object["kind"].as_str()) {
+            (Some(kind), _) => kind.resource(),
+            (None, Some("ConfigMap")) => Resource::CONFIG_MAPS,
+            (None, other) => {
+                return Err(Error::new(ErrorKind::InvalidSpec, "this is no object that a Kubeflow job is made of")
+                    .with("kind", other.unwrap_or("none")));
+            }
+        };
+        Ok(Sent { resource, kind, object })
+    };
+    rendered.documents.iter().map(|document| one(&document.text)).collect()
+}
+
+/// A refusal as findings: the fields it names, else its message with what to try.
+pub fn findings(error: Error) -> Vec<Finding> {
+    if !error.findings().is_empty() {
+        return error.findings().to_vec();
+    }
+    let finding = Finding::error("K8S-REFUSED", error.message());
+    vec![match error.hints().first() {
+        Some(hint) => finding.fix(hint),
+        None => finding,
+    }]
+}
+
+/// A handle of another backend.
+pub fn foreign(handle: &JobHandle) -> Error {
+    Error::new(ErrorKind::Usage, format!("`{handle}` is no handle of a Kubeflow job"))
+        .hint("Kubeflow handles look like kubeflow://TARGET/NAMESPACE/KIND/NAME")
+}

@@ -1,0 +1,74 @@
+//! The logs of a job: its pods', until it and they have ended.
+
+use std::sync::Arc;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use tokio::sync::watch;
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{ErrorKind, Result};
+
+use super::client::{Client, Named};
+use super::status::Job;
+use crate::kubernetes::logs::{LogJob, logs as pod_logs};
+use crate::kubernetes::{Change, changes, is_not_found};
+
+/// The batches of a job.
+pub fn logs(client: Arc<Client>, named: impl Future<Output = Result<Named>> + Send + 'static, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+    let opened = async move {
+        let named = named.await?;
+        let job = client.job(&named).await?;
+        let (sender, ended) = watch::channel(false);
+        let kind = named.kind;
+        let batches = pod_logs(LogJob {
+            cluster: named.cluster.clone(),
+            selector: kind.selector(&named.name),
+            place: Arc::new(move |pod| Some(kind.place(pod))),
+            ended,
+            options: options.clone(),
+        });
+        if !options.follow {
+            return Ok(batches);
+        }
+        // The job is watched as long as its logs are read, and no longer.
+        let uid = job.uid().to_owned();
+        let end = stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
+        Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), end.map(Some))
+            .take_while(|batch| std::future::ready(batch.is_some()))
+            .filter_map(std::future::ready)
+            .boxed())
+    };
+    stream::once(opened).try_flatten().boxed()
+}
+
+/// Watches the job's object, and says when it has ended. Gives an error only where there is nothing to wait for.
+async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> Option<weftrun_core::Error> {
+    let resource = named.kind.resource();
+    let mut objects = changes(&named.cluster, &resource, "");
+    while let Some(change) = objects.next().await {
+        let over = match change {
+            Ok(Change::All(list)) => {
+                let ours = list.iter().find(|object| object.metadata.uid.as_deref() == Some(&uid));
+                ours.is_none_or(|object| terminal(&named, object))
+            }
+            Ok(Change::Set(object)) => object.metadata.uid.as_deref() == Some(&uid) && terminal(&named, &object),
+            Ok(Change::Gone(object)) => object.metadata.uid.as_deref() == Some(&uid),
+            Ok(Change::Lost(_) | Change::Back) => false,
+            Err(error) if is_not_found(&error) || error.kind() == ErrorKind::Unsupported => true,
+            // Without the right to watch, the pods alone say when it is over.
+            Err(_) => break,
+        };
+        if over {
+            ended.send_replace(true);
+            // The logs may come to their end now.
+            std::future::pending::<()>().await;
+        }
+    }
+    drop(ended);
+    std::future::pending().await
+}
+
+fn terminal(named: &Named, object: &kube::api::DynamicObject) -> bool {
+    let Ok(object) = serde_json::to_value(object) else { return false };
+    Job { kind: named.kind, object }.phase(&[]).0.is_terminal()
+}

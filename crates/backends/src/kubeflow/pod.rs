@@ -1,0 +1,185 @@
+//! A role becomes a pod template.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use weftrun_core::spec::{JobSpec, Role, VolumeSource};
+
+use super::code::Delivery;
+use super::config::JobSettings;
+
+/// The label that carries the submission.
+pub const SUBMISSION: &str = "weftrun.dev/submission";
+/// The annotation that says for which fabric the job was planned.
+pub const FABRIC: &str = "weftrun.dev/fabric";
+
+/// What a template is made of.
+pub struct Template<'a> {
+    pub spec: &'a JobSpec,
+    pub settings: &'a JobSettings,
+    pub delivery: &'a Delivery,
+    /// Labels of the pods.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Whether nodes carry their instance type as a label.
+    pub select_instance: bool,
+}
+
+impl Template<'_> {
+    /// The template of a role that runs a command.
+    pub fn of(&self, role: &Role, container: &str, command: &[String]) -> Value {
+        let mut pod = self.pod_spec(role);
+        pod.insert("containers".into(), json!([self.container(role, container, command)]));
+        self.wrap(pod)
+    }
+
+    fn wrap(&self, pod: Map<String, Value>) -> Value {
+        let mut metadata = json!({"labels": self.labels});
+        if !self.spec.annotations.is_empty() {
+            metadata["annotations"] = json!(self.spec.annotations);
+        }
+        json!({"metadata": metadata, "spec": pod})
+    }
+
+    /// Everything of the pod but its containers.
+    pub fn pod_spec(&self, role: &Role) -> Map<String, Value> {
+        let mut pod = Map::new();
+        let mut put = |key: &str, value: Value| {
+            if !matches!(&value, Value::Null) && value != json!([]) && value != json!({}) {
+                pod.insert(key.to_owned(), value);
+            }
+        };
+        let settings = self.settings;
+        let mut selector = settings.node_selector.clone();
+        if let Some(instance) = role.instance_type.as_ref().filter(|_| self.select_instance) {
+            selector.entry("node.kubernetes.io/instance-type".into()).or_insert_with(|| instance.clone());
+        }
+        put("nodeSelector", json!(selector));
+        put("tolerations", json!(settings.tolerations));
+        put("priorityClassName", json!(self.spec.priority));
+        put("schedulerName", json!(settings.scheduler));
+        put("serviceAccountName", json!(settings.service_account));
+        let secrets: Vec<_> = settings.image_pull_secrets.iter().map(|name| json!({"name": name})).collect();
+        put("imagePullSecrets", json!(secrets));
+        put("volumes", json!(self.volumes(role)));
+        pod
+    }
+
+    fn container(&self, role: &Role, name: &str, command: &[String]) -> Value {
+        let mut container = json!({"name": name, "image": role.image.as_ref().or(self.spec.image.as_ref())});
+        if let Some(policy) = &self.settings.image_pull_policy {
+            container["imagePullPolicy"] = json!(policy);
+        }
+        if !command.is_empty() {
+            container["command"] = json!(command);
+        }
+        if let Some(workdir) = &self.spec.workdir {
+            container["workingDir"] = json!(workdir);
+        }
+        let env = self.env(role);
+        if !env.is_empty() {
+            container["env"] = json!(env);
+        }
+        let resources = resources(role);
+        if !resources.is_empty() {
+            container["resources"] = json!({"limits": resources, "requests": resources});
+        }
+        let mounts = self.mounts(role);
+        if !mounts.is_empty() {
+            container["volumeMounts"] = json!(mounts);
+        }
+        container
+    }
+
+    /// The job's environment, then the role's, then what comes from secrets; of two of one name the later wins.
+    pub fn env(&self, role: &Role) -> Vec<Value> {
+        let mut env: Vec<(String, Value)> = Vec::new();
+        let mut set = |name: &String, value: Value| match env.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value,
+            None => env.push((name.clone(), value)),
+        };
+        for var in self.spec.env.iter().chain(&role.env) {
+            set(&var.name, json!({"name": var.name, "value": literal(&var.value)}));
+        }
+        for secret in &self.spec.secrets {
+            let source = json!({"secretKeyRef": {"name": secret.secret, "key": secret.key}});
+            set(&secret.env, json!({"name": secret.env, "valueFrom": source}));
+        }
+        env.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The pod's volumes.
+    pub fn volumes(&self, role: &Role) -> Vec<Value> {
+        let mut volumes: Vec<_> = self
+            .spec
+            .volumes
+            .iter()
+            .map(|volume| match &volume.source {
+                VolumeSource::HostPath(path) => json!({"name": volume.name, "hostPath": {"path": path}}),
+                VolumeSource::Claim(claim) => {
+                    json!({"name": volume.name, "persistentVolumeClaim": {"claimName": claim}})
+                }
+                VolumeSource::Memory { size } => memory(&volume.name, size.as_deref()),
+                _ => json!({"name": volume.name, "emptyDir": {}}),
+            })
+            .collect();
+        if let Some(size) = self.own_shm(role) {
+            volumes.push(memory("shm", Some(size)));
+        }
+        volumes.extend(self.delivery.volume().map(|(volume, _)| volume));
+        volumes
+    }
+
+    /// The container's mounts.
+    pub fn mounts(&self, role: &Role) -> Vec<Value> {
+        let mount = |name: &str, path: &str, read_only: bool| {
+            let mut mount = json!({"name": name, "mountPath": path});
+            if read_only {
+                mount["readOnly"] = json!(true);
+            }
+            mount
+        };
+        let mut mounts: Vec<_> =
+            self.spec.volumes.iter().map(|volume| mount(&volume.name, &volume.mount, volume.read_only)).collect();
+        if self.own_shm(role).is_some() {
+            mounts.push(mount("shm", "/dev/shm", false));
+        }
+        mounts.extend(self.delivery.volume().map(|(_, mount)| mount));
+        mounts
+    }
+
+    /// The size of `/dev/shm`, unless the user mounts something there.
+    fn own_shm<'r>(&self, role: &'r Role) -> Option<&'r str> {
+        let mounted = self.spec.volumes.iter().any(|volume| volume.mount.trim_end_matches('/') == "/dev/shm");
+        role.shm.as_deref().filter(|_| !mounted)
+    }
+}
+
+fn memory(name: &str, size: Option<&str>) -> Value {
+    let mut volume = json!({"name": name, "emptyDir": {"medium": "Memory"}});
+    if let Some(size) = size {
+        volume["emptyDir"]["sizeLimit"] = json!(size);
+    }
+    volume
+}
+
+/// What a role asks, in the order people write it.
+pub fn resources(role: &Role) -> Map<String, Value> {
+    let mut asked = Map::new();
+    for (name, quantity) in [("cpu", &role.cpus), ("memory", &role.memory)] {
+        if let Some(quantity) = quantity {
+            asked.insert(name.into(), json!(quantity));
+        }
+    }
+    if role.gpus_per_node > 0 && !role.resources.contains_key("nvidia.com/gpu") {
+        asked.insert("nvidia.com/gpu".into(), json!(role.gpus_per_node.to_string()));
+    }
+    for (name, quantity) in &role.resources {
+        asked.insert(name.clone(), json!(quantity));
+    }
+    asked
+}
+
+/// Text that Kubernetes must not expand: `$(NAME)` in commands and values refers to variables.
+pub fn literal(text: &str) -> String {
+    text.replace("$(", "$$(")
+}

@@ -1,0 +1,290 @@
+//! A planned job becomes one object. Pure.
+//!
+//! The object is built from the job file as if there were no fabric; then the plan's ops are applied to it by the same
+//! code that `weftrun mutate` uses on manifests, so that both give the same pods.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::fabric::Fabric;
+use weftrun_core::manifest::{TrainerVersion, apply_ops, to_yaml};
+use weftrun_core::mutation::{Change, Op};
+use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::code::Delivery;
+use super::config::{Gang, JobSettings, Settings};
+use super::kinds::{Kind, trainer_version};
+use super::pod::{FABRIC, SUBMISSION, Template, literal};
+use super::{mpi_job, pytorch_job, train_job};
+
+/// Longest name of anything the operators make for a job.
+const DNS_LABEL: usize = 63;
+
+/// A job on its way to an object.
+pub struct Draft<'a> {
+    pub job: &'a PlannedJob,
+    pub spec: &'a JobSpec,
+    pub settings: JobSettings,
+    pub kind: Kind,
+    pub delivery: Delivery,
+    pub labels: BTreeMap<String, String>,
+    pub trainer: TrainerVersion,
+    /// What the cluster says of the TrainJob's runtime.
+    pub runtimes: Vec<Value>,
+}
+
+/// Renders a job.
+pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> Result<Rendered> {
+    let spec = &job.spec;
+    let settings = target.for_job(spec)?;
+    let kind = choose(job, &settings)?;
+    let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
+    let delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
+    let known = job.facts.extra.get("trainer-version").and_then(Value::as_str);
+    let trainer = match settings.trainer_version.as_deref().or(known) {
+        Some(text) => trainer_version(text)?,
+        None => TrainerVersion::default(),
+    };
+    let runtimes = job.facts.extra.get("runtimes").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut labels = spec.labels.clone();
+    labels.insert(SUBMISSION.into(), job.submission.to_string());
+    let draft = Draft { job, spec, settings, kind, delivery, labels, trainer, runtimes };
+    check_name(&draft)?;
+
+    let mut object = json!({
+        "apiVersion": kind.resource().api_version(), "kind": kind.resource().kind,
+        "metadata": draft.metadata(namespace),
+    });
+    object["spec"] = match kind {
+        Kind::PyTorchJob => pytorch_job::spec(&draft)?,
+        Kind::MpiJobV2 | Kind::MpiJobV1 => mpi_job::spec(&draft)?,
+        Kind::TrainJob => train_job::spec(&draft)?,
+    };
+    let (applied, inexpressible) = draft.apply(&mut object);
+    let title = kind.resource().kind.to_owned();
+    let document = |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
+    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document(title, &object));
+    if let Some(map) = draft.delivery.object(&object["metadata"]) {
+        rendered.documents.push(document("ConfigMap".to_owned(), &map));
+    }
+    rendered.applied = applied;
+    rendered.inexpressible = inexpressible;
+    Ok(rendered)
+}
+
+/// The kind: what the user says, else what fits the launch among those the cluster serves.
+fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
+    let served: Vec<Kind> = job.facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect();
+    let by_mpi = job.spec.launch == Launch::Mpi || job.spec.roles.iter().any(|role| role.kind == RoleKind::Launcher);
+    let fitting: &[Kind] =
+        if by_mpi { &[Kind::MpiJobV2, Kind::MpiJobV1] } else { &[Kind::PyTorchJob, Kind::TrainJob] };
+    let missing = |kinds: &[Kind]| {
+        let names: Vec<_> = kinds.iter().map(|kind| kind.resource().kind).collect();
+        let operators: Vec<_> = kinds.iter().map(|kind| kind.operator()).collect();
+        Error::new(ErrorKind::Unsupported, format!("the cluster serves no {}", names.join(" and no ")))
+            .with("serves", if served.is_empty() { "no kind of job".to_owned() } else { job.facts.serves.join(", ") })
+            .hint(format!("have an administrator install {}", operators.join(", or ")))
+    };
+    if let Some(kind) = settings.kind {
+        if by_mpi && kind == Kind::PyTorchJob {
+            return Err(Error::new(ErrorKind::InvalidSpec, "`launch = \"mpi\"` needs an MPIJob, not a PyTorchJob")
+                .hint("leave `kind` out, or choose another launch"));
+        }
+        if job.facts.online && !served.contains(&kind) {
+            return Err(missing(&[kind]));
+        }
+        return Ok(kind);
+    }
+    if !job.facts.online {
+        return Ok(fitting[0]);
+    }
+    fitting.iter().copied().find(|kind| served.contains(kind)).ok_or_else(|| missing(fitting))
+}
+
+/// Pods and services are named after the job, and everything must fit a DNS label.
+fn check_name(draft: &Draft<'_>) -> Result<()> {
+    let name = &draft.spec.name;
+    let nodes = draft.spec.nodes().max(1);
+    let longest = match draft.kind {
+        Kind::PyTorchJob | Kind::MpiJobV2 | Kind::MpiJobV1 => format!("{name}-worker-{}", nodes - 1),
+        Kind::TrainJob => format!("{name}-node-0-{}", nodes - 1),
+    };
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let finding = if longest.len() > DNS_LABEL {
+        let room = DNS_LABEL - (longest.len() - name.len());
+        Finding::error("K8S-NAME-LENGTH", format!("the name has {} characters; the pod `{longest}` must fit {DNS_LABEL}", name.len()))
+            .fix(format!("use at most {room} characters"))
+    } else if !starts || !plain || name.ends_with('-') {
+        Finding::error("K8S-NAME", format!("`{name}` makes no host name: the operators want a DNS-1035 label"))
+            .fix("use lower-case letters, digits and `-`, a letter first")
+    } else {
+        return Ok(());
+    };
+    Err(Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding.at("name")]))
+}
+
+impl Draft<'_> {
+    fn metadata(&self, namespace: Option<&str>) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("name".into(), json!(self.spec.name));
+        if let Some(namespace) = namespace {
+            metadata.insert("namespace".into(), json!(namespace));
+        }
+        let mut labels = self.labels.clone();
+        if let Some(queue) = self.spec.queue.as_ref().filter(|_| self.settings.gang != Some(Gang::Volcano)) {
+            labels.insert("kueue.x-k8s.io/queue-name".into(), queue.clone());
+        }
+        metadata.insert("labels".into(), json!(labels));
+        let fabric = self.job.plan.fabric;
+        if !matches!(fabric, Fabric::Auto | Fabric::Off) {
+            metadata.insert("annotations".into(), json!({FABRIC: fabric}));
+        }
+        Value::Object(metadata)
+    }
+
+    /// The template of a role.
+    pub fn template(&self) -> Template<'_> {
+        let label = "node.kubernetes.io/instance-type";
+        let nodes = &self.job.facts.nodes;
+        Template {
+            spec: self.spec,
+            settings: &self.settings,
+            delivery: &self.delivery,
+            labels: &self.labels,
+            select_instance: nodes.is_empty() || nodes.iter().any(|group| group.labels.contains_key(label)),
+        }
+    }
+
+    /// The worker role, whose nodes the kinds split as they must.
+    pub fn worker(&self) -> Result<&Role> {
+        let mut workers = self.spec.workers();
+        let Some(first) = workers.next() else {
+            return Err(Error::new(ErrorKind::InvalidSpec, "the job has no role with ranks").with("job", &self.spec.name));
+        };
+        if let Some(second) = workers.next() {
+            return Err(Error::new(ErrorKind::Unsupported, "a Kubeflow job has one kind of worker")
+                .with("roles", format!("{}, {}", first.name, second.name))
+                .hint("give all nodes one role, or submit two jobs"));
+        }
+        Ok(first)
+    }
+
+    /// The words that start the ranks of a node, with what the operator's environment says of it.
+    pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
+        // What Kubernetes is to expand is put in after everything else was made literal.
+        let marked = Rendezvous { node_rank: "\u{1}N", master_addr: "\u{1}A", master_port: "\u{1}P" };
+        let command = node_command(self.spec, role, &marked);
+        let command = self.delivery.command(self.spec, command);
+        let wrapped = self.wrap_of(role).into_iter().chain(command);
+        wrapped
+            .map(|word| {
+                literal(&word)
+                    .replace("\u{1}N", at.node_rank)
+                    .replace("\u{1}A", at.master_addr)
+                    .replace("\u{1}P", at.master_port)
+            })
+            .collect()
+    }
+
+    /// What a rule puts before whatever starts the ranks.
+    pub fn wrap_of(&self, role: &Role) -> Vec<String> {
+        let wraps = self.job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
+            Change::Wrap { argv } => Some(argv.clone()),
+            _ => None,
+        });
+        wraps.last().unwrap_or_default()
+    }
+
+    /// `runPolicy` as training-operator and mpi-operator share it.
+    pub fn run_policy(&self) -> Value {
+        // An ended master or launcher ends the job while workers may still run: without this they would keep their
+        // GPUs (training-operator's default is None).
+        let clean = self.settings.clean_pod_policy.as_deref().unwrap_or("Running");
+        let limit = match self.spec.restart {
+            RestartPolicy::Never => 0,
+            RestartPolicy::OnFailure { max } => max,
+        };
+        let mut policy = json!({"cleanPodPolicy": clean, "backoffLimit": limit});
+        if let Some(limit) = self.spec.time_limit {
+            policy["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
+        }
+        if let Some(ttl) = self.settings.ttl_seconds {
+            policy["ttlSecondsAfterFinished"] = json!(ttl);
+        }
+        if let Some(suspend) = self.settings.suspend {
+            policy["suspend"] = json!(suspend);
+        }
+        if self.settings.gang == Some(Gang::Volcano) {
+            let mut group = json!({"minAvailable": self.spec.nodes()});
+            if let Some(queue) = &self.spec.queue {
+                group["queue"] = json!(queue);
+            }
+            if let Some(priority) = &self.spec.priority {
+                group["priorityClass"] = json!(priority);
+            }
+            policy["schedulingPolicy"] = group;
+        }
+        policy
+    }
+
+    /// The replicas' restart policy.
+    pub fn restart_policy(&self) -> &'static str {
+        match self.spec.restart {
+            RestartPolicy::Never => "Never",
+            RestartPolicy::OnFailure { .. } => "OnFailure",
+        }
+    }
+
+    /// Puts the plan's ops into the object; those that have no place are given back with the reason.
+    fn apply(&self, object: &mut Value) -> (Vec<Op>, Vec<Inexpressible>) {
+        let (mut applied, mut not) = (Vec::new(), Vec::new());
+        for op in &self.job.plan.ops {
+            if matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. }) {
+                // They are in the command already.
+                applied.push(op.clone());
+                continue;
+            }
+            let roles = self.roles_of(op);
+            if roles.is_empty() {
+                let reason = format!("a {} has no pod for the role `{}`", self.kind.resource().kind, op.role);
+                not.push(Inexpressible { op: op.clone(), reason });
+                continue;
+            }
+            let named: Vec<Op> = roles
+                .iter()
+                .map(|role| {
+                    let mut op = op.clone();
+                    (*role).clone_into(&mut op.role);
+                    op
+                })
+                .collect();
+            let before = object.clone();
+            match apply_ops(object, &named, &self.runtimes, self.trainer) {
+                Ok(()) => applied.push(op.clone()),
+                Err(finding) => {
+                    *object = before;
+                    not.push(Inexpressible { op: op.clone(), reason: finding.message });
+                }
+            }
+        }
+        (applied, not)
+    }
+
+    /// What the object calls an op's role.
+    fn roles_of(&self, op: &Op) -> Vec<&'static str> {
+        let launcher = self.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher);
+        let is_launcher = launcher.map_or("launcher", |role| role.name.as_str()) == op.role;
+        let is_worker = self.spec.workers().any(|role| role.name == op.role);
+        match self.kind {
+            Kind::PyTorchJob if is_worker && self.spec.nodes() > 1 => vec!["Master", "Worker"],
+            Kind::PyTorchJob if is_worker => vec!["Master"],
+            Kind::MpiJobV2 | Kind::MpiJobV1 if is_worker => vec!["Worker"],
+            Kind::MpiJobV2 | Kind::MpiJobV1 if is_launcher => vec!["Launcher"],
+            Kind::TrainJob if is_worker => vec!["trainer"],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What the operators and pods say becomes phases, replicas and findings. Pure.
+//!
+//! Conditions are read by their status, not by their presence (a finished job keeps `Running` with status False), and a
+//! TrainJob has none until it ends, so what pods do counts too.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use weftrun_core::fabric::Fabric;
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
+use weftrun_core::{Finding, Severity};
+
+use super::kinds::Kind;
+use super::pod::{FABRIC, SUBMISSION};
+use crate::kubernetes::{Pod, PodEvent, State, job_event_finding, one_line, pod_finding};
+
+/// The annotation of a job that was cancelled: its record stays, suspended.
+pub const CANCELLED: &str = "weftrun.dev/cancelled";
+
+/// A job object with its kind.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its kind.
+    pub kind: Kind,
+    /// The object.
+    pub object: Value,
+}
+
+impl Job {
+    fn text(&self, pointer: &str) -> &str {
+        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// The handle.
+    pub fn handle(&self, target: &str) -> JobHandle {
+        let parts = [self.text("/metadata/namespace"), self.kind.word(), self.name()];
+        JobHandle::new("kubeflow", target, parts).with_uid(self.uid())
+    }
+
+    /// The submission that made it.
+    pub fn submission(&self) -> Option<SubmissionId> {
+        self.object["metadata"]["labels"][SUBMISSION].as_str().and_then(SubmissionId::parse)
+    }
+
+    /// The condition of a type, if its status is True.
+    fn condition(&self, kind: &str) -> Option<&Value> {
+        let conditions = self.object.pointer("/status/conditions")?.as_array()?;
+        conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
+    }
+
+    /// Whether it was told to stop for a while.
+    fn suspended(&self) -> bool {
+        let at = |pointer: &str| self.object.pointer(pointer) == Some(&Value::Bool(true));
+        at("/spec/suspend") || at("/spec/runPolicy/suspend")
+    }
+
+    fn cancelled(&self) -> bool {
+        self.object["metadata"]["annotations"][CANCELLED].is_string()
+    }
+
+    /// Nodes it asks, launchers not counted.
+    pub fn nodes(&self) -> u32 {
+        let number = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_u64);
+        let count = |key: &str| {
+            let spec = self.object.pointer("/spec")?.get(key)?.as_object()?;
+            let workers = spec.iter().filter(|(role, _)| role.as_str() != "Launcher");
+            Some(workers.map(|(_, spec)| spec["replicas"].as_u64().unwrap_or(1)).sum())
+        };
+        let nodes: Option<u64> = match self.kind {
+            Kind::TrainJob => number("/spec/trainer/numNodes"),
+            Kind::PyTorchJob => count("pytorchReplicaSpecs"),
+            Kind::MpiJobV1 | Kind::MpiJobV2 => count("mpiReplicaSpecs"),
+        };
+        u32::try_from(nodes.unwrap_or(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The phase and why.
+    pub fn phase(&self, pods: &[&Pod]) -> (JobPhase, String) {
+        let said = |condition: &Value| one_line(condition["message"].as_str().unwrap_or_default());
+        let done = ["Succeeded", "Complete"].iter().find_map(|kind| self.condition(kind));
+        if done.is_some() {
+            return (JobPhase::Succeeded, String::new());
+        }
+        if let Some(failed) = self.condition("Failed") {
+            return (JobPhase::Failed, said(failed));
+        }
+        if self.object["metadata"]["deletionTimestamp"].is_string() {
+            return (JobPhase::Stopping, "it is being deleted".into());
+        }
+        let alive = pods.iter().filter(|pod| !pod.ended()).count();
+        if self.cancelled() && self.suspended() {
+            return if alive == 0 {
+                (JobPhase::Cancelled, "cancelled".into())
+            } else {
+                (JobPhase::Stopping, format!("cancelled; {alive} pods are still ending"))
+            };
+        }
+        if self.suspended() {
+            return (JobPhase::Suspended, self.condition("Suspended").map(said).unwrap_or_default());
+        }
+        if let Some(restarting) = self.condition("Restarting") {
+            return (JobPhase::Restarting, said(restarting));
+        }
+        self.alive(pods)
+    }
+
+    /// The phase of a job that neither ended nor stopped.
+    fn alive(&self, pods: &[&Pod]) -> (JobPhase, String) {
+        let running = |pod: &&&Pod| pod.containers.iter().any(|c| !c.init && c.state == State::Running);
+        let up = pods.iter().filter(running).count();
+        let why = || pods.iter().find_map(|pod| pod_finding(pod)).map(|finding| finding.message).unwrap_or_default();
+        let crashing = pods.iter().any(|pod| {
+            pod.containers.iter().any(|c| !c.init && c.last.is_some() && !matches!(c.state, State::Running))
+        });
+        let all = pods.len() >= self.nodes() as usize && up > 0;
+        if crashing {
+            return (JobPhase::Restarting, why());
+        }
+        if self.condition("Running").is_some() || (all && up == pods.iter().filter(|pod| !pod.ended()).count()) {
+            return (JobPhase::Running, String::new());
+        }
+        if pods.is_empty() {
+            return (JobPhase::Submitted, "no pod has been made yet".into());
+        }
+        if pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none()) || pods.iter().all(|pod| pod.node.is_none()) {
+            return (JobPhase::Pending, why());
+        }
+        let reason = why();
+        let waiting = format!("{up} of {} pods run", pods.len());
+        (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
+    }
+
+    /// The job's own exit code: of the pod that decides, else of the first that failed.
+    fn exit_code(&self, pods: &[&Pod], phase: JobPhase) -> Option<i32> {
+        if phase == JobPhase::Succeeded {
+            return Some(0);
+        }
+        if phase != JobPhase::Failed {
+            return None;
+        }
+        let decides = |pod: &&&Pod| matches!(self.kind.place(pod).role.as_str(), "master" | "launcher");
+        let code = |pod: &&Pod| pod.exit().map(|exit| exit.code).filter(|code| *code != 0);
+        let first = pods.iter().filter(decides).find_map(code);
+        // Workers that are ended because the job failed get 137 or 143; whoever failed by itself says more.
+        let own = || pods.iter().filter_map(code).find(|code| !matches!(code, 137 | 143));
+        first.filter(|code| !matches!(code, 137 | 143)).or_else(own).or(first).or_else(|| pods.iter().find_map(code))
+    }
+
+    /// Its line in a list.
+    pub fn summary(&self, target: &str, pods: &[&Pod]) -> JobSummary {
+        let (phase, reason) = self.phase(pods);
+        let time = |pointer: &str| self.text(pointer).parse::<Timestamp>().ok();
+        let mut summary = JobSummary::new(self.handle(target), phase);
+        summary.reason = reason;
+        summary.kind = self.kind.resource().kind.to_owned();
+        let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
+        let ready = pods.iter().filter(|pod| pod.ready && !launcher(pod)).count();
+        summary.ready = (u32::try_from(ready).unwrap_or(u32::MAX), self.nodes());
+        summary.created = time("/metadata/creationTimestamp");
+        let ended = || {
+            let kinds = ["Succeeded", "Complete", "Failed"];
+            let condition = kinds.iter().find_map(|kind| self.condition(kind))?;
+            condition["lastTransitionTime"].as_str()?.parse().ok()
+        };
+        summary.ended = time("/status/completionTime").or_else(ended);
+        summary.exit_code = self.exit_code(pods, phase);
+        summary.submission = self.submission();
+        let label = self.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str();
+        let queue = label.or(self.object.pointer("/spec/runPolicy/schedulingPolicy/queue").and_then(Value::as_str));
+        summary.queue = queue.map(str::to_owned);
+        let fabric = &self.object["metadata"]["annotations"][FABRIC];
+        summary.fabric = serde_json::from_value::<Fabric>(fabric.clone()).ok();
+        summary
+    }
+
+    /// Why it is stuck or failed: its pods' and its events' findings, each kind once.
+    pub fn findings(&self, pods: &[&Pod], events: &[&PodEvent]) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        let (phase, reason) = self.phase(pods);
+        let mut add = |finding: Finding| {
+            if !findings.iter().any(|known| known.code == finding.code) {
+                findings.push(finding);
+            }
+        };
+        pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
+        if !matches!(phase, JobPhase::Running | JobPhase::Succeeded) {
+            events.iter().filter_map(|event| job_event_finding(event)).for_each(&mut add);
+        }
+        if phase == JobPhase::Failed && findings.is_empty() {
+            findings.push(Finding::error("K8S-FAILED", reason).at(self.name()));
+        }
+        if phase.is_terminal() && phase != JobPhase::Failed {
+            findings.retain(|finding| finding.severity != Severity::Warning);
+        }
+        findings
+    }
+}
+
+/// A pod as a replica.
+pub fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
+    let place = kind.place(pod);
+    let finding = pod_finding(pod);
+    let running = pod.containers.iter().any(|c| !c.init && c.state == State::Running);
+    let crashing = pod.containers.iter().any(|c| !c.init && c.last.is_some() && matches!(c.state, State::Waiting { .. }));
+    let phase = match pod.phase.as_str() {
+        "Succeeded" => JobPhase::Succeeded,
+        "Failed" => JobPhase::Failed,
+        _ if pod.deleting => JobPhase::Stopping,
+        _ if crashing => JobPhase::Restarting,
+        _ if running => JobPhase::Running,
+        _ if pod.node.is_some() => JobPhase::Starting,
+        _ => JobPhase::Pending,
+    };
+    let mut status = ReplicaStatus::new(&pod.name, place.role, place.replica, phase);
+    status.reason = finding.map(|finding| finding.message).unwrap_or_default();
+    status.node.clone_from(&pod.node);
+    status.restarts = pod.restarts();
+    status.exit_code = pod.exit().filter(|_| pod.ended() || crashing).map(|exit| exit.code);
+    status
+}

@@ -1,0 +1,302 @@
+//! One watch of the jobs, one of the pods and one of the events of a namespace, whatever the number of jobs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::stream::{self, BoxStream, SelectAll};
+use futures_util::{StreamExt, TryStreamExt};
+use kube::api::DynamicObject;
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, ReplicaStatus};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::{Client, about, message, pods_of};
+use super::kinds::Kind;
+use super::status::{Job, replica};
+use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes};
+
+/// What a watch is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Jobs(Kind),
+    Pods,
+    Events,
+}
+
+/// Watches the jobs of a filter.
+pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+    let opened = async move {
+        let mut wanted = BTreeSet::new();
+        let mut cluster = client.cluster().await?.clone();
+        let mut kinds: Vec<Kind> = Vec::new();
+        for handle in &filter.handles {
+            let named = client.named(handle).await?;
+            cluster = named.cluster.clone();
+            kinds.push(named.kind);
+            // A job that is gone already has no event to come.
+            wanted.insert(client.job(&named).await?.uid().to_owned());
+        }
+        if kinds.is_empty() {
+            kinds = client.served().await?.to_vec();
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        let state = Watcher::new(client.target.clone(), &cluster, kinds, filter, wanted);
+        Ok(stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|event| (event, state))) }))
+    };
+    stream::once(opened).try_flatten().boxed()
+}
+
+struct Watcher {
+    target: String,
+    filter: JobFilter,
+    /// Uids of the jobs asked for by handle that have not ended.
+    wanted: BTreeSet<String>,
+    by_handle: bool,
+    changes: SelectAll<BoxStream<'static, (Of, Result<Change>)>>,
+    /// By uid.
+    jobs: BTreeMap<String, Job>,
+    pods: BTreeMap<String, Pod>,
+    events: BTreeMap<String, PodEvent>,
+    /// What was told of each job.
+    told: BTreeMap<String, Told>,
+    ready: VecDeque<JobEvent>,
+    /// Watches that gave their first list.
+    listed: Vec<Of>,
+    watches: usize,
+    lost: bool,
+}
+
+#[derive(Default)]
+struct Told {
+    summary: Option<JobSummary>,
+    replicas: BTreeMap<String, ReplicaStatus>,
+    findings: BTreeSet<String>,
+    events: BTreeMap<String, u64>,
+    attempt: u32,
+}
+
+impl Watcher {
+    fn new(target: String, cluster: &Cluster, kinds: Vec<Kind>, filter: JobFilter, wanted: BTreeSet<String>) -> Self {
+        let mut all = SelectAll::new();
+        let mut of: Vec<(Of, Resource)> = kinds.into_iter().map(|kind| (Of::Jobs(kind), kind.resource())).collect();
+        of.extend([(Of::Pods, Resource::PODS), (Of::Events, Resource::EVENTS)]);
+        let watches = of.len();
+        for (of, resource) in of {
+            all.push(changes(cluster, &resource, "").map(move |change| (of, change)).boxed());
+        }
+        Self {
+            target,
+            by_handle: !filter.handles.is_empty(),
+            filter,
+            wanted,
+            changes: all,
+            jobs: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            events: BTreeMap::new(),
+            told: BTreeMap::new(),
+            ready: VecDeque::new(),
+            listed: Vec::new(),
+            watches,
+            lost: false,
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<JobEvent>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.by_handle && self.wanted.is_empty() {
+                return Ok(None);
+            }
+            let Some((of, change)) = self.changes.next().await else { return Ok(None) };
+            match change {
+                Ok(change) => self.change(of, change),
+                Err(error) => self.refused(of, error)?,
+            }
+        }
+    }
+
+    /// Events may be hidden; jobs of one kind may be; pods may not.
+    fn refused(&mut self, of: Of, error: Error) -> Result<()> {
+        let hidden = error.kind() == ErrorKind::Credentials && !error.message().contains("does not know");
+        let others = self.watches > 3 || !self.by_handle;
+        match of {
+            Of::Events if hidden => {}
+            Of::Jobs(_) if others && (hidden || error.kind() == ErrorKind::Unsupported) => {}
+            _ => return Err(error),
+        }
+        self.listed.push(of);
+        self.look_at_all();
+        Ok(())
+    }
+
+    fn change(&mut self, of: Of, change: Change) {
+        match change {
+            Change::Lost(reason) => self.connection(true, reason),
+            Change::Back => self.connection(false, String::new()),
+            Change::All(list) => {
+                let there: BTreeSet<String> = list.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+                let gone: Vec<String> = match of {
+                    Of::Jobs(kind) => {
+                        let ours = self.jobs.iter().filter(|(uid, job)| job.kind == kind && !there.contains(*uid));
+                        ours.map(|(uid, _)| uid.clone()).collect()
+                    }
+                    Of::Pods => self.pods.keys().filter(|uid| !there.contains(*uid)).cloned().collect(),
+                    Of::Events => Vec::new(),
+                };
+                gone.iter().for_each(|uid| self.gone(of, uid));
+                list.into_iter().for_each(|object| self.set(of, object));
+                if !self.listed.contains(&of) {
+                    self.listed.push(of);
+                }
+                if let Of::Jobs(kind) = of {
+                    self.missing(kind, &there);
+                }
+                self.look_at_all();
+            }
+            Change::Set(object) => {
+                let jobs = self.concerned(of, &object);
+                self.set(of, *object);
+                jobs.iter().for_each(|uid| self.look(uid));
+            }
+            Change::Gone(object) => {
+                let jobs = self.concerned(of, &object);
+                self.gone(of, object.metadata.uid.as_deref().unwrap_or_default());
+                jobs.iter().for_each(|uid| self.look(uid));
+            }
+        }
+    }
+
+    fn connection(&mut self, lost: bool, reason: String) {
+        // Several watches lose one connection.
+        if std::mem::replace(&mut self.lost, lost) != lost {
+            self.ready.push_back(JobEvent::Disconnected { lost, reason });
+        }
+    }
+
+    /// A job asked for by handle that the first list does not have is gone.
+    fn missing(&mut self, kind: Kind, there: &BTreeSet<String>) {
+        let handles: Vec<JobHandle> = self.filter.handles.clone();
+        for handle in handles {
+            let Some(uid) = handle.uid() else { continue };
+            let ours = handle.parts().get(1).is_some_and(|word| word == kind.word());
+            if ours && !there.contains(uid) && self.wanted.remove(uid) {
+                self.ready.push_back(JobEvent::Gone { job: handle });
+            }
+        }
+    }
+
+    fn set(&mut self, of: Of, object: DynamicObject) {
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        match of {
+            Of::Pods => {
+                self.pods.insert(uid, Pod::of(&object));
+            }
+            Of::Events => {
+                self.events.insert(uid, PodEvent::of(&object));
+                // Events live an hour in the API server; here only the newest do.
+                if self.events.len() > 4096 {
+                    self.events.pop_first();
+                }
+            }
+            Of::Jobs(kind) => {
+                let Ok(object) = serde_json::to_value(&object) else { return };
+                let job = Job { kind, object };
+                if self.by_handle && !self.wanted.contains(&uid) && !self.told.contains_key(&uid) {
+                    return;
+                }
+                if !self.filter.foreign && job.submission().is_none() {
+                    return;
+                }
+                self.jobs.insert(uid, job);
+            }
+        }
+    }
+
+    fn gone(&mut self, of: Of, uid: &str) {
+        match of {
+            Of::Pods => {
+                self.pods.remove(uid);
+            }
+            Of::Events => {}
+            Of::Jobs(_) => {
+                if let Some(job) = self.jobs.remove(uid) {
+                    self.told.remove(uid);
+                    let ended = self.by_handle && !self.wanted.remove(uid);
+                    if !ended {
+                        self.ready.push_back(JobEvent::Gone { job: job.handle(&self.target) });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The jobs that a change may say something new of.
+    fn concerned(&self, of: Of, object: &DynamicObject) -> Vec<String> {
+        if let Of::Jobs(_) = of {
+            return object.metadata.uid.clone().into_iter().collect();
+        }
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        let event = (of == Of::Events).then(|| PodEvent::of(object));
+        let pods: Vec<Pod> = self.pods.values().cloned().collect();
+        let ours = |job: &Job| match &event {
+            Some(event) => about(job, &pods_of(job, &pods), event),
+            None => labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()),
+        };
+        self.jobs.iter().filter(|(_, job)| ours(job)).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    fn look_at_all(&mut self) {
+        let uids: Vec<String> = self.jobs.keys().cloned().collect();
+        uids.iter().for_each(|uid| self.look(uid));
+    }
+
+    /// Says what is new of a job.
+    fn look(&mut self, uid: &str) {
+        // Before the first list of the pods, a running job would look as if it had none.
+        let complete = self.listed.contains(&Of::Pods) && self.listed.len() >= self.watches;
+        let Some(job) = self.jobs.get(uid).filter(|_| complete) else { return };
+        let label = job.kind.job_label();
+        let pods: Vec<&Pod> =
+            self.pods.values().filter(|pod| pod.labels.get(label).is_some_and(|name| name == job.name())).collect();
+        let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &pods, event)).collect();
+        let told = self.told.entry(uid.to_owned()).or_default();
+        let handle = job.handle(&self.target);
+        let summary = job.summary(&self.target, &pods);
+        if !self.filter.ended && summary.phase.is_terminal() && told.summary.is_none() {
+            return;
+        }
+        for event in &events {
+            let before = told.events.insert(event.uid.clone(), event.count);
+            if before.is_none_or(|count| count < event.count) {
+                self.ready.push_back(message(&handle, event));
+            }
+        }
+        for pod in &pods {
+            let now = replica(job.kind, pod);
+            if told.replicas.get(&pod.uid) != Some(&now) {
+                told.replicas.insert(pod.uid.clone(), now.clone());
+                self.ready.push_back(JobEvent::Replica { job: handle.clone(), replica: now });
+            }
+        }
+        let attempt = pods.iter().map(|pod| pod.restarts()).max().unwrap_or(0);
+        if attempt > told.attempt {
+            told.attempt = attempt;
+            self.ready.push_back(JobEvent::Attempt { job: handle.clone(), attempt, reason: summary.reason.clone() });
+        }
+        for finding in job.findings(&pods, &events) {
+            if told.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
+                self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
+            }
+        }
+        if told.summary.as_ref() != Some(&summary) {
+            told.summary = Some(summary.clone());
+            let over = summary.phase.is_terminal();
+            self.ready.push_back(JobEvent::Status { job: summary });
+            if over {
+                self.wanted.remove(uid);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The suite that every backend must pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use weftrun_core::Result;
+use weftrun_core::backend::Backend;
+use weftrun_core::spec::{JobSpec, Launch, Role};
+use weftrun_testkit::conformance::{self, Fixture};
+
+use crate::bed::{Bed, IMAGE, bed};
+use crate::losing::Losing;
+
+struct OnBed {
+    bed: Bed,
+    losing: Losing,
+}
+
+#[async_trait]
+impl Fixture for OnBed {
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Ok(self.bed.connect().await)
+    }
+
+    fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
+        let role = Role::worker().nodes(nodes).ranks_per_node(ranks_per_node).command(["sh", "-c", script]);
+        JobSpec::builder(name).image(IMAGE).launch(Launch::PerRank).role(role).build().unwrap()
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(180)
+    }
+
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+
+    async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
+        self.bed.connect_to(self.bed.target(&self.losing.kubeconfig)).await.ok()
+    }
+}
+
+/// `WEFTRUN_TEST_ONLY=logs,submit` runs the checks whose names hold a word.
+#[tokio::test(flavor = "multi_thread")]
+async fn passes_the_suite() {
+    let Some(bed) = bed() else { return };
+    let losing = Losing::start(&bed).await;
+    let only = std::env::var("WEFTRUN_TEST_ONLY").unwrap_or_default();
+    let only: Vec<&str> = only.split(',').filter(|word| !word.is_empty()).collect();
+    let report = conformance::run_some(&OnBed { bed, losing }, &only).await;
+    eprintln!("{report}");
+    report.assert();
+}
