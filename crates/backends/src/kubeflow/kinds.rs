@@ -66,11 +66,6 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.served_as() == entry)
     }
 
-    /// Whether `mpirun` starts its ranks.
-    pub fn is_mpi(self) -> bool {
-        matches!(self, Self::MpiJobV2 | Self::MpiJobV1)
-    }
-
     /// The label that carries the job's name on its pods.
     pub fn job_label(self) -> &'static str {
         match self {

@@ -51,7 +51,8 @@ impl Backend for Kubeflow {
             delete: true,
             containers: true,
             mpi: true,
-            previous_logs: true,
+            // They are there as long as the pod is; the pods of a failed job are removed, which frees its GPUs.
+            previous_logs: false,
             rank_logs: false,
             log_times: true,
             exact_resume: true,

@@ -203,11 +203,14 @@ impl Draft<'_> {
         // An ended master or launcher ends the job while workers may still run: without this they would keep their
         // GPUs (training-operator's default is None).
         let clean = self.settings.clean_pod_policy.as_deref().unwrap_or("Running");
-        let limit = match self.spec.restart {
-            RestartPolicy::Never => 0,
-            RestartPolicy::OnFailure { max } => max,
-        };
-        let mut policy = json!({"cleanPodPolicy": clean, "backoffLimit": limit});
+        let mut policy = json!({"cleanPodPolicy": clean});
+        match self.spec.restart {
+            RestartPolicy::OnFailure { max } => policy["backoffLimit"] = json!(max),
+            // The launcher is a Job, which tries six times unless it is told. A PyTorchJob whose pods are never
+            // restarted fails at once; with a limit of 0 it also failed when it was resumed after a suspend.
+            RestartPolicy::Never if self.kind == Kind::MpiJobV2 => policy["backoffLimit"] = json!(0),
+            RestartPolicy::Never => {}
+        }
         if let Some(limit) = self.spec.time_limit {
             policy["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
         }
@@ -247,7 +250,7 @@ impl Draft<'_> {
                 applied.push(op.clone());
                 continue;
             }
-            let roles = self.roles_of(op);
+            let roles = self.roles_of(op, object);
             if roles.is_empty() {
                 let reason = format!("a {} has no pod for the role `{}`", self.kind.resource().kind, op.role);
                 not.push(Inexpressible { op: op.clone(), reason });
@@ -274,17 +277,19 @@ impl Draft<'_> {
     }
 
     /// What the object calls an op's role.
-    fn roles_of(&self, op: &Op) -> Vec<&'static str> {
+    fn roles_of(&self, op: &Op, object: &Value) -> Vec<&'static str> {
         let launcher = self.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher);
         let is_launcher = launcher.map_or("launcher", |role| role.name.as_str()) == op.role;
         let is_worker = self.spec.workers().any(|role| role.name == op.role);
-        match self.kind {
-            Kind::PyTorchJob if is_worker && self.spec.nodes() > 1 => vec!["Master", "Worker"],
-            Kind::PyTorchJob if is_worker => vec!["Master"],
-            Kind::MpiJobV2 | Kind::MpiJobV1 if is_worker => vec!["Worker"],
-            Kind::MpiJobV2 | Kind::MpiJobV1 if is_launcher => vec!["Launcher"],
-            Kind::TrainJob if is_worker => vec!["trainer"],
-            _ => Vec::new(),
-        }
+        let names: &[&'static str] = match self.kind {
+            Kind::TrainJob if is_worker => return vec!["trainer"],
+            Kind::PyTorchJob if is_worker => &["Master", "Worker"],
+            Kind::MpiJobV2 | Kind::MpiJobV1 if is_worker => &["Worker"],
+            Kind::MpiJobV2 | Kind::MpiJobV1 if is_launcher => &["Launcher"],
+            _ => &[],
+        };
+        let specs = ["pytorchReplicaSpecs", "mpiReplicaSpecs"];
+        let there = |name: &str| specs.iter().any(|specs| object["spec"][specs].get(name).is_some());
+        names.iter().copied().filter(|name| there(name)).collect()
     }
 }

@@ -91,7 +91,9 @@ impl Job {
             return (JobPhase::Succeeded, String::new());
         }
         if let Some(failed) = self.condition("Failed") {
-            return (JobPhase::Failed, said(failed));
+            let message = said(failed);
+            let late = message.contains("deadline") || failed["reason"] == "DeadlineExceeded";
+            return (JobPhase::Failed, if late { format!("the time limit was reached: {message}") } else { message });
         }
         if self.object["metadata"]["deletionTimestamp"].is_string() {
             return (JobPhase::Stopping, "it is being deleted".into());
@@ -105,7 +107,11 @@ impl Job {
             };
         }
         if self.suspended() {
-            return (JobPhase::Suspended, self.condition("Suspended").map(said).unwrap_or_default());
+            return if alive == 0 {
+                (JobPhase::Suspended, self.condition("Suspended").map(said).unwrap_or_default())
+            } else {
+                (JobPhase::Stopping, format!("suspended; {alive} pods are still ending"))
+            };
         }
         if let Some(restarting) = self.condition("Restarting") {
             return (JobPhase::Restarting, said(restarting));

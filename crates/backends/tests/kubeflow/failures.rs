@@ -1,1 +1,120 @@
-//! To come.
+//! What goes wrong on real clusters. Each: right phase, right kind of error, what to do, nothing twice, no line lost.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+use weftrun_core::ErrorKind;
+use weftrun_core::backend::Scope;
+use weftrun_core::job::{JobFilter, JobPhase};
+
+use crate::bed::{bed, job, of_kind, plan};
+use crate::losing::Losing;
+
+/// The connection is cut after the create: one job, and its handle is given.
+#[tokio::test]
+async fn a_lost_answer_makes_one_job() {
+    let Some(bed) = bed() else { return };
+    let losing = Losing::start(&bed).await;
+    let backend = bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+    let rendered = backend.render(&plan(&*backend, job("lost", 1, "sleep 30")).await).unwrap();
+    let handle = backend.submit(&rendered).await.unwrap();
+    assert_eq!(losing.creates.load(Ordering::SeqCst), 1, "sent again");
+    assert!(!losing.armed.load(Ordering::SeqCst), "nothing was lost");
+    let ours = backend.list(&JobFilter::all()).await.unwrap();
+    assert_eq!(ours.iter().filter(|job| job.submission.as_ref() == Some(&rendered.submission)).count(), 1);
+    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+}
+
+/// The kernel kills a container that uses too much memory.
+#[tokio::test]
+async fn out_of_memory_is_said() {
+    let Some(bed) = bed() else { return };
+    let script = "echo eat; x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
+    let mut spec = job("oom", 1, script);
+    spec.roles[0].memory = Some("20Mi".into());
+    let running = bed.submit(spec).await;
+    let (end, _) = running.wait().await;
+    assert_eq!(end.phase, JobPhase::Failed);
+    let detail = running.backend.describe(&running.handle).await.unwrap();
+    assert!(detail.findings.iter().any(|finding| finding.code == "K8S-OOM"), "{:?}", detail.findings);
+    running.delete().await;
+}
+
+/// No rights in another namespace.
+#[tokio::test]
+async fn no_rights_is_a_matter_of_credentials() {
+    let Some(bed) = bed() else { return };
+    let mut target = bed.target(&bed.kubeconfig("researcher"));
+    target.namespace = Some("other".into());
+    let backend = bed.connect_to(target).await.unwrap();
+    let facts = backend.discover(&Scope::default()).await.unwrap();
+    assert!(facts.notes.iter().any(|note| note.code == "K8S-NO-RIGHT"), "{:?}", facts.notes);
+    let rendered = backend.render(&plan(&*backend, job("rights", 1, "true")).await).unwrap();
+    let error = backend.check(&rendered).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
+    assert!(error.hints()[0].contains("Role"), "{:?}", error.hints());
+}
+
+/// A token that is not, or no longer, valid.
+#[tokio::test]
+async fn an_expired_token_says_log_in() {
+    let Some(bed) = bed() else { return };
+    let text = std::fs::read_to_string(bed.kubeconfig("researcher")).unwrap();
+    let start = text.find("users:").unwrap();
+    let end = start + text[start..].find('\n').unwrap();
+    let expired = format!("{}users: [{{name: researcher, user: {{token: expired}}}}]{}", &text[..start], &text[end..]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), expired).unwrap();
+    let backend = bed.connect_to(bed.target(file.path())).await.unwrap();
+    let error = backend.discover(&Scope::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
+    assert!(error.hints()[0].contains("log in again"));
+}
+
+/// A kind that is not served, and one that a webhook refuses.
+#[tokio::test]
+async fn what_the_cluster_does_not_take_is_refused_before_it_is_sent() {
+    let Some(bed) = bed() else { return };
+    let backend = bed.connect().await;
+    let v1 = plan(&*backend, of_kind(job("v1", 1, "true"), json!({"kind": "mpijob.v1"}))).await;
+    let error = backend.render(&v1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.hints()[0].contains("install"), "{:?}", error.hints());
+    let runtime = json!({"kind": "trainjob", "runtime": "nope"});
+    let rendered = backend.render(&plan(&*backend, of_kind(job("rt", 1, "true"), runtime)).await).unwrap();
+    let findings = backend.check(&rendered).await.unwrap();
+    assert!(findings.iter().any(|finding| finding.message.contains("nope")), "{findings:?}");
+}
+
+/// The API server is killed and comes back while a job is followed: the output is complete, and nothing is twice.
+/// It disturbs everything else on the cluster, so it only runs where it is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_dies_while_following() {
+    let Some(bed) = bed() else { return };
+    let Some(up) = std::env::var_os("WEFTRUN_TEST_KUBE_UP") else {
+        eprintln!("skipped: WEFTRUN_TEST_KUBE_UP names no command that starts the API server again");
+        return;
+    };
+    let running = bed.submit(job("apidown", 2, "for i in $(seq 40); do echo $RANK step $i; sleep 0.5; done")).await;
+    running.phase(JobPhase::Running).await;
+    let killing = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let pid = std::fs::read_to_string(bed.state.join("pids/kube-apiserver")).unwrap();
+        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let done = tokio::process::Command::new("sh").arg("-c").arg(&up).output().await.unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let (read, (end, events), ()) = tokio::join!(running.follow(), running.wait(), killing);
+    assert_eq!(end.phase, JobPhase::Succeeded);
+    for rank in 0..2 {
+        for step in 1..=40 {
+            assert_eq!(read.count(&format!("{rank} step {step}")), 1, "rank {rank} step {step}: {:?}", read.marks);
+        }
+    }
+    let lost = |event: &weftrun_core::job::JobEvent| matches!(event, weftrun_core::job::JobEvent::Disconnected { .. });
+    assert!(events.iter().any(lost), "the watch did not say that it was cut off");
+    running.delete().await;
+}

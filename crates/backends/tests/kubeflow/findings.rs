@@ -1,1 +1,222 @@
-//! To come.
+//! What the real operators do that a fake would get wrong: one test for each of the findings of the test cluster's notes,
+//! by their numbers there.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weftrun_core::job::{Action, JobEvent, JobPhase};
+use weftrun_core::log::{LogOptions, Mark};
+use weftrun_core::spec::{JobSpec, Launch, Role};
+
+use crate::bed::{IMAGE, bed, job, name, of_kind, restarting};
+
+/// 1: a log that is opened again at once gives the dead container's log again.
+#[tokio::test]
+async fn f01_a_restart_in_place_neither_repeats_nor_loses() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(restarting(job("f01", 1, "for i in 1 2 3 4; do echo step $i; sleep 0.3; done; exit 9"), 2)).await;
+    let read = running.follow().await;
+    for step in 1..=4 {
+        let times = read.count(&format!("step {step}"));
+        assert!((2..=3).contains(&times), "step {step} came {times} times: {read:?}");
+    }
+    let mut attempts: Vec<u32> = read.marks.iter().map(|(_, attempt, _)| *attempt).collect();
+    attempts.dedup();
+    assert!(attempts.len() >= 2, "{:?}", read.marks);
+    running.delete().await;
+}
+
+/// 2: the previous log of a removed container comes as text with HTTP 200.
+#[tokio::test]
+async fn f02_a_previous_log_that_is_gone_is_a_gap_and_no_text() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(restarting(job("f02", 1, "echo once; sleep 1; exit 1"), 5)).await;
+    running.until("a second attempt", |event| matches!(event, JobEvent::Attempt { attempt: 2.., .. })).await;
+    let mut options = LogOptions::default();
+    options.previous = true;
+    let read = running.read(options).await;
+    assert!(!read.text.contains("unable to retrieve"), "{read:?}");
+    assert!(read.count("once") == 1 || read.gaps().iter().any(|gap| gap.contains("unable to retrieve")), "{read:?}");
+    running.delete().await;
+}
+
+/// 3: a pod that is made again has the same name and another uid.
+#[tokio::test]
+async fn f03_an_evicted_pod_is_followed_under_its_new_uid() {
+    let Some(bed) = bed() else { return };
+    let script = "trap 'exit 143' TERM; for i in $(seq 60); do echo line $i; sleep 0.2; done";
+    let running = bed.submit(restarting(job("f03", 2, script), 3)).await;
+    running.phase(JobPhase::Running).await;
+    let pod = format!("{}-worker-1", running.handle.name());
+    let before = bed.get(&["pod", &pod])["metadata"]["uid"].clone();
+    let reading = running.read(LogOptions::follow());
+    let evicting = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        bed.kubectl(&["delete", "pod", &pod, "--wait=false"]);
+    };
+    let (read, ()) = tokio::join!(reading, evicting);
+    let after = bed.get(&["pod", &pod])["metadata"]["uid"].clone();
+    assert_ne!(before, after);
+    // Worker 0 wrote it once, the second worker 1 too; the first was evicted before.
+    assert_eq!(read.count("line 60"), 2, "{:?}", read.marks);
+    running.delete().await;
+}
+
+/// 4: before its start a container's log is an error, which is waited for.
+#[tokio::test]
+async fn f04_a_follower_waits_for_the_start() {
+    let Some(bed) = bed() else { return };
+    let spec = JobSpec::builder(name("f04")).image(IMAGE).launch(Launch::Torchrun);
+    // With torchrun there is a master, for which the workers' init containers wait.
+    let mut spec = spec.role(Role::worker().nodes(2).command(["x"])).build().unwrap();
+    spec.launch = Launch::PerNode;
+    spec.roles[0].command = ["sh", "-c", "sleep 1; echo started"].map(str::to_owned).to_vec();
+    let running = bed.submit(spec).await;
+    let read = running.follow().await;
+    assert_eq!(read.count("started"), 2, "{read:?}");
+    assert!(read.gaps().is_empty(), "{read:?}");
+    running.delete().await;
+}
+
+/// 5: pods of a failed MPIJob are deleted, and their last lines with them.
+#[tokio::test]
+async fn f05_the_last_words_of_a_failed_launcher_are_read() {
+    let Some(bed) = bed() else { return };
+    let mut spec = JobSpec::builder(name("f05"))
+        .image("example.test/mpi:1")
+        .launch(Launch::PerNode)
+        .role(Role::worker().nodes(2))
+        .role(Role::launcher().command(["sh", "-c", "echo why it failed; sleep 1; exit 7"]));
+    spec = spec.label("weftrun-test", "f05");
+    let running = bed.submit(spec.build().unwrap()).await;
+    let (read, (end, _)) = tokio::join!(running.follow(), running.wait());
+    assert_eq!(end.phase, JobPhase::Failed);
+    assert_eq!(read.count("why it failed"), 1, "{read:?}");
+    assert_eq!(end.exit_code, Some(7), "{end:?}");
+    running.delete().await;
+}
+
+/// 6: conditions flip, and `Running` stays in the list with status False.
+#[tokio::test]
+async fn f06_an_ended_job_is_not_running() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(job("f06", 2, "sleep 1; echo done")).await;
+    let (end, _) = running.wait().await;
+    assert_eq!(end.phase, JobPhase::Succeeded);
+    let object = bed.get(&["pytorchjob", running.handle.name()]);
+    let listed = object["status"]["conditions"].as_array().unwrap();
+    assert!(listed.iter().any(|c| c["type"] == "Running" && c["status"] == "False"), "{listed:?}");
+    running.delete().await;
+}
+
+/// 7: with the operator's default, workers run on after the master has ended, and keep their GPUs.
+#[tokio::test]
+async fn f07_ended_jobs_keep_no_pods() {
+    let Some(bed) = bed() else { return };
+    let spec = JobSpec::builder(name("f07"))
+        .image("example.test/mpi:1")
+        .launch(Launch::Mpi)
+        .role(Role::worker().nodes(2).command(["hostname"]))
+        .build()
+        .unwrap();
+    let running = bed.submit(spec).await;
+    let (end, _) = running.wait().await;
+    assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
+    let object = bed.get(&["mpijob", running.handle.name()]);
+    assert_eq!(object["spec"]["runPolicy"]["cleanPodPolicy"], "Running");
+    running.follow().await;
+    let selector = format!("training.kubeflow.org/job-name={},training.kubeflow.org/job-role=worker", running.handle.name());
+    for _ in 0..100 {
+        let pods = bed.get(&["pods", "-l", &selector]);
+        let alive = pods["items"].as_array().unwrap().iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        if alive == 0 {
+            return running.delete().await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    panic!("workers run on");
+}
+
+/// 10: deleting returns at once; pods go later, and what they still say is read.
+#[tokio::test]
+async fn f10_a_deleted_job_is_gone_and_its_logs_end() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(job("f10", 1, "trap 'echo last words; exit 0' TERM; echo up; while :; do sleep 0.1; done")).await;
+    running.phase(JobPhase::Running).await;
+    let deleting = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        running.backend.act(&running.handle, Action::Delete).await.unwrap();
+    };
+    let (read, ()) = tokio::join!(running.follow(), deleting);
+    assert_eq!((read.count("up"), read.count("last words")), (1, 1), "{read:?}");
+    assert!(read.marks.iter().any(|(_, _, mark)| matches!(mark, Mark::Ended { .. })), "{read:?}");
+}
+
+/// 11: a launcher that starts before its workers resolve fails.
+#[tokio::test]
+async fn f11_the_launcher_waits_for_its_workers() {
+    let Some(bed) = bed() else { return };
+    let spec = JobSpec::builder(name("f11"))
+        .image("example.test/mpi:1")
+        .launch(Launch::Mpi)
+        .env("WEFT_SAYS", "forwarded")
+        .role(Role::worker().nodes(2).ranks_per_node(2).command(["sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK $WEFT_SAYS"]))
+        .build()
+        .unwrap();
+    let running = bed.submit(spec).await;
+    let read = running.follow().await;
+    for rank in 0..4 {
+        assert_eq!(read.count(&format!("rank {rank} forwarded")), 1, "{read:?}");
+    }
+    assert_eq!(bed.get(&["mpijob", running.handle.name()])["spec"]["launcherCreationPolicy"], "WaitForWorkersReady");
+    running.delete().await;
+}
+
+/// 12: an exceeded quota is only an event of the job, which has no condition at all.
+#[tokio::test]
+async fn f12_quota_is_said() {
+    let Some(bed) = bed() else { return };
+    bed.apply("{apiVersion: v1, kind: ResourceQuota, metadata: {name: weft-f12}, spec: {hard: {requests.example.com/thing: 0}}}");
+    let mut spec = job("f12", 1, "true");
+    spec.roles[0].resources.insert("example.com/thing".into(), "1".into());
+    let running = bed.submit(spec).await;
+    let (code, message, fix) = running.stuck().await;
+    bed.kubectl(&["delete", "resourcequota", "weft-f12"]);
+    assert_eq!(code, "K8S-QUOTA", "{message}");
+    assert!(fix.contains("ResourceQuota"), "{fix}");
+    running.delete().await;
+}
+
+/// 13: neither a missing image nor a node that does not fit is ever a condition.
+#[tokio::test]
+async fn f13_missing_images_and_full_nodes_are_said() {
+    let Some(bed) = bed() else { return };
+    let mut image = job("f13a", 1, "true");
+    image.image = Some("example.test/nope:9".into());
+    let running = bed.submit(image).await;
+    let (code, message, _) = running.stuck().await;
+    assert_eq!(code, "K8S-IMAGE-PULL", "{message}");
+    running.delete().await;
+
+    let mut large = job("f13b", 1, "true");
+    large.roles[0].gpus_per_node = 64;
+    let running = bed.submit(large).await;
+    let (code, message, fix) = running.stuck().await;
+    assert_eq!(code, "K8S-UNSCHEDULABLE", "{message}");
+    assert!(fix.contains("nvidia.com/gpu"), "{fix}");
+    running.delete().await;
+}
+
+/// 7 too: a TrainJob has no Running condition.
+#[tokio::test]
+async fn f07_a_train_job_runs_and_ends() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(of_kind(job("f07t", 3, "echo node $PET_NODE_RANK; sleep 3"), json!({"kind": "trainjob"}))).await;
+    let (read, (end, events)) = tokio::join!(running.follow(), running.wait());
+    assert!(events.iter().any(|event| event.phase() == Some(JobPhase::Running)), "{events:?}");
+    assert_eq!(end.phase, JobPhase::Succeeded);
+    for node in 0..3 {
+        assert_eq!(read.count(&format!("node {node}")), 1, "{read:?}");
+    }
+    running.delete().await;
+}

@@ -302,7 +302,7 @@ impl Follower {
             Ok(stream) => stream,
             Err(NotOpen::Waiting) => return End::Waiting,
             Err(NotOpen::Gone(reason)) => return End::Gone(reason),
-            Err(NotOpen::Later(_)) => return End::Broken,
+            Err(NotOpen::Later) => return End::Broken,
             Err(NotOpen::Refused(error)) => {
                 self.out.send(Err(error)).await;
                 return End::Stop;

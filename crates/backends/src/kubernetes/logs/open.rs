@@ -27,7 +27,7 @@ pub enum NotOpen {
     /// One may not.
     Refused(Error),
     /// Trying again may help.
-    Later(String),
+    Later,
 }
 
 /// Opens the log of a container.
@@ -59,7 +59,7 @@ pub async fn open(
         Err(kube::Error::Api(status)) if status.code == 403 => {
             Err(NotOpen::Refused(from_kube(kube::Error::Api(status), &format!("read the log of {pod}"))))
         }
-        Err(error) => Err(NotOpen::Later(from_kube(error, "read a log").message().to_owned())),
+        Err(_) => Err(NotOpen::Later),
     }
 }
 
