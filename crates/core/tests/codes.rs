@@ -1,5 +1,7 @@
 //! One table of codes: everything the sources can say has its page, and the reference page is that table.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, and say when they are skipped")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! What a job file gets, as a person reads it.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, and say when they are skipped")]
+
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles, RuleSetting};

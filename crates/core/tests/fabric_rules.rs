@@ -159,6 +159,15 @@ fn without_gpus_there_is_nothing_to_connect() {
 }
 
 #[test]
+fn a_template_is_not_judged_before_it_is_filled_in() {
+    let pods = RoleView { replicas: 1, replicas_text: Some("$NUM_NODES".into()), ..worker("Worker") };
+    let gpus = with_resource(worker("Worker"), "nvidia.com/gpu", Some("$GPUS"), Some("$GPUS"));
+    for role in [pods, gpus] {
+        assert_eq!(skip(&dgxc(&pytorch(role))), Some("template"));
+    }
+}
+
+#[test]
 fn a_neuron_job_is_left_alone_until_its_profile_is_chosen() {
     let role = with_resource(worker("Worker"), "nvidia.com/gpu", None, None);
     let role = on(with_resource(role, "aws.amazon.com/neuron", Some("16"), Some("16")), "trn1n.32xlarge");
@@ -239,7 +248,9 @@ fn the_cluster_counts_before_the_catalogue() {
         let mut group = NodeGroup::default();
         group.instance_type = Some(instance.to_owned());
         group.count = 4;
-        group.allocatable.insert("nvidia.com/gpu".to_owned(), "8".to_owned());
+        group
+            .allocatable
+            .extend([("nvidia.com/gpu", "8"), ("pods", "110")].map(|(k, v)| (k.to_owned(), v.to_owned())));
         group.allocatable.extend(efa.map(|amount| ("vpc.amazonaws.com/efa".to_owned(), amount.to_owned())));
         group
     };
@@ -252,6 +263,13 @@ fn the_cluster_counts_before_the_catalogue() {
     assert!(told.findings.iter().all(|f| f.code != "W-EFA-ASSUMED"));
     let dranet = with(vec![group("p5.48xlarge", None)], worker("Worker"));
     assert_eq!(skip(&dranet), Some("no-efa-on-instance-type"), "a node without the resource cannot give it");
+    let mut by_control_plane = group("p5.48xlarge", None);
+    by_control_plane.allocatable.remove("pods");
+    let unlisted = with(vec![by_control_plane], worker("Worker"));
+    assert!(
+        has(&unlisted, "Worker: resources vpc.amazonaws.com/efa = 32"),
+        "a list of GPUs alone says nothing of EFA"
+    );
     let of_two = with(
         vec![group("p4d.24xlarge", Some("4")), group("p5.48xlarge", Some("32"))],
         on(worker("Worker"), "p5.48xlarge"),

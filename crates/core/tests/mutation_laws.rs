@@ -1,8 +1,19 @@
 //! The laws of the mutation, over generated objects and (where `../shared` is there) over real manifests.
 //!
-//! 1. A second pass changes not one byte. 2. A rule that is off adds nothing. 3. The result depends on nothing but
-//! the arguments. 4. What is skipped or refused stays as it was to the byte. 5. Only what the ops name differs. 6. What
-//! was valid against the CRD's schema still is.
+//! - A second pass changes not one byte.
+//! - A rule that is off adds nothing.
+//! - The result depends on nothing but the arguments.
+//! - What is skipped or refused stays as it was to the byte.
+//! - Only what the ops name differs.
+//! - What was valid against the CRD's schema still is.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::needless_for_each,
+    clippy::collapsible_if,
+    reason = "tests fail by panicking, and say when they are skipped"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

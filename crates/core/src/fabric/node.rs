@@ -131,12 +131,21 @@ fn count_of(group: &NodeGroup, resource: &str) -> Option<u64> {
     group.allocatable.get(resource).and_then(|amount| Quantity::parse(amount)).map(Quantity::whole)
 }
 
+/// Whether a resource that is not listed is not there. A kubelet's list always has `pods`; the lists of Run:ai and Slurm
+/// name only what these know of.
+fn lists_everything(group: &NodeGroup) -> bool {
+    group.allocatable.contains_key("pods")
+}
+
 /// The cluster's word counts before the catalogue's. The least of several, so that the pods fit on each.
 fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> Count {
     let resource = profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
     if let Some(resource) = resource {
-        let told = groups.iter().filter(|group| !group.allocatable.is_empty());
-        if let Some(least) = told.map(|group| count_of(group, resource).unwrap_or(0)).min() {
+        let told = groups.iter().filter_map(|group| match count_of(group, resource) {
+            None if lists_everything(group) => Some(0),
+            told => told,
+        });
+        if let Some(least) = told.min() {
             return Count::Known(u32::try_from(least).unwrap_or(u32::MAX), Origin::Cluster);
         }
     }

@@ -52,6 +52,8 @@ fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -
     let mut role = pod::role(template, &at, main);
     name.clone_into(&mut role.name);
     role.replicas = number(spec, "replicas").unwrap_or(1);
+    let text = spec.get("replicas").and_then(Json::as_str).filter(|text| text.parse::<u32>().is_err());
+    role.replicas_text = text.map(str::to_owned);
     role.launcher = kind != JobKind::PyTorchJob && name.eq_ignore_ascii_case("launcher");
     role.worker = !role.launcher || launcher_works(object, kind, &role);
     role

@@ -66,6 +66,8 @@ fn multiplier(suffix: &str) -> Option<i128> {
         "Gi" => KI.pow(3),
         "Ti" => KI.pow(4),
         "Pi" => KI.pow(5),
+        "E" => 1_000_000_000_000_000_000,
+        "Ei" => KI.pow(6),
         exponent => return power_of_ten(exponent),
     })
 }

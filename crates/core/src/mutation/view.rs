@@ -71,6 +71,8 @@ pub struct RoleView {
     pub launcher: bool,
     /// Number of pods.
     pub replicas: u32,
+    /// What stands where the number of pods should, if it is no number (`$NUM_NODES`): the file is a template still.
+    pub replicas_text: Option<String>,
     /// Annotations of the pod template.
     pub annotations: BTreeMap<String, Annotation>,
     /// Instance types that node selector and required node affinity leave; empty if they say nothing.

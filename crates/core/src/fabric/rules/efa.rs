@@ -92,15 +92,7 @@ fn eligible(ctx: &Context, draft: &mut Draft) -> bool {
             _ => {}
         }
     }
-    if ctx.job.devices_go_to_launcher {
-        draft.say(
-            Finding::error(
-                "E-TRAINJOB-MPI-LAUNCHER",
-                "this runtime's launcher stands apart, and what the TrainJob asks per node would go to it, not to the nodes",
-            )
-            .at("trainer")
-            .fix("pass the runtime with --runtime, so that a TrainingRuntime with the devices on `node` is made; or set runLauncherAsNode"),
-        );
+    if !ctx.devices_reach_workers(draft) {
         return false;
     }
     report_types_that_do_not_mix(draft, &nodes);

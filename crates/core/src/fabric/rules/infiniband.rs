@@ -7,7 +7,7 @@ use crate::mutation::draft::Draft;
 /// Decides for a job, and says whether it gets InfiniBand.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
     let Some(infiniband) = ctx.profile.infiniband.as_ref() else { return false };
-    if !ctx.is_distributed_with_gpus(draft) {
+    if !ctx.is_distributed_with_gpus(draft) || !ctx.devices_reach_workers(draft) {
         return false;
     }
     let profile = || Origin::Profile(ctx.profile.name.clone());

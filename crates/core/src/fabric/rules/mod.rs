@@ -17,11 +17,12 @@ mod webhook;
 
 use super::node::Node;
 use super::{Fabric, Profile};
+use crate::Finding;
 use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
 use crate::mutation::draft::{At, Draft};
 use crate::mutation::view::{JobKind, JobView, RoleView};
-use crate::mutation::{Mpirun, Options};
+use crate::mutation::{Mpirun, Options, Quantity};
 
 /// Everything the rules may look at.
 pub(crate) struct Context<'a> {
@@ -78,8 +79,24 @@ impl<'a> Context<'a> {
         self.job.kind == JobKind::JobFile
     }
 
+    /// A worker whose number of pods or of accelerators is no number yet.
+    fn placeholder(&self) -> Option<(&'a str, &'a str)> {
+        self.workers().find_map(|(at, role)| {
+            let asked = role.container.asks(&self.profile.accelerator);
+            let amount = asked.filter(|text| Quantity::parse(text).is_none());
+            role.replicas_text.as_deref().or(amount).map(|text| (at.name, text))
+        })
+    }
+
     /// Whether a fabric needs more than one pod, and accelerators: what all of them ask of a job.
     pub(crate) fn is_distributed_with_gpus(&self, draft: &mut Draft) -> bool {
+        if let Some((role, text)) = self.placeholder() {
+            let why = format!(
+                "{role} says `{text}` where a number should stand; fill the template in first (envsubst)"
+            );
+            draft.skip_fabric(self.fabric, "template", why);
+            return false;
+        }
         let pods = self.job.worker_pods();
         if pods < 2 {
             let why = format!("{pods} pod has ranks, so nothing passes between nodes");
@@ -92,5 +109,24 @@ impl<'a> Context<'a> {
             return false;
         }
         true
+    }
+
+    /// Whether what a worker asks goes to a worker; reported if not.
+    pub(crate) fn devices_reach_workers(&self, draft: &mut Draft) -> bool {
+        if self.job.devices_go_to_launcher {
+            draft.say(
+                Finding::error(
+                    "E-TRAINJOB-MPI-LAUNCHER",
+                    "this runtime's launcher stands apart, and what the TrainJob asks per node would go to it, not to \
+                     the nodes",
+                )
+                .at("trainer")
+                .fix(
+                    "pass the runtime with --runtime, so that a TrainingRuntime with the devices on `node` is made; or \
+                     set runLauncherAsNode",
+                ),
+            );
+        }
+        !self.job.devices_go_to_launcher
     }
 }

@@ -12,7 +12,7 @@ const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 /// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
     let Some(roce) = ctx.profile.roce.as_ref() else { return false };
-    if !ctx.is_distributed_with_gpus(draft) {
+    if !ctx.is_distributed_with_gpus(draft) || !ctx.devices_reach_workers(draft) {
         return false;
     }
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {

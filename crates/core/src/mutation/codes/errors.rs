@@ -102,6 +102,13 @@ pub(super) const ERRORS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "E-SCRIPT-WISH",
+        title: "a `# weftrun:` line of a script is not understood",
+        meaning: "A line `# weftrun: …` in an sbatch script switches the fabric or a rule. One that is not understood might have been an opt-out, so nothing is changed.",
+        fix: "Write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`.",
+        source: "",
+    },
+    Code {
         code: "E-TRAINJOB-MPI-LAUNCHER",
         title: "devices of this TrainJob would go to the launcher",
         meaning: "`resourcesPerNode` goes to the replicated job that is marked as the trainer; of an MPI runtime that is the launcher, unless `runLauncherAsNode` is set. The nodes would have no EFA, and the launcher would take a node of its own.",

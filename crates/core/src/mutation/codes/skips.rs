@@ -45,4 +45,18 @@ pub(super) const SKIPS: &[Code] = &[
         fix: "`--profile NAME`, or `profile = \"NAME\"` in the job file or of the target.",
         source: "",
     },
+    Code {
+        code: "template",
+        title: "the file is a template that was not filled in",
+        meaning: "Where the number of pods or of GPUs should stand, there is a placeholder such as `$NUM_NODES`. Whether the job is distributed and on whole nodes cannot be known.",
+        fix: "Fill it in first: `envsubst < job.yaml | weftrun mutate | kubectl apply -f -`.",
+        source: "",
+    },
+    Code {
+        code: "off",
+        title: "the fabric is switched off",
+        meaning: "`fabric = \"off\"` or `--fabric off`: the job is left alone, detection included.",
+        fix: "Nothing; or say `auto`.",
+        source: "",
+    },
 ];

@@ -146,12 +146,12 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ),
         ("FI_EFA_TX_MIN_CREDITS", _) => info("L-EFA-TUNING", "FI_EFA_TX_MIN_CREDITS is best left out", name, EFA_VARS),
         ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if setting.fabric == Fabric::Efa => {
-            info("L-SOCKET-TUNING", "sockets are not used over EFA, so this has no effect there", name, EFA_VARS)
+            info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
         }
         ("NCCL_BUFFSIZE" | "NCCL_MIN_NCHANNELS" | "NCCL_P2P_NET_CHUNKSIZE" | "NCCL_NET_FORCE_FLUSH", _)
             if setting.fabric == Fabric::Efa =>
         {
-            warn("L-EFA-TUNING", "aws-ofi-nccl sets this for each platform; a value of yours takes its place", name, PLATFORM)
+            warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
         }
         ("NCCL_TUNER_PLUGIN", path) if path.contains('/') => {
             warn("L-TUNER-PATH", "NCCL 2.27 wants the plugin's base name here; with a path the default tuner is used", name, PLATFORM)
