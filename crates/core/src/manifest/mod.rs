@@ -19,6 +19,7 @@ mod sbatch;
 mod stream;
 mod trainjob;
 
+pub use apply::apply_ops;
 pub use docker::docker_commands;
 pub use apply::apply_ops;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
