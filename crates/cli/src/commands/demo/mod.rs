@@ -61,6 +61,22 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
     })
 }
 
+/// Submits a demo without following it: what the terminal UI's demo key does. Wider than the demo of the command
+/// line, since a screen shows sixteen ranks at a look.
+pub async fn submit(client: weftrun::Client) -> Result<weftrun::core::job::JobHandle> {
+    let args = DemoArgs {
+        capture: "socket_2x2".to_owned(),
+        nodes: Some(4),
+        ranks_per_node: Some(4),
+        pace: 1.0,
+        real: false,
+        replay: true,
+        no_logs: true,
+    };
+    let demo = job::choose(&args, &weftrun::core::backend::ClusterFacts::default())?;
+    Ok(client.plan("local", &demo.spec).await?.submit().await?.handle().clone())
+}
+
 async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> {
     let job = planned.submit().await?;
     context.out.line(job.handle().to_string())?;
