@@ -21,7 +21,6 @@ mod trainjob;
 
 pub use apply::apply_ops;
 pub use docker::docker_commands;
-pub use apply::apply_ops;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
 pub use emit::to_yaml;
