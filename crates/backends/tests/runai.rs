@@ -17,12 +17,15 @@ use weftrun_core::log::LogOptions;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 use weftrun_core::{ErrorKind, Result};
 use weftrun_testkit::conformance::{self, Fixture};
-use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, CLUSTER_ID, FakeRunAi, Fault, PROJECT, PROJECT_ID, Trouble};
+use weftrun_testkit::fake_runai::{
+    CLIENT_ID, CLIENT_SECRET, CLUSTER_ID, FakeRunAi, Fault, PROJECT, PROJECT_ID, Trouble,
+};
 use weftrun_testkit::random_submission;
 
 fn target(fake: &FakeRunAi) -> TargetConfig {
     // The state of one control plane is that of one address.
-    let state = std::env::temp_dir().join(format!("weftrun-runai-{}", fake.url().rsplit(':').next().unwrap_or_default()));
+    let state = std::env::temp_dir()
+        .join(format!("weftrun-runai-{}", fake.url().rsplit(':').next().unwrap_or_default()));
     let mut target = TargetConfig::new("nlp", "runai", state)
         .with("url", fake.url())
         .with("client-id", CLIENT_ID)
@@ -59,11 +62,21 @@ impl Fixture for Versioned {
 
     fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
         let role = Role::worker().nodes(nodes).ranks_per_node(ranks_per_node).command(["sh", "-c", script]);
-        JobSpec::builder(name).image("example.test/trainer:1").launch(Launch::PerRank).role(role).build().unwrap()
+        JobSpec::builder(name)
+            .image("example.test/trainer:1")
+            .launch(Launch::PerRank)
+            .role(role)
+            .build()
+            .unwrap()
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
-        self.0.fail(Fault { method: "POST", path: "/api/v1/workloads", times: 1, trouble: Trouble::CutAfter });
+        self.0.fail(Fault {
+            method: "POST",
+            path: "/api/v1/workloads",
+            times: 1,
+            trouble: Trouble::CutAfter,
+        });
         self.connect().await.ok()
     }
 }
@@ -89,7 +102,8 @@ async fn submits_once_in_every_version_and_under_every_fault() {
         for trouble in troubles.clone() {
             let fake = FakeRunAi::start(minor).await.unwrap();
             let backend = connect(target(&fake)).await.unwrap();
-            let rendered = backend.render(&planned(job("once", 2, "true"), None, ClusterFacts::default())).unwrap();
+            let rendered =
+                backend.render(&planned(job("once", 2, "true"), None, ClusterFacts::default())).unwrap();
             if let Some(trouble) = trouble.clone() {
                 fake.fail(Fault { method: "POST", path: "/api/v1/workloads", times: 1, trouble });
             }
@@ -127,7 +141,11 @@ async fn errors_say_what_to_do() {
     fake.fail(Fault { method: "POST", path: "/api/v1/workloads", times: 1, trouble: Trouble::Html(502) });
     let gateway = backend.submit(&rendered).await.unwrap_err();
     assert_eq!(gateway.kind(), ErrorKind::Unreachable);
-    assert_eq!(fake.seen("POST", "/api/v1/workloads").len(), 2, "a create is never repeated after a gateway's error");
+    assert_eq!(
+        fake.seen("POST", "/api/v1/workloads").len(),
+        2,
+        "a create is never repeated after a gateway's error"
+    );
 
     backend.submit(&rendered).await.unwrap();
     let taken = backend.check(&rendered).await.unwrap();
@@ -150,7 +168,8 @@ async fn errors_say_what_to_do() {
 async fn a_researcher_without_rights_can_submit() {
     let fake = FakeRunAi::start(21).await.unwrap();
     fake.state().researcher = true;
-    let target = target(&fake).with("project-id", PROJECT_ID).with("cluster-id", CLUSTER_ID).with("version", "2.21");
+    let target =
+        target(&fake).with("project-id", PROJECT_ID).with("cluster-id", CLUSTER_ID).with("version", "2.21");
     let backend = connect(target).await.unwrap();
     let facts = backend.discover(&Default::default()).await.unwrap();
     assert!(facts.notes.iter().all(|note| note.code == "RUNAI-HIDDEN"), "{:?}", facts.notes);
@@ -184,7 +203,8 @@ async fn cut_logs_lose_and_repeat_nothing() {
 async fn suspend_resume_delete() {
     let fake = FakeRunAi::start(21).await.unwrap();
     let backend = connect(target(&fake)).await.unwrap();
-    let rendered = backend.render(&planned(job("life", 2, "sleep 30"), None, ClusterFacts::default())).unwrap();
+    let rendered =
+        backend.render(&planned(job("life", 2, "sleep 30"), None, ClusterFacts::default())).unwrap();
     let handle = backend.submit(&rendered).await.unwrap();
     backend.act(&handle, Action::Suspend).await.unwrap();
     assert_eq!(backend.describe(&handle).await.unwrap().summary.phase, JobPhase::Suspended);
@@ -229,15 +249,23 @@ fn mpi() -> JobSpec {
         .memory("1800Gi")
         .instance_type("p5.48xlarge")
         .command(["mpirun", "-np", "16", "all_reduce_perf", "-b", "8"]);
-    JobSpec::builder("nccl").image("example.test/nccl:1").launch(Launch::Mpi).role(role).fabric(Fabric::Efa).build().unwrap()
+    JobSpec::builder("nccl")
+        .image("example.test/nccl:1")
+        .launch(Launch::Mpi)
+        .role(role)
+        .fabric(Fabric::Efa)
+        .build()
+        .unwrap()
 }
 
 fn body(spec: JobSpec, profile: &str, minor: u32) -> Value {
-    let mut target = TargetConfig::new("nlp", "runai", std::env::temp_dir()).with("url", "https://runai.example.test");
+    let mut target =
+        TargetConfig::new("nlp", "runai", std::env::temp_dir()).with("url", "https://runai.example.test");
     target.project = Some(PROJECT.into());
     let mut facts = ClusterFacts::default();
     facts.version = Some(format!("2.{minor}.1"));
-    facts.ids = BTreeMap::from([("project-id".into(), PROJECT_ID.into()), ("cluster-id".into(), CLUSTER_ID.into())]);
+    facts.ids =
+        BTreeMap::from([("project-id".into(), PROJECT_ID.into()), ("cluster-id".into(), CLUSTER_ID.into())]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let backend = runtime.block_on(connect(target)).unwrap();
     let rendered = backend.render(&planned(spec, Some(profile), facts)).unwrap();
@@ -250,7 +278,10 @@ fn the_epfl_job_is_a_master_and_two_workers() {
     assert_eq!(body["spec"]["numWorkers"], 2);
     assert_eq!(body["masterSpecSameAsWorker"], true);
     assert_eq!(body["spec"]["compute"]["gpuDevicesRequest"], 4);
-    assert_eq!(body["spec"]["compute"]["extendedResources"], json!([{"resource": "rdma/rdma", "quantity": "1"}]));
+    assert_eq!(
+        body["spec"]["compute"]["extendedResources"],
+        json!([{"resource": "rdma/rdma", "quantity": "1"}])
+    );
     let networks = json!({"name": "k8s.v1.cni.cncf.io/networks", "value": "kube-system/roce"});
     assert!(body["spec"]["annotations"].as_array().unwrap().contains(&networks));
 }
@@ -292,7 +323,9 @@ fn bodies_are_what_the_schema_describes() {
 fn forbid_unknown(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            if map.get("properties").is_some_and(Value::is_object) && !map.contains_key("additionalProperties") {
+            if map.get("properties").is_some_and(Value::is_object)
+                && !map.contains_key("additionalProperties")
+            {
                 map.insert("additionalProperties".into(), json!(false));
             }
             map.values_mut().for_each(forbid_unknown);

@@ -5,17 +5,17 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use weftrun::core::fabric::Fabric;
+use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::TransportReport;
 use weftrun::core::{exit_codes, report};
-use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
-use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::{Error, ErrorKind, Job, Result};
 
 use crate::context::Context;
 use crate::live_map::LiveMap;
-use crate::map_view;
 use crate::log_print::{LogPrinter, PrintOptions};
+use crate::map_view;
 use crate::output::{Output, finding_text, style};
 
 /// How a followed job ended.

@@ -66,7 +66,13 @@ fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabr
             match cells.get(&(from, to)) {
                 Some((word, _)) => {
                     let bad = *word == "SOCK" && !matches!(planned, Fabric::Auto | Fabric::Tcp | Fabric::Off);
-                    let style = if bad { style::ERROR } else if *word == "SOCK" { style::WARNING } else { style::GOOD };
+                    let style = if bad {
+                        style::ERROR
+                    } else if *word == "SOCK" {
+                        style::WARNING
+                    } else {
+                        style::GOOD
+                    };
                     text.push_str(&format!(" {style}{word:<5}{style:#}"));
                 }
                 None => text.push_str(&format!(" {dim}{:<5}{dim:#}", "·")),

@@ -19,10 +19,28 @@ use weftrun_tui::update::update;
 use weftrun_tui::view::view;
 
 const EVIL: &[&str] = &[
-    "\x1b]0;PWNED\x07", "\x1b]52;c;UFdORUQ=\x07", "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "\x1bP1$tx\x1b\\", "\x1b[2J\x1b[1;1H",
-    "\x1b[?1049l", "\x1b[6n", "\x1bc", "\u{9b}2J", "\u{9d}0;PWNED\u{9c}", "\u{202e}drowssap", "\u{2066}x\u{2069}", "\u{200b}\u{feff}",
-    "\x07\x07\x07\x07", "\x08\x08\x08", "\x0e\x0f", "a\tb\tc", "\x1b]0;never ended", "\x1b[", "e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}",
-    "\x1b[8mhidden\x1b[0m", "\x1b(0qqq",
+    "\x1b]0;PWNED\x07",
+    "\x1b]52;c;UFdORUQ=\x07",
+    "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
+    "\x1bP1$tx\x1b\\",
+    "\x1b[2J\x1b[1;1H",
+    "\x1b[?1049l",
+    "\x1b[6n",
+    "\x1bc",
+    "\u{9b}2J",
+    "\u{9d}0;PWNED\u{9c}",
+    "\u{202e}drowssap",
+    "\u{2066}x\u{2069}",
+    "\u{200b}\u{feff}",
+    "\x07\x07\x07\x07",
+    "\x08\x08\x08",
+    "\x0e\x0f",
+    "a\tb\tc",
+    "\x1b]0;never ended",
+    "\x1b[",
+    "e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}",
+    "\x1b[8mhidden\x1b[0m",
+    "\x1b(0qqq",
 ];
 
 #[derive(Clone, Default)]
@@ -75,7 +93,12 @@ impl vt100::Callbacks for Judge {
 }
 
 fn only_ours(bytes: &[u8]) -> String {
-    let mut parser = vt100::Parser::new_with_callbacks(30u16.try_into().unwrap(), 100u16.try_into().unwrap(), 0, Judge::default());
+    let mut parser = vt100::Parser::new_with_callbacks(
+        30u16.try_into().unwrap(),
+        100u16.try_into().unwrap(),
+        0,
+        Judge::default(),
+    );
     parser.process(bytes);
     assert_eq!(parser.callbacks().forbidden, Vec::<String>::new());
     let text = String::from_utf8(bytes.to_vec()).expect("what we draw is UTF-8");
@@ -85,7 +108,10 @@ fn only_ours(bytes: &[u8]) -> String {
         assert!(part.starts_with('[') && "HmhlJK".contains(&part[end..=end]), "{part:?}");
         assert!(!part.starts_with("[?1049") && !part.starts_with("[2J"), "{part:?}");
     }
-    let steers = |c: char| (c.is_control() && c != '\x1b') || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let steers = |c: char| {
+        (c.is_control() && c != '\x1b')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
     assert!(!text.chars().any(steers), "{:?}", text.chars().find(|c| steers(*c)));
     parser.screen().contents()
 }
@@ -106,10 +132,20 @@ fn hostile_model() -> Model {
     let open = model.open.as_ref().unwrap().handle.clone();
     for evil in EVIL {
         let text = format!("text {evil}");
-        let event = JobEvent::Message { job: open.clone(), severity: Severity::Error, reason: (*evil).into(), text, time: None };
+        let event = JobEvent::Message {
+            job: open.clone(),
+            severity: Severity::Error,
+            reason: (*evil).into(),
+            text,
+            time: None,
+        };
         update(&mut model, Msg::Event("prod".into(), event));
         let mut finding = Finding::error(*evil, format!("found {evil}")).at(*evil).fix(*evil);
-        finding.evidence.push(weftrun::core::finding::Evidence { source: (*evil).into(), line: 1, text: (*evil).into() });
+        finding.evidence.push(weftrun::core::finding::Evidence {
+            source: (*evil).into(),
+            line: 1,
+            text: (*evil).into(),
+        });
         update(&mut model, Msg::Event("prod".into(), JobEvent::Stuck { job: open.clone(), finding }));
     }
     update(&mut model, Msg::Lost("prod".into(), EVIL.concat()));
@@ -117,7 +153,8 @@ fn hostile_model() -> Model {
     let mut source = SourceId::new(EVIL.concat());
     source.role = EVIL.concat();
     let source = Arc::new(source);
-    let mut bytes: Vec<u8> = EVIL.iter().flat_map(|evil| format!("before {evil} after\n").into_bytes()).collect();
+    let mut bytes: Vec<u8> =
+        EVIL.iter().flat_map(|evil| format!("before {evil} after\n").into_bytes()).collect();
     bytes.extend_from_slice(b"torn \xe2\x82 \xff\xfe utf-8\n");
     bytes.extend(vec![b'L'; 200_000]);
     bytes.push(b'\n');
@@ -140,8 +177,18 @@ fn nothing_reaches_the_terminal_but_what_we_drew() {
         model
     };
     for (key, then) in [
-        ("1", &[][..]), ("2", &[]), ("3", &[]), ("4", &[]), ("4", &["f", "home"]), ("4", &["w"]), ("4", &["f", "enter"]),
-        ("5", &[]), ("5", &["enter"]), ("1", &["x"]), ("1", &["y"]), ("6", &[]),
+        ("1", &[][..]),
+        ("2", &[]),
+        ("3", &[]),
+        ("4", &[]),
+        ("4", &["f", "home"]),
+        ("4", &["w"]),
+        ("4", &["f", "enter"]),
+        ("5", &[]),
+        ("5", &["enter"]),
+        ("1", &["x"]),
+        ("1", &["y"]),
+        ("6", &[]),
     ] {
         let shown = only_ours(&stream(&mut [on(key, then)]));
         assert!(!shown.is_empty());

@@ -131,7 +131,11 @@ fn every_size_in_between_is_drawn() {
             for rows in [1, 14, 15, 19, 33, 50] {
                 let shown = screen(&mut model, columns, rows);
                 let small = columns < 60 || rows < 15;
-                assert_eq!(shown.starts_with("weftrun needs") || shown.starts_with('w'), small, "{columns}x{rows}\n{shown}");
+                assert_eq!(
+                    shown.starts_with("weftrun needs") || shown.starts_with('w'),
+                    small,
+                    "{columns}x{rows}\n{shown}"
+                );
             }
         }
     }

@@ -19,7 +19,9 @@ fn enter_opens_the_job_under_the_cursor() {
     let mut model = with_jobs();
     press(&mut model, "j");
     let effects = press(&mut model, "enter");
-    assert!(matches!(&effects[..], [Effect::Close, Effect::Open(opened, false)] if opened.name() == "dlrm-7"));
+    assert!(
+        matches!(&effects[..], [Effect::Close, Effect::Open(opened, false)] if opened.name() == "dlrm-7")
+    );
     assert_eq!(model.screen, Screen::Overview);
 }
 
@@ -129,7 +131,9 @@ fn a_wrong_filter_stays_in_the_prompt_with_its_mistake() {
     press(&mut model, "&");
     type_text(&mut model, "rank:x");
     press(&mut model, "enter");
-    assert!(matches!(model.layers.last(), Some(Layer::Prompt { error: Some(error), .. }) if error.contains("rank:x")));
+    assert!(
+        matches!(model.layers.last(), Some(Layer::Prompt { error: Some(error), .. }) if error.contains("rank:x"))
+    );
 }
 
 #[test]

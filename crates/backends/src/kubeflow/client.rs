@@ -16,8 +16,8 @@ use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::{CANCELLED, Job, replica};
 use crate::kubernetes::{
-    Cluster, ClusterConfig, Pod, PodEvent, Resource, Right, Write, is_conflict, is_not_found, is_unsent, namespace_facts,
-    rights,
+    Cluster, ClusterConfig, Pod, PodEvent, Resource, Right, Write, is_conflict, is_not_found, is_unsent,
+    namespace_facts, rights,
 };
 
 /// How long a submit looks for the API server again after a lost answer.
@@ -61,15 +61,23 @@ impl Client {
     pub async fn served(&self) -> Result<&[Kind]> {
         let cluster = self.cluster().await?;
         let ask = || async {
-            let groups: std::collections::BTreeSet<_> = Kind::ALL.map(|kind| kind.resource().api_version()).into();
+            let groups: std::collections::BTreeSet<_> =
+                Kind::ALL.map(|kind| kind.resource().api_version()).into();
             let mut served = Vec::new();
             for api_version in groups {
                 let list = match cluster.raw(&format!("/apis/{api_version}")).await {
                     Ok(list) => list,
-                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
+                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 };
-                let names: Vec<_> = list["resources"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect();
+                let names: Vec<_> = list["resources"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|r| r["name"].as_str())
+                    .collect();
                 served.extend(Kind::ALL.into_iter().filter(|kind| {
                     kind.resource().api_version() == api_version && names.contains(&kind.resource().plural)
                 }));
@@ -134,7 +142,11 @@ impl Client {
         let schema = cluster.raw("/openapi/v3/apis/trainer.kubeflow.org/v1alpha1").await;
         let spec = schema.as_ref().ok().and_then(|schema| {
             let schemas = schema["components"]["schemas"].as_object()?;
-            schemas.iter().find(|(name, _)| name.ends_with(".TrainJob"))?.1.pointer("/properties/spec/properties")
+            schemas
+                .iter()
+                .find(|(name, _)| name.ends_with(".TrainJob"))?
+                .1
+                .pointer("/properties/spec/properties")
         });
         let has = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
         let version = match () {
@@ -148,10 +160,12 @@ impl Client {
             facts.extra.insert("trainer-version".into(), json!(version));
         }
         let mut runtimes = Vec::new();
-        for (plural, kind, namespaced) in
-            [("clustertrainingruntimes", "ClusterTrainingRuntime", false), ("trainingruntimes", "TrainingRuntime", true)]
-        {
-            let resource = Resource { namespaced, ..Resource::of("trainer.kubeflow.org", "v1alpha1", plural, kind) };
+        for (plural, kind, namespaced) in [
+            ("clustertrainingruntimes", "ClusterTrainingRuntime", false),
+            ("trainingruntimes", "TrainingRuntime", true),
+        ] {
+            let resource =
+                Resource { namespaced, ..Resource::of("trainer.kubeflow.org", "v1alpha1", plural, kind) };
             for mut runtime in cluster.list(&resource, "").await.unwrap_or_default() {
                 // Items of a list do not say their kind.
                 runtime["kind"] = json!(kind);
@@ -170,11 +184,19 @@ impl Client {
             let cluster = document.in_namespace(cluster);
             match cluster.create(&resource, &document.object, Write::DryRun).await {
                 Ok(_) => {}
-                Err(error) if is_unsent(&error) || (error.kind() == ErrorKind::Credentials && error.message().contains("does not know")) => {
+                Err(error)
+                    if is_unsent(&error)
+                        || (error.kind() == ErrorKind::Credentials
+                            && error.message().contains("does not know")) =>
+                {
                     return Err(error);
                 }
                 Err(error) if is_conflict(&error) && self.is_ours(&cluster, &document, rendered).await => {}
-                Err(error) if error.kind() == ErrorKind::Unsupported || is_conflict(&error) || error.kind() == ErrorKind::Credentials => {
+                Err(error)
+                    if error.kind() == ErrorKind::Unsupported
+                        || is_conflict(&error)
+                        || error.kind() == ErrorKind::Credentials =>
+                {
                     return Err(error);
                 }
                 Err(error) => findings.extend(error::findings(error)),
@@ -207,14 +229,24 @@ impl Client {
             }
             let made = self.create_once(&cluster, document, &object, rendered).await?;
             if owner.is_none() {
-                let kind = document.kind.ok_or_else(|| Error::new(ErrorKind::Unexpected, "the first document is no job"))?;
+                let kind = document
+                    .kind
+                    .ok_or_else(|| Error::new(ErrorKind::Unexpected, "the first document is no job"))?;
                 owner = Some(Job { kind, object: made });
             }
         }
-        owner.map(|job| job.handle(&self.target)).ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is nothing to submit"))
+        owner
+            .map(|job| job.handle(&self.target))
+            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is nothing to submit"))
     }
 
-    async fn create_once(&self, cluster: &Cluster, document: &error::Sent, object: &Value, rendered: &Rendered) -> Result<Value> {
+    async fn create_once(
+        &self,
+        cluster: &Cluster,
+        document: &error::Sent,
+        object: &Value,
+        rendered: &Rendered,
+    ) -> Result<Value> {
         let began = tokio::time::Instant::now();
         let mut pause = Duration::from_millis(200);
         loop {
@@ -236,11 +268,16 @@ impl Client {
                 pause = (pause * 2).min(Duration::from_secs(5));
             };
             match known {
-                Some(there) if there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str() => return Ok(there),
+                Some(there) if there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str() => {
+                    return Ok(there);
+                }
                 Some(_) if is_conflict(&error) => return Err(error),
                 Some(_) => {
-                    return Err(Error::new(ErrorKind::AlreadyExists, format!("the name `{}` is taken", document.name()))
-                        .hint("choose another name, or `--name-suffix` to make a new one"));
+                    return Err(Error::new(
+                        ErrorKind::AlreadyExists,
+                        format!("the name `{}` is taken", document.name()),
+                    )
+                    .hint("choose another name, or `--name-suffix` to make a new one"));
                 }
                 None if began.elapsed() > PATIENCE => return Err(error),
                 None => sleep(pause).await,
@@ -262,7 +299,9 @@ impl Client {
             match cluster.list(&kind.resource(), selector).await {
                 Ok(objects) => jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object })),
                 // One may have rights to one kind and not to another.
-                Err(error) if error.kind() == ErrorKind::Credentials && !error.message().contains("does not know") => {}
+                Err(error)
+                    if error.kind() == ErrorKind::Credentials
+                        && !error.message().contains("does not know") => {}
                 Err(error) => return Err(error),
             }
         }
@@ -282,7 +321,8 @@ impl Client {
         };
         let cluster = self.cluster().await?;
         let pods: Vec<Pod> = cluster.list(&Resource::PODS, "").await?.iter().map(Pod::of_json).collect();
-        let mut summaries: Vec<_> = jobs.iter().map(|job| job.summary(&self.target, &pods_of(job, &pods))).collect();
+        let mut summaries: Vec<_> =
+            jobs.iter().map(|job| job.summary(&self.target, &pods_of(job, &pods))).collect();
         summaries.retain(|job| filter.ended || !job.phase.is_terminal());
         summaries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| a.name.cmp(&b.name)));
         summaries.truncate(filter.limit.unwrap_or(usize::MAX));
@@ -294,8 +334,11 @@ impl Client {
         let object = named.cluster.get(&named.kind.resource(), &named.name).await?;
         let job = Job { kind: named.kind, object };
         if named.uid.as_deref().is_some_and(|uid| uid != job.uid()) {
-            return Err(Error::new(ErrorKind::NotFound, format!("the job `{}` is gone; another one has its name now", named.name))
-                .with("handle", &named.handle));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("the job `{}` is gone; another one has its name now", named.name),
+            )
+            .with("handle", &named.handle));
         }
         Ok(job)
     }
@@ -305,8 +348,10 @@ impl Client {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
-        let (pods, events) =
-            tokio::join!(named.cluster.list(&Resource::PODS, &selector), named.cluster.list(&Resource::EVENTS, ""));
+        let (pods, events) = tokio::join!(
+            named.cluster.list(&Resource::PODS, &selector),
+            named.cluster.list(&Resource::EVENTS, "")
+        );
         let pods: Vec<Pod> = pods?.iter().map(Pod::of_json).collect();
         let pods: Vec<&Pod> = pods.iter().collect();
         let mut events: Vec<PodEvent> = events.unwrap_or_default().iter().map(PodEvent::of_json).collect();
@@ -379,7 +424,9 @@ fn wanted_rights() -> Vec<Right> {
 
 /// The pods of a job.
 pub fn pods_of<'a>(job: &Job, pods: &'a [Pod]) -> Vec<&'a Pod> {
-    pods.iter().filter(|pod| pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name())).collect()
+    pods.iter()
+        .filter(|pod| pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()))
+        .collect()
 }
 
 /// Whether an event is about a job, one of its pods, or what an operator makes between.

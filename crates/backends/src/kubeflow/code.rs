@@ -50,11 +50,16 @@ impl Delivery {
         };
         match &spec.code {
             None => Ok(Self::None),
-            Some(Code::Git { url, rev }) => Ok(shell(GIT, &[FOLDER, url, rev.as_deref().unwrap_or_default()])),
+            Some(Code::Git { url, rev }) => {
+                Ok(shell(GIT, &[FOLDER, url, rev.as_deref().unwrap_or_default()]))
+            }
             Some(Code::Script { name, text }) => {
                 if name.is_empty() || name.contains('/') {
-                    return Err(Error::new(ErrorKind::InvalidSpec, "the name of the script is not a plain file name")
-                        .with("code", name));
+                    return Err(Error::new(
+                        ErrorKind::InvalidSpec,
+                        "the name of the script is not a plain file name",
+                    )
+                    .with("code", name));
                 }
                 let size = text.len();
                 let map = match how {
@@ -64,12 +69,21 @@ impl Delivery {
                 };
                 let largest = if map { LARGEST_MAP } else { LARGEST_INLINE };
                 if size > largest {
-                    return Err(Error::new(ErrorKind::InvalidSpec, format!("the script has {size} bytes, {largest} fit"))
-                        .with("code", name)
-                        .hint("put it into the image, on a shared volume, or into a Git repository (`code.git`)"));
+                    return Err(Error::new(
+                        ErrorKind::InvalidSpec,
+                        format!("the script has {size} bytes, {largest} fit"),
+                    )
+                    .with("code", name)
+                    .hint(
+                        "put it into the image, on a shared volume, or into a Git repository (`code.git`)",
+                    ));
                 }
                 if map {
-                    return Ok(Self::ConfigMap { name: format!("{}-code", spec.name), file: name.clone(), text: text.clone() });
+                    return Ok(Self::ConfigMap {
+                        name: format!("{}-code", spec.name),
+                        file: name.clone(),
+                        text: text.clone(),
+                    });
                 }
                 Ok(shell(INLINE, &[&format!("{FOLDER}/{name}"), &STANDARD.encode(text)]))
             }
@@ -84,7 +98,10 @@ impl Delivery {
             Some(Code::Script { name, .. }) => {
                 let dotted = format!("./{name}");
                 let is = |word: &String| word == name || *word == dotted;
-                command.into_iter().map(|word| if is(&word) { format!("{folder}/{name}") } else { word }).collect()
+                command
+                    .into_iter()
+                    .map(|word| if is(&word) { format!("{folder}/{name}") } else { word })
+                    .collect()
             }
             _ => command,
         };

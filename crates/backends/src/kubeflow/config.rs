@@ -89,9 +89,13 @@ pub enum Scripts {
 impl Settings {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let known = |key: &String| KEYS.contains(&key.as_str()) || ["kubeconfig", "context"].contains(&key.as_str());
+        let known =
+            |key: &String| KEYS.contains(&key.as_str()) || ["kubeconfig", "context"].contains(&key.as_str());
         if let Some(unknown) = target.settings.keys().find(|key| !known(key)) {
-            let error = Error::new(ErrorKind::InvalidConfig, format!("target `{}` has no key `{unknown}`", target.name));
+            let error = Error::new(
+                ErrorKind::InvalidConfig,
+                format!("target `{}` has no key `{unknown}`", target.name),
+            );
             let all = KEYS.iter().copied().chain(["kubeconfig", "context"]);
             return Err(match weftrun_core::spec::did_you_mean(unknown, all) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -118,8 +122,11 @@ impl Settings {
             Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow]: {error}")).with("job", &spec.name)
         };
         let known: JobSettings = serde_json::from_value(own.clone()).map_err(bad)?;
-        if let Some(unknown) = own.as_object().into_iter().flatten().find(|(key, _)| !KEYS.contains(&key.as_str())) {
-            let error = Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
+        if let Some(unknown) =
+            own.as_object().into_iter().flatten().find(|(key, _)| !KEYS.contains(&key.as_str()))
+        {
+            let error =
+                Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
             return Err(match weftrun_core::spec::did_you_mean(unknown.0, KEYS.iter().copied()) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.with("keys", KEYS.join(", ")),

@@ -36,7 +36,8 @@ impl Sent {
 pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
     let one = |text: &str| {
         let object: Value = serde_saphyr::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::InvalidSpec, format!("what was rendered is not YAML: {error}")).with("job", &rendered.name)
+            Error::new(ErrorKind::InvalidSpec, format!("what was rendered is not YAML: {error}"))
+                .with("job", &rendered.name)
         })?;
         let kind = Kind::ALL.into_iter().find(|kind| {
             let resource = kind.resource();
@@ -46,8 +47,11 @@ pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
             (Some(kind), _) => kind.resource(),
             (None, Some("ConfigMap")) => Resource::CONFIG_MAPS,
             (None, other) => {
-                return Err(Error::new(ErrorKind::InvalidSpec, "this is no object that a Kubeflow job is made of")
-                    .with("kind", other.unwrap_or("none")));
+                return Err(Error::new(
+                    ErrorKind::InvalidSpec,
+                    "this is no object that a Kubeflow job is made of",
+                )
+                .with("kind", other.unwrap_or("none")));
             }
         };
         Ok(Sent { resource, kind, object })

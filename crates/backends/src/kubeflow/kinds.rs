@@ -101,7 +101,9 @@ impl Kind {
             .or_else(|| number("batch.kubernetes.io/job-completion-index"))
             .unwrap_or(0);
         let named = pod.container(self.container()).is_some();
-        let first = || pod.containers.iter().find(|container| !container.init).map(|container| container.name.clone());
+        let first = || {
+            pod.containers.iter().find(|container| !container.init).map(|container| container.name.clone())
+        };
         let main = if named { Some(self.container().to_owned()) } else { first() };
         Place { role, replica, rank: None, main }
     }

@@ -14,7 +14,11 @@ use crate::kubernetes::logs::{LogJob, logs as pod_logs};
 use crate::kubernetes::{Change, changes, is_not_found};
 
 /// The batches of a job.
-pub fn logs(client: Arc<Client>, named: impl Future<Output = Result<Named>> + Send + 'static, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+pub fn logs(
+    client: Arc<Client>,
+    named: impl Future<Output = Result<Named>> + Send + 'static,
+    options: LogOptions,
+) -> BoxStream<'static, Result<LogBatch>> {
     let opened = async move {
         let named = named.await?;
         let job = client.job(&named).await?;
@@ -32,7 +36,8 @@ pub fn logs(client: Arc<Client>, named: impl Future<Output = Result<Named>> + Se
         }
         // The job is watched as long as its logs are read, and no longer.
         let uid = job.uid().to_owned();
-        let end = stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
+        let end =
+            stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
         Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), end.map(Some))
             .take_while(|batch| std::future::ready(batch.is_some()))
             .filter_map(std::future::ready)
@@ -51,7 +56,9 @@ async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> O
                 let ours = list.iter().find(|object| object.metadata.uid.as_deref() == Some(&uid));
                 ours.is_none_or(|object| terminal(&named, object))
             }
-            Ok(Change::Set(object)) => object.metadata.uid.as_deref() == Some(&uid) && terminal(&named, &object),
+            Ok(Change::Set(object)) => {
+                object.metadata.uid.as_deref() == Some(&uid) && terminal(&named, &object)
+            }
             Ok(Change::Gone(object)) => object.metadata.uid.as_deref() == Some(&uid),
             Ok(Change::Lost(_) | Change::Back) => false,
             Err(error) if is_not_found(&error) || error.kind() == ErrorKind::Unsupported => true,

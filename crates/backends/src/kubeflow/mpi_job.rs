@@ -74,16 +74,17 @@ fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
             forward.push(name.clone());
         }
     }
-    let is_mpirun = program.first().is_some_and(|word| {
-        matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun"))
-    });
+    let is_mpirun = program
+        .first()
+        .is_some_and(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")));
     let words = if is_mpirun {
         let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
         let rule = Mpirun { bin, forward, ..Mpirun::default() };
         let done = shell::rewrite(program, &[], &rule);
         done.command.into_iter().chain(done.args).collect()
     } else {
-        let mut words = vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
+        let mut words =
+            vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
         // One core a rank is what Open MPI binds to by default; a rank of training has many threads.
         words.extend(["--bind-to", "none"].map(str::to_owned));
         words.extend(draft.settings.mpirun_args.iter().cloned());

@@ -138,8 +138,12 @@ impl Template<'_> {
             }
             mount
         };
-        let mut mounts: Vec<_> =
-            self.spec.volumes.iter().map(|volume| mount(&volume.name, &volume.mount, volume.read_only)).collect();
+        let mut mounts: Vec<_> = self
+            .spec
+            .volumes
+            .iter()
+            .map(|volume| mount(&volume.name, &volume.mount, volume.read_only))
+            .collect();
         if self.own_shm(role).is_some() {
             mounts.push(mount("shm", "/dev/shm", false));
         }

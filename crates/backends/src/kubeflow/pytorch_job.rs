@@ -20,7 +20,8 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let mut specs = json!({});
     if draft.spec.launch == Launch::Torchrun {
         // The operator appends these to every container of the job; RANK is the number of the pod.
-        let at = Rendezvous { node_rank: "$(RANK)", master_addr: "$(MASTER_ADDR)", master_port: "$(MASTER_PORT)" };
+        let at =
+            Rendezvous { node_rank: "$(RANK)", master_addr: "$(MASTER_ADDR)", master_port: "$(MASTER_PORT)" };
         let template = template(draft, role, &at);
         specs["Master"] = replicas(draft, 1, &template);
         if role.nodes > 1 {

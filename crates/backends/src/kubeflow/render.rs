@@ -64,7 +64,8 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     };
     let (applied, inexpressible) = draft.apply(&mut object);
     let title = kind.resource().kind.to_owned();
-    let document = |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
+    let document =
+        |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
     let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document(title, &object));
     if let Some(map) = draft.delivery.object(&object["metadata"]) {
         rendered.documents.push(document("ConfigMap".to_owned(), &map));
@@ -77,20 +78,27 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
 /// The kind: what the user says, else what fits the launch among those the cluster serves.
 fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     let served: Vec<Kind> = job.facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect();
-    let by_mpi = job.spec.launch == Launch::Mpi || job.spec.roles.iter().any(|role| role.kind == RoleKind::Launcher);
+    let by_mpi =
+        job.spec.launch == Launch::Mpi || job.spec.roles.iter().any(|role| role.kind == RoleKind::Launcher);
     let fitting: &[Kind] =
         if by_mpi { &[Kind::MpiJobV2, Kind::MpiJobV1] } else { &[Kind::PyTorchJob, Kind::TrainJob] };
     let missing = |kinds: &[Kind]| {
         let names: Vec<_> = kinds.iter().map(|kind| kind.resource().kind).collect();
         let operators: Vec<_> = kinds.iter().map(|kind| kind.operator()).collect();
         Error::new(ErrorKind::Unsupported, format!("the cluster serves no {}", names.join(" and no ")))
-            .with("serves", if served.is_empty() { "no kind of job".to_owned() } else { job.facts.serves.join(", ") })
+            .with(
+                "serves",
+                if served.is_empty() { "no kind of job".to_owned() } else { job.facts.serves.join(", ") },
+            )
             .hint(format!("have an administrator install {}", operators.join(", or ")))
     };
     if let Some(kind) = settings.kind {
         if by_mpi && kind == Kind::PyTorchJob {
-            return Err(Error::new(ErrorKind::InvalidSpec, "`launch = \"mpi\"` needs an MPIJob, not a PyTorchJob")
-                .hint("leave `kind` out, or choose another launch"));
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                "`launch = \"mpi\"` needs an MPIJob, not a PyTorchJob",
+            )
+            .hint("leave `kind` out, or choose another launch"));
         }
         if job.facts.online && !served.contains(&kind) {
             return Err(missing(&[kind]));
@@ -115,11 +123,17 @@ fn check_name(draft: &Draft<'_>) -> Result<()> {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     let finding = if longest.len() > DNS_LABEL {
         let room = DNS_LABEL - (longest.len() - name.len());
-        Finding::error("K8S-NAME-LENGTH", format!("the name has {} characters; the pod `{longest}` must fit {DNS_LABEL}", name.len()))
-            .fix(format!("use at most {room} characters"))
+        Finding::error(
+            "K8S-NAME-LENGTH",
+            format!("the name has {} characters; the pod `{longest}` must fit {DNS_LABEL}", name.len()),
+        )
+        .fix(format!("use at most {room} characters"))
     } else if !starts || !plain || name.ends_with('-') {
-        Finding::error("K8S-NAME", format!("`{name}` makes no host name: the operators want a DNS-1035 label"))
-            .fix("use lower-case letters, digits and `-`, a letter first")
+        Finding::error(
+            "K8S-NAME",
+            format!("`{name}` makes no host name: the operators want a DNS-1035 label"),
+        )
+        .fix("use lower-case letters, digits and `-`, a letter first")
     } else {
         return Ok(());
     };
@@ -162,7 +176,8 @@ impl Draft<'_> {
     pub fn worker(&self) -> Result<&Role> {
         let mut workers = self.spec.workers();
         let Some(first) = workers.next() else {
-            return Err(Error::new(ErrorKind::InvalidSpec, "the job has no role with ranks").with("job", &self.spec.name));
+            return Err(Error::new(ErrorKind::InvalidSpec, "the job has no role with ranks")
+                .with("job", &self.spec.name));
         };
         if let Some(second) = workers.next() {
             return Err(Error::new(ErrorKind::Unsupported, "a Kubeflow job has one kind of worker")
@@ -191,10 +206,11 @@ impl Draft<'_> {
 
     /// What a rule puts before whatever starts the ranks.
     pub fn wrap_of(&self, role: &Role) -> Vec<String> {
-        let wraps = self.job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
-            Change::Wrap { argv } => Some(argv.clone()),
-            _ => None,
-        });
+        let wraps =
+            self.job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
+                Change::Wrap { argv } => Some(argv.clone()),
+                _ => None,
+            });
         wraps.last().unwrap_or_default()
     }
 

@@ -93,7 +93,10 @@ impl Job {
         if let Some(failed) = self.condition("Failed") {
             let message = said(failed);
             let late = message.contains("deadline") || failed["reason"] == "DeadlineExceeded";
-            return (JobPhase::Failed, if late { format!("the time limit was reached: {message}") } else { message });
+            return (
+                JobPhase::Failed,
+                if late { format!("the time limit was reached: {message}") } else { message },
+            );
         }
         if self.object["metadata"]["deletionTimestamp"].is_string() {
             return (JobPhase::Stopping, "it is being deleted".into());
@@ -123,7 +126,9 @@ impl Job {
     fn alive(&self, pods: &[&Pod]) -> (JobPhase, String) {
         let running = |pod: &&&Pod| pod.containers.iter().any(|c| !c.init && c.state == State::Running);
         let up = pods.iter().filter(running).count();
-        let why = || pods.iter().find_map(|pod| pod_finding(pod)).map(|finding| finding.message).unwrap_or_default();
+        let why = || {
+            pods.iter().find_map(|pod| pod_finding(pod)).map(|finding| finding.message).unwrap_or_default()
+        };
         let crashing = pods.iter().any(|pod| {
             pod.containers.iter().any(|c| !c.init && c.last.is_some() && !matches!(c.state, State::Running))
         });
@@ -131,13 +136,17 @@ impl Job {
         if crashing {
             return (JobPhase::Restarting, why());
         }
-        if self.condition("Running").is_some() || (all && up == pods.iter().filter(|pod| !pod.ended()).count()) {
+        if self.condition("Running").is_some()
+            || (all && up == pods.iter().filter(|pod| !pod.ended()).count())
+        {
             return (JobPhase::Running, String::new());
         }
         if pods.is_empty() {
             return (JobPhase::Submitted, "no pod has been made yet".into());
         }
-        if pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none()) || pods.iter().all(|pod| pod.node.is_none()) {
+        if pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none())
+            || pods.iter().all(|pod| pod.node.is_none())
+        {
             return (JobPhase::Pending, why());
         }
         let reason = why();
@@ -158,7 +167,11 @@ impl Job {
         let first = pods.iter().filter(decides).find_map(code);
         // Workers that are ended because the job failed get 137 or 143; whoever failed by itself says more.
         let own = || pods.iter().filter_map(code).find(|code| !matches!(code, 137 | 143));
-        first.filter(|code| !matches!(code, 137 | 143)).or_else(own).or(first).or_else(|| pods.iter().find_map(code))
+        first
+            .filter(|code| !matches!(code, 137 | 143))
+            .or_else(own)
+            .or(first)
+            .or_else(|| pods.iter().find_map(code))
     }
 
     /// Its line in a list.
@@ -181,7 +194,8 @@ impl Job {
         summary.exit_code = self.exit_code(pods, phase);
         summary.submission = self.submission();
         let label = self.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str();
-        let queue = label.or(self.object.pointer("/spec/runPolicy/schedulingPolicy/queue").and_then(Value::as_str));
+        let queue =
+            label.or(self.object.pointer("/spec/runPolicy/schedulingPolicy/queue").and_then(Value::as_str));
         summary.queue = queue.map(str::to_owned);
         let fabric = &self.object["metadata"]["annotations"][FABRIC];
         summary.fabric = serde_json::from_value::<Fabric>(fabric.clone()).ok();
@@ -216,7 +230,10 @@ pub fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
     let place = kind.place(pod);
     let finding = pod_finding(pod);
     let running = pod.containers.iter().any(|c| !c.init && c.state == State::Running);
-    let crashing = pod.containers.iter().any(|c| !c.init && c.last.is_some() && matches!(c.state, State::Waiting { .. }));
+    let crashing = pod
+        .containers
+        .iter()
+        .any(|c| !c.init && c.last.is_some() && matches!(c.state, State::Waiting { .. }));
     let phase = match pod.phase.as_str() {
         "Succeeded" => JobPhase::Succeeded,
         "Failed" => JobPhase::Failed,

@@ -50,9 +50,12 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let mut out = json!({"runtimeRef": runtime, "trainer": trainer});
     if let Some(limit) = spec.time_limit {
         if draft.trainer < TrainerVersion::V2_2 {
-            return Err(Error::new(ErrorKind::Unsupported, "a TrainJob has a time limit from Kubeflow Trainer 2.2 on")
-                .with("trainer", format!("{:?}", draft.trainer))
-                .hint("leave `time_limit` out, or use a PyTorchJob (`kind = \"pytorchjob\"`)"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a TrainJob has a time limit from Kubeflow Trainer 2.2 on",
+            )
+            .with("trainer", format!("{:?}", draft.trainer))
+            .hint("leave `time_limit` out, or use a PyTorchJob (`kind = \"pytorchjob\"`)"));
         }
         out["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
     }
@@ -78,8 +81,11 @@ fn overrides(draft: &Draft<'_>, out: &mut Value) -> Result<()> {
     // The fields that the overrides do not have.
     for field in ["priorityClassName", "schedulerName"] {
         if pod.get(field).is_some() {
-            return Err(Error::new(ErrorKind::Unsupported, format!("a TrainJob cannot set {field} of its pods"))
-                .hint("put it into a TrainingRuntime of your namespace, or use a PyTorchJob"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a TrainJob cannot set {field} of its pods"),
+            )
+            .hint("put it into a TrainingRuntime of your namespace, or use a PyTorchJob"));
         }
     }
     let annotations = &draft.spec.annotations;

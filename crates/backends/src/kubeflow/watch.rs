@@ -41,7 +41,9 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
         kinds.sort_unstable();
         kinds.dedup();
         let state = Watcher::new(client.target.clone(), &cluster, kinds, filter, wanted);
-        Ok(stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|event| (event, state))) }))
+        Ok(stream::try_unfold(state, |mut state| async move {
+            Ok(state.next().await?.map(|event| (event, state)))
+        }))
     };
     stream::once(opened).try_flatten().boxed()
 }
@@ -76,9 +78,16 @@ struct Told {
 }
 
 impl Watcher {
-    fn new(target: String, cluster: &Cluster, kinds: Vec<Kind>, filter: JobFilter, wanted: BTreeSet<String>) -> Self {
+    fn new(
+        target: String,
+        cluster: &Cluster,
+        kinds: Vec<Kind>,
+        filter: JobFilter,
+        wanted: BTreeSet<String>,
+    ) -> Self {
         let mut all = SelectAll::new();
-        let mut of: Vec<(Of, Resource)> = kinds.into_iter().map(|kind| (Of::Jobs(kind), kind.resource())).collect();
+        let mut of: Vec<(Of, Resource)> =
+            kinds.into_iter().map(|kind| (Of::Jobs(kind), kind.resource())).collect();
         of.extend([(Of::Pods, Resource::PODS), (Of::Events, Resource::EVENTS)]);
         let watches = of.len();
         for (of, resource) in of {
@@ -136,10 +145,12 @@ impl Watcher {
             Change::Lost(reason) => self.connection(true, reason),
             Change::Back => self.connection(false, String::new()),
             Change::All(list) => {
-                let there: BTreeSet<String> = list.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+                let there: BTreeSet<String> =
+                    list.iter().filter_map(|object| object.metadata.uid.clone()).collect();
                 let gone: Vec<String> = match of {
                     Of::Jobs(kind) => {
-                        let ours = self.jobs.iter().filter(|(uid, job)| job.kind == kind && !there.contains(*uid));
+                        let ours =
+                            self.jobs.iter().filter(|(uid, job)| job.kind == kind && !there.contains(*uid));
                         ours.map(|(uid, _)| uid.clone()).collect()
                     }
                     Of::Pods => self.pods.keys().filter(|uid| !there.contains(*uid)).cloned().collect(),
@@ -258,8 +269,11 @@ impl Watcher {
         let complete = self.listed.contains(&Of::Pods) && self.listed.len() >= self.watches;
         let Some(job) = self.jobs.get(uid).filter(|_| complete) else { return };
         let label = job.kind.job_label();
-        let pods: Vec<&Pod> =
-            self.pods.values().filter(|pod| pod.labels.get(label).is_some_and(|name| name == job.name())).collect();
+        let pods: Vec<&Pod> = self
+            .pods
+            .values()
+            .filter(|pod| pod.labels.get(label).is_some_and(|name| name == job.name()))
+            .collect();
         let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &pods, event)).collect();
         let told = self.told.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
@@ -283,7 +297,11 @@ impl Watcher {
         let attempt = pods.iter().map(|pod| pod.restarts()).max().unwrap_or(0);
         if attempt > told.attempt {
             told.attempt = attempt;
-            self.ready.push_back(JobEvent::Attempt { job: handle.clone(), attempt, reason: summary.reason.clone() });
+            self.ready.push_back(JobEvent::Attempt {
+                job: handle.clone(),
+                attempt,
+                reason: summary.reason.clone(),
+            });
         }
         for finding in job.findings(&pods, &events) {
             if told.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {

@@ -128,7 +128,8 @@ impl Watch {
         let error = from_kube(error, &self.what);
         self.failures += 1;
         let refused = error.kind() == ErrorKind::Credentials && self.failures >= REFUSALS;
-        let final_one = !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Credentials | ErrorKind::Protocol);
+        let final_one =
+            !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Credentials | ErrorKind::Protocol);
         if refused || (final_one && !error.is_retryable()) {
             return Some(error);
         }
@@ -137,7 +138,8 @@ impl Watch {
             self.lost = true;
             self.ready.push_back(Change::Lost(error.message().to_owned()));
         }
-        tokio::time::sleep((FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(8) - 1)).min(LONGEST_PAUSE)).await;
+        tokio::time::sleep((FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(8) - 1)).min(LONGEST_PAUSE))
+            .await;
         None
     }
 }

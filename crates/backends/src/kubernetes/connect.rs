@@ -35,7 +35,10 @@ pub struct Cluster {
 
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("context", &self.context).field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("context", &self.context)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +50,9 @@ impl ClusterConfig {
         }
         match self.env.get("KUBECONFIG").filter(|value| !value.is_empty()) {
             Some(list) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
-            None => self.env.get("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect(),
+            None => {
+                self.env.get("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect()
+            }
         }
     }
 
@@ -69,7 +74,9 @@ impl ClusterConfig {
                 .hint("set KUBECONFIG, or `kubeconfig` of the target; your cluster's admin or cloud CLI makes the file"));
         }
         let bad = |error: kube::config::KubeconfigError| {
-            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be read").with("files", &shown).source(error)
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be read")
+                .with("files", &shown)
+                .source(error)
         };
         there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
             Kubeconfig::read_from(path).and_then(|next| merged.merge(next)).map_err(bad)
@@ -113,14 +120,17 @@ impl ClusterConfig {
         let cluster = kubeconfig.clusters.iter().find(|c| c.name == cluster).and_then(|c| c.cluster.clone());
         let own_proxy = cluster.as_ref().and_then(|c| c.proxy_url.clone()).filter(|url| !url.is_empty());
         let bad = |error: kube::config::KubeconfigError| {
-            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("context", &context).source(error)
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used")
+                .with("context", &context)
+                .source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
         let host = config.cluster_url.host().unwrap_or_default().to_owned();
         config.proxy_url = match own_proxy.or_else(|| proxy_for(&host, &self.env)) {
             None => None,
             Some(url) => Some(url.parse().map_err(|error| {
-                Error::new(ErrorKind::InvalidConfig, format!("the proxy is not a URL: {error}")).with("proxy", &url)
+                Error::new(ErrorKind::InvalidConfig, format!("the proxy is not a URL: {error}"))
+                    .with("proxy", &url)
             })?),
         };
         // A half-dead connection must end: watches are renewed within five minutes, log streams resume exactly.
@@ -150,7 +160,9 @@ fn unknown_context(context: &str, known: &[String]) -> Error {
 /// The proxy of the environment, unless the host is exempt. (kube 5.0 compares NO_PROXY with the proxy's own host.)
 fn proxy_for(host: &str, env: &BTreeMap<String, String>) -> Option<String> {
     let get = |upper: &str| {
-        [upper.to_owned(), upper.to_lowercase()].iter().find_map(|key| env.get(key).filter(|value| !value.is_empty()))
+        [upper.to_owned(), upper.to_lowercase()]
+            .iter()
+            .find_map(|key| env.get(key).filter(|value| !value.is_empty()))
     };
     let exempt = get("NO_PROXY").is_some_and(|list| {
         list.split(',').map(str::trim).any(|entry| {
@@ -172,9 +184,11 @@ mod tests {
 
     #[test]
     fn a_proxy_is_not_used_for_exempt_hosts() {
-        let env = env(&[("https_proxy", "http://proxy:3128"), ("NO_PROXY", "10.0.0.1,.corp.example, eks.example")]);
+        let env =
+            env(&[("https_proxy", "http://proxy:3128"), ("NO_PROXY", "10.0.0.1,.corp.example, eks.example")]);
         assert_eq!(proxy_for("api.other", &env).as_deref(), Some("http://proxy:3128"));
-        for host in ["10.0.0.1", "k8s.corp.example", "a.eks.example", "eks.example", "127.0.0.1", "localhost"] {
+        for host in ["10.0.0.1", "k8s.corp.example", "a.eks.example", "eks.example", "127.0.0.1", "localhost"]
+        {
             assert_eq!(proxy_for(host, &env), None, "{host}");
         }
     }

@@ -79,7 +79,8 @@ fn from_status(status: &Status, what: &str) -> Error {
 /// A body the server does not accept: one finding for each field.
 fn invalid(status: &Status, message: &str, what: &str) -> Error {
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let findings: Vec<_> = causes.map(|cause| field_finding(&cause.field, &one_line(&cause.message))).collect();
+    let findings: Vec<_> =
+        causes.map(|cause| field_finding(&cause.field, &one_line(&cause.message))).collect();
     let kind = if status.code == 400 { ErrorKind::Refused } else { ErrorKind::InvalidSpec };
     Error::from_findings(kind, message, findings).with("while", what)
 }
@@ -124,11 +125,20 @@ fn fix_for(field: &str, text: &str) -> Option<&'static str> {
         ("RFC 1123", "use lower-case letters, digits and `-` in the name"),
         ("DNS-1035", "use lower-case letters, digits and `-`, a letter first, in the name"),
         ("HugePages require cpu or memory", "set `memory` of the role"),
-        ("must be unique", "something is mounted at this path already: switch off `efa.stack`, or remove your own mount"),
+        (
+            "must be unique",
+            "something is mounted at this path already: switch off `efa.stack`, or remove your own mount",
+        ),
         ("unknown field", "the cluster's version of this kind has no such field: see `weftrun doctor`"),
         ("must be specified before the TrainJob", "choose a runtime the cluster has with `runtime`"),
-        ("specified clusterTrainingRuntime must be created", "choose a runtime the cluster has: `kubectl get clustertrainingruntimes`"),
-        ("no PriorityClass with name", "choose a priority class the cluster has: `kubectl get priorityclasses`"),
+        (
+            "specified clusterTrainingRuntime must be created",
+            "choose a runtime the cluster has: `kubectl get clustertrainingruntimes`",
+        ),
+        (
+            "no PriorityClass with name",
+            "choose a priority class the cluster has: `kubectl get priorityclasses`",
+        ),
     ];
     let hit = |word: &str| text.contains(word) || field.contains(word);
     table.iter().find(|(word, _)| hit(word)).map(|(_, fix)| *fix)
@@ -160,18 +170,49 @@ mod tests {
     use super::*;
 
     fn status(code: u16, reason: &str, message: &str) -> Status {
-        serde_json::from_value(serde_json::json!({"code": code, "reason": reason, "message": message})).unwrap()
+        serde_json::from_value(serde_json::json!({"code": code, "reason": reason, "message": message}))
+            .unwrap()
     }
 
     #[test]
     fn refusals_say_what_to_do() {
         let cases = [
             (401, "Unauthorized", "Unauthorized", ErrorKind::Credentials, "log in again"),
-            (403, "Forbidden", "pods is forbidden: User \"researcher\" cannot create resource \"pods\"", ErrorKind::Credentials, "Role"),
-            (403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", ErrorKind::Refused, "ResourceQuota"),
-            (403, "Forbidden", "pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes", ErrorKind::Refused, "hostPath"),
-            (409, "AlreadyExists", "pytorchjobs.kubeflow.org \"a\" already exists", ErrorKind::AlreadyExists, "--name-suffix"),
-            (404, "NotFound", "the server could not find the requested resource", ErrorKind::Unsupported, "operator"),
+            (
+                403,
+                "Forbidden",
+                "pods is forbidden: User \"researcher\" cannot create resource \"pods\"",
+                ErrorKind::Credentials,
+                "Role",
+            ),
+            (
+                403,
+                "Forbidden",
+                "pods \"a\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8",
+                ErrorKind::Refused,
+                "ResourceQuota",
+            ),
+            (
+                403,
+                "Forbidden",
+                "pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes",
+                ErrorKind::Refused,
+                "hostPath",
+            ),
+            (
+                409,
+                "AlreadyExists",
+                "pytorchjobs.kubeflow.org \"a\" already exists",
+                ErrorKind::AlreadyExists,
+                "--name-suffix",
+            ),
+            (
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+                ErrorKind::Unsupported,
+                "operator",
+            ),
         ];
         for (code, reason, message, kind, hint) in cases {
             let error = from_status(&status(code, reason, message), "create");
@@ -191,7 +232,10 @@ mod tests {
         let fields: Vec<_> = error.findings().iter().map(|f| f.subject.as_deref().unwrap()).collect();
         assert_eq!(
             fields,
-            ["spec.pytorchReplicaSpecs[Master].template.spec.containers", "spec.pytorchReplicaSpecs[Worker].template.spec.containers"]
+            [
+                "spec.pytorchReplicaSpecs[Master].template.spec.containers",
+                "spec.pytorchReplicaSpecs[Worker].template.spec.containers"
+            ]
         );
     }
 }

@@ -54,7 +54,8 @@ pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
         let labels = &node["metadata"]["labels"];
         let label = |key: &str| labels[key].as_str().map(str::to_owned);
         let mut group = NodeGroup::default();
-        group.instance_type = label("node.kubernetes.io/instance-type").or_else(|| label("beta.kubernetes.io/instance-type"));
+        group.instance_type =
+            label("node.kubernetes.io/instance-type").or_else(|| label("beta.kubernetes.io/instance-type"));
         group.gpu_product = label("nvidia.com/gpu.product");
         group.labels = NODE_LABELS.iter().filter_map(|key| Some(((*key).to_owned(), label(key)?))).collect();
         group.allocatable = node["status"]["allocatable"]
@@ -96,20 +97,39 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         Err(_) => {}
     }
     facts.online = true;
-    if let Some(nodes) = readable(nodes, facts, "nodes", "EFA and GPU counts come from the catalogue or the profile")? {
+    if let Some(nodes) =
+        readable(nodes, facts, "nodes", "EFA and GPU counts come from the catalogue or the profile")?
+    {
         facts.nodes = node_groups(&nodes);
     }
-    if let Some(namespace) = readable(namespaces, facts, "the namespace's labels", "a Pod Security level is only seen when pods are refused")? {
+    if let Some(namespace) = readable(
+        namespaces,
+        facts,
+        "the namespace's labels",
+        "a Pod Security level is only seen when pods are refused",
+    )? {
         let level = namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str();
         facts.pod_security = Some(level.unwrap_or("privileged").to_owned());
     }
-    if let Some(quotas) = readable(quotas, facts, "resource quotas", "an exceeded quota is only seen in the job's events")? {
+    if let Some(quotas) =
+        readable(quotas, facts, "resource quotas", "an exceeded quota is only seen in the job's events")?
+    {
         facts.extra.insert("quotas".into(), quotas.iter().map(|quota| quota["status"].clone()).collect());
     }
-    if let Some(priorities) = readable(priorities, facts, "priority classes", "a priority class is taken as it is written")? {
-        facts.priorities = priorities.iter().filter_map(|class| class["metadata"]["name"].as_str().map(str::to_owned)).collect();
+    if let Some(priorities) =
+        readable(priorities, facts, "priority classes", "a priority class is taken as it is written")?
+    {
+        facts.priorities = priorities
+            .iter()
+            .filter_map(|class| class["metadata"]["name"].as_str().map(str::to_owned))
+            .collect();
     }
-    if let Some(webhooks) = readable(webhooks, facts, "mutating webhooks", "pods get the annotation that keeps an EFA webhook out")? {
+    if let Some(webhooks) = readable(
+        webhooks,
+        facts,
+        "mutating webhooks",
+        "pods get the annotation that keeps an EFA webhook out",
+    )? {
         facts.efa_webhook = Some(webhooks.iter().any(is_efa_webhook));
     }
     if let Ok(classes) = classes {
@@ -146,7 +166,9 @@ fn is_efa_webhook(configuration: &Value) -> bool {
     let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
     webhooks.iter().any(|webhook| {
         let rules = webhook["rules"].as_array().map_or(&[][..], Vec::as_slice);
-        let pods = rules.iter().any(|rule| rule["resources"].as_array().is_some_and(|list| list.iter().any(|r| r == "pods")));
+        let pods = rules
+            .iter()
+            .any(|rule| rule["resources"].as_array().is_some_and(|list| list.iter().any(|r| r == "pods")));
         let named = [&configuration["metadata"]["name"], &webhook["name"]]
             .iter()
             .any(|name| name.as_str().is_some_and(|name| name.split(['-', '.']).any(|word| word == "efa")));
@@ -171,9 +193,7 @@ mod tests {
 
     #[test]
     fn a_webhook_of_pods_named_efa_is_one() {
-        let webhook = |name: &str, resource: &str| {
-            json!({"metadata": {"name": name}, "webhooks": [{"name": "x", "rules": [{"resources": [resource]}]}]})
-        };
+        let webhook = |name: &str, resource: &str| json!({"metadata": {"name": name}, "webhooks": [{"name": "x", "rules": [{"resources": [resource]}]}]});
         assert!(is_efa_webhook(&webhook("auto-efa-injector", "pods")));
         assert!(!is_efa_webhook(&webhook("auto-efa-injector", "jobs")));
         assert!(!is_efa_webhook(&webhook("prefab.example.com", "pods")));

@@ -141,10 +141,12 @@ impl Pod {
         let (spec, status) = (&data["spec"], &data["status"]);
         let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
         let condition = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
-        let unschedulable = condition("PodScheduled")
-            .filter(|condition| condition["status"] == "False")
-            .map(|condition| one_line(condition["message"].as_str().unwrap_or("the scheduler has not placed it")));
-        let containers = [("initContainers", "initContainerStatuses", true), ("containers", "containerStatuses", false)];
+        let unschedulable =
+            condition("PodScheduled").filter(|condition| condition["status"] == "False").map(|condition| {
+                one_line(condition["message"].as_str().unwrap_or("the scheduler has not placed it"))
+            });
+        let containers =
+            [("initContainers", "initContainerStatuses", true), ("containers", "containerStatuses", false)];
         Self {
             phase: text(&status["phase"]),
             reason: text(&status["reason"]),
@@ -154,7 +156,9 @@ impl Pod {
             ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
             containers: containers
                 .iter()
-                .flat_map(|(specs, statuses, init)| ContainerState::all(&spec[specs], &status[statuses], *init))
+                .flat_map(|(specs, statuses, init)| {
+                    ContainerState::all(&spec[specs], &status[statuses], *init)
+                })
                 .collect(),
             ..Self::default()
         }
@@ -177,7 +181,8 @@ impl Pod {
 
     /// How it ended: the first container that failed, else the first.
     pub fn exit(&self) -> Option<&Exit> {
-        let exits = || self.containers.iter().filter(|container| !container.init).filter_map(ContainerState::exit);
+        let exits =
+            || self.containers.iter().filter(|container| !container.init).filter_map(ContainerState::exit);
         exits().find(|exit| exit.code != 0).or_else(|| exits().next())
     }
 }
@@ -222,7 +227,8 @@ impl ContainerState {
 
     /// Whether its present log can be read.
     pub fn has_log(&self) -> bool {
-        matches!(self.state, State::Running | State::Terminated(_)) || (self.last.is_some() && !self.id.is_empty())
+        matches!(self.state, State::Running | State::Terminated(_))
+            || (self.last.is_some() && !self.id.is_empty())
     }
 
     /// How the present one ended, if it did: a container that waits to be started again has ended too.
@@ -263,7 +269,12 @@ impl PodEvent {
 
     fn read(data: &Value) -> Self {
         let about = &data["involvedObject"];
-        let times = [&data["series"]["lastObservedTime"], &data["lastTimestamp"], &data["eventTime"], &data["firstTimestamp"]];
+        let times = [
+            &data["series"]["lastObservedTime"],
+            &data["lastTimestamp"],
+            &data["eventTime"],
+            &data["firstTimestamp"],
+        ];
         Self {
             uid: String::new(),
             about: (text(&about["kind"]), text(&about["name"]), text(&about["uid"])),

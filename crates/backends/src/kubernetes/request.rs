@@ -51,7 +51,12 @@ impl Resource {
     /// Mutating webhooks.
     pub const WEBHOOKS: Self = Self {
         namespaced: false,
-        ..Self::of("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
+        ..Self::of(
+            "admissionregistration.k8s.io",
+            "v1",
+            "mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+        )
     };
     /// Access reviews.
     pub const REVIEWS: Self = Self {
@@ -67,18 +72,30 @@ impl Resource {
     }
 
     /// A namespaced kind of a group.
-    pub const fn of(group: &'static str, version: &'static str, plural: &'static str, kind: &'static str) -> Self {
+    pub const fn of(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    ) -> Self {
         Self { group, version, plural, kind, namespaced: true }
     }
 
     /// `group/version`, or `version`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// What kube's own types want to know.
     pub fn api_resource(&self) -> ApiResource {
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(self.group, self.version, self.kind), self.plural)
+        ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(self.group, self.version, self.kind),
+            self.plural,
+        )
     }
 
     fn path(&self, namespace: &str) -> String {
@@ -126,10 +143,12 @@ impl Cluster {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let what = format!("create {}/{name}", resource.plural);
         let params = PostParams { dry_run: write == Write::DryRun, field_manager: Some("weftrun".into()) };
-        let mut request = built(self.request_for(resource).create(&params, object.to_string().into_bytes()), &what)?;
+        let mut request =
+            built(self.request_for(resource).create(&params, object.to_string().into_bytes()), &what)?;
         let strict = format!("{}&fieldValidation=Strict", request.uri());
         *request.uri_mut() = strict.parse().map_err(|_| {
-            Error::new(ErrorKind::InvalidSpec, "the namespace or kind makes no valid address").with("address", &strict)
+            Error::new(ErrorKind::InvalidSpec, "the namespace or kind makes no valid address")
+                .with("address", &strict)
         })?;
         self.answer(self.client.request(request).await, &what)
     }
@@ -147,7 +166,10 @@ impl Cluster {
         let what = format!("delete {}/{name}", resource.plural);
         let mut params = DeleteParams::background();
         if let Some(uid) = uid {
-            params = params.preconditions(kube::api::Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+            params = params.preconditions(kube::api::Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            });
         }
         let request = built(self.request_for(resource).delete(name, &params), &what)?;
         self.answer::<Value>(self.client.request(request).await, &what).map(drop)

@@ -16,14 +16,18 @@ pub fn pod_finding(pod: &Pod) -> Option<Finding> {
         return Some(unschedulable(pod, why));
     }
     pod.containers.iter().find_map(|container| match &container.state {
-        State::Waiting { reason, message } => waiting(pod, &container.name, reason, message, container.last.as_ref()),
+        State::Waiting { reason, message } => {
+            waiting(pod, &container.name, reason, message, container.last.as_ref())
+        }
         _ => None,
     })
 }
 
 fn unschedulable(pod: &Pod, why: &str) -> Finding {
-    let finding = Finding::warning("K8S-UNSCHEDULABLE", format!("stuck because no node fits: {why}")).at(&pod.name);
-    let short = why.split("Insufficient ").nth(1).map(|rest| rest.split([',', '.', ' ']).next().unwrap_or(rest));
+    let finding =
+        Finding::warning("K8S-UNSCHEDULABLE", format!("stuck because no node fits: {why}")).at(&pod.name);
+    let short =
+        why.split("Insufficient ").nth(1).map(|rest| rest.split([',', '.', ' ']).next().unwrap_or(rest));
     // Resource names hold dots, which also end the sentence.
     let resource = why
         .split("Insufficient ")
@@ -63,14 +67,17 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
             };
             finding("K8S-IMAGE-PULL", text).fix(fix)
         }
-        "CreateContainerConfigError" => finding("K8S-CONFIG", format!("stuck because the container's settings are wrong: {message}"))
-            .fix("a Secret or ConfigMap it names is missing in this namespace, or has no such key"),
+        "CreateContainerConfigError" => {
+            finding("K8S-CONFIG", format!("stuck because the container's settings are wrong: {message}"))
+                .fix("a Secret or ConfigMap it names is missing in this namespace, or has no such key")
+        }
         "CreateContainerError" | "RunContainerError" => {
             finding("K8S-START", format!("stuck because the container does not start: {message}"))
                 .fix("check the command, and that the image has it")
         }
         "CrashLoopBackOff" => {
-            let code = last.map_or_else(String::new, |exit| format!(", the last time with exit code {}", exit.code));
+            let code =
+                last.map_or_else(String::new, |exit| format!(", the last time with exit code {}", exit.code));
             finding("K8S-CRASH-LOOP", format!("the container fails again and again{code}"))
                 .fix("`weftrun logs --previous HANDLE` shows its last words")
         }
@@ -119,19 +126,27 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
             }
         }
         "MPIJobFailedValidation" | "ValidationError" | "TrainJobFailedValidation" => {
-            Finding::error("K8S-VALIDATION", format!("the operator refuses the job: {text}")).at(&event.about.1).fix("correct the field it names")
+            Finding::error("K8S-VALIDATION", format!("the operator refuses the job: {text}"))
+                .at(&event.about.1)
+                .fix("correct the field it names")
         }
-        "FailedCreatePodSandBox" => finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
-            .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster"),
-        "UnexpectedAdmissionError" => finding("K8S-DEVICES", format!("the node cannot give the devices: {text}"))
-            .fix("the device plugin of the node is broken or busy; another node may do"),
+        "FailedCreatePodSandBox" => {
+            finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
+                .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster")
+        }
+        "UnexpectedAdmissionError" => {
+            finding("K8S-DEVICES", format!("the node cannot give the devices: {text}"))
+                .fix("the device plugin of the node is broken or busy; another node may do")
+        }
         _ => return None,
     })
 }
 
 fn refused_pod(event: &PodEvent) -> Finding {
     let text = event.message.as_str();
-    let base = |code: &str, what: &str| Finding::warning(code, format!("stuck because {what}: {text}")).at(&event.about.1);
+    let base = |code: &str, what: &str| {
+        Finding::warning(code, format!("stuck because {what}: {text}")).at(&event.about.1)
+    };
     if text.contains("exceeded quota") {
         base("K8S-QUOTA", "the namespace's quota is used up")
             .fix("ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota")
@@ -141,7 +156,8 @@ fn refused_pod(event: &PodEvent) -> Finding {
     } else if text.contains("HugePages require cpu or memory") {
         base("K8S-HUGEPAGES", "huge pages need cpu or memory beside them").fix("set `memory` of the role")
     } else if text.contains("priority class") || text.contains("PriorityClass") {
-        base("K8S-PRIORITY", "there is no such priority class").fix("`kubectl get priorityclasses` lists them")
+        base("K8S-PRIORITY", "there is no such priority class")
+            .fix("`kubectl get priorityclasses` lists them")
     } else {
         base("K8S-POD-REFUSED", "the cluster refuses its pods").fix("correct what it names")
     }
@@ -152,17 +168,42 @@ mod tests {
     use super::*;
 
     fn event(reason: &str, message: &str) -> PodEvent {
-        PodEvent { reason: reason.into(), message: message.into(), about: ("PyTorchJob".into(), "quota".into(), "u".into()), ..PodEvent::default() }
+        PodEvent {
+            reason: reason.into(),
+            message: message.into(),
+            about: ("PyTorchJob".into(), "quota".into(), "u".into()),
+            ..PodEvent::default()
+        }
     }
 
     #[test]
     fn events_the_operators_never_turn_into_conditions() {
         let cases = [
-            ("FailedCreatePod", "Error creating: pods \"quota-master-0\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", "K8S-QUOTA"),
-            ("FailedCreatePod", "Error creating: pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes (volume \"efa\")", "K8S-POD-SECURITY"),
-            ("FailedCreatePod", "Error creating: Pod \"a\" is invalid: spec.containers[0].resources: Forbidden: HugePages require cpu or memory", "K8S-HUGEPAGES"),
-            ("FailedMount", "MountVolume.SetUp failed for volume \"efa\" : hostPath type check failed: /opt/amazon-efa-ofi is not a directory", "K8S-MOUNT"),
-            ("MPIJobFailedValidation", "spec.mpiReplicaSpecs[Launcher].replicas: must be 1", "K8S-VALIDATION"),
+            (
+                "FailedCreatePod",
+                "Error creating: pods \"quota-master-0\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8",
+                "K8S-QUOTA",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes (volume \"efa\")",
+                "K8S-POD-SECURITY",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: Pod \"a\" is invalid: spec.containers[0].resources: Forbidden: HugePages require cpu or memory",
+                "K8S-HUGEPAGES",
+            ),
+            (
+                "FailedMount",
+                "MountVolume.SetUp failed for volume \"efa\" : hostPath type check failed: /opt/amazon-efa-ofi is not a directory",
+                "K8S-MOUNT",
+            ),
+            (
+                "MPIJobFailedValidation",
+                "spec.mpiReplicaSpecs[Launcher].replicas: must be 1",
+                "K8S-VALIDATION",
+            ),
         ];
         for (reason, message, code) in cases {
             let finding = job_event_finding(&event(reason, message)).unwrap();
@@ -174,10 +215,21 @@ mod tests {
 
     #[test]
     fn unschedulable_names_the_resource() {
-        let pod = |message: &str| Pod { name: "a-worker-8".into(), phase: "Pending".into(), unschedulable: Some(message.into()), ..Pod::default() };
+        let pod = |message: &str| Pod {
+            name: "a-worker-8".into(),
+            phase: "Pending".into(),
+            unschedulable: Some(message.into()),
+            ..Pod::default()
+        };
         let fix = |message: &str| pod_finding(&pod(message)).unwrap().fix.unwrap().text;
-        assert!(fix("0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims to deallocate").contains("nvidia.com/gpu free"));
+        assert!(
+            fix("0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims to deallocate")
+                .contains("nvidia.com/gpu free")
+        );
         assert!(fix("0/4 nodes are available: 4 Insufficient vpc.amazonaws.com/efa.").contains("EFA"));
-        assert!(fix("0/4 nodes are available: 4 node(s) had untolerated taint {nvidia.com/gpu: }").contains("toleration"));
+        assert!(
+            fix("0/4 nodes are available: 4 node(s) had untolerated taint {nvidia.com/gpu: }")
+                .contains("toleration")
+        );
     }
 }

@@ -86,7 +86,9 @@ impl Shared {
             return Ok(handle.clone());
         }
         for workload in self.listed(Some(handle.name()), Some(LOOKED_AT)).await? {
-            if let Some(found) = self.listed_handle(&workload)?.filter(|found| found.parts() == handle.parts()) {
+            if let Some(found) =
+                self.listed_handle(&workload)?.filter(|found| found.parts() == handle.parts())
+            {
                 return Ok(found);
             }
         }
@@ -165,7 +167,9 @@ impl Shared {
 /// Makes an empty file, and the folder for it.
 fn remember(path: &std::path::Path) -> Result<()> {
     let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(path, b""));
-    made.map_err(|error| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error))
+    made.map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
+    })
 }
 
 /// How many of the newest workloads are looked at for a submission whose name is not known.

@@ -43,7 +43,9 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
 
 /// Which pods failed: all the API says; exit codes are in the logs at best.
 fn failed_pods(pods: &[Value]) -> String {
-    let failed = pods.iter().filter(|pod| text(pod, "k8sPhase").is_some_and(|phase| phase.eq_ignore_ascii_case("failed")));
+    let failed = pods
+        .iter()
+        .filter(|pod| text(pod, "k8sPhase").is_some_and(|phase| phase.eq_ignore_ascii_case("failed")));
     let names: Vec<&str> = failed.filter_map(|pod| text(pod, "name")).take(5).collect();
     if names.is_empty() {
         return "the platform says that it failed, and of no pod why".to_owned();
@@ -177,7 +179,11 @@ impl Watch {
         for handle in self.filter.handles.clone() {
             if handle.uid().is_none() {
                 let known = self.shared.resolve(&handle).await?;
-                self.filter.handles.iter_mut().filter(|asked| **asked == handle).for_each(|asked| *asked = known.clone());
+                self.filter
+                    .handles
+                    .iter_mut()
+                    .filter(|asked| **asked == handle)
+                    .for_each(|asked| *asked = known.clone());
                 continue;
             }
             if self.known.get(&handle).is_some_and(|job| job.phase.is_terminal()) {

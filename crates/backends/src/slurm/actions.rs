@@ -25,9 +25,14 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         // Reaches the ranks (the steps) and not the script.
         Action::Signal(number) => ("scancel", vec![format!("--signal={number}"), id.to_string()]),
         Action::Suspend | Action::Resume => {
-            return Err(Error::unsupported(BACKEND, "suspend").hint("on Slurm only administrators suspend jobs; `hold` keeps a pending one from starting"));
+            return Err(Error::unsupported(BACKEND, "suspend").hint(
+                "on Slurm only administrators suspend jobs; `hold` keeps a pending one from starting",
+            ));
         }
-        Action::Delete => return Err(Error::unsupported(BACKEND, "delete").hint("Slurm's accounting keeps its records; `cancel` stops the job")),
+        Action::Delete => {
+            return Err(Error::unsupported(BACKEND, "delete")
+                .hint("Slurm's accounting keeps its records; `cancel` stops the job"));
+        }
         _ => return Err(Error::unsupported(BACKEND, "this action")),
     };
     if phase.is_terminal() {
@@ -43,7 +48,9 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     match client.command(name, &argv).await {
         // A job that is not to be queued again by Slurm itself; its owner may still ask for it.
         Err(error) if action == Action::Requeue && error.message().contains("presently disabled") => {
-            client.command("scontrol", &["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()]).await?;
+            client
+                .command("scontrol", &["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()])
+                .await?;
             client.command(name, &argv).await?;
         }
         outcome => drop(outcome?),
@@ -72,7 +79,10 @@ async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) ->
             Action::Cancel => phase.is_terminal() || phase == JobPhase::Stopping,
             Action::Hold => phase == JobPhase::Suspended,
             Action::Release => phase != JobPhase::Suspended,
-            Action::Requeue => phase != JobPhase::Running || now.rows.first().map(|job| job.started) != before.rows.first().map(|job| job.started),
+            Action::Requeue => {
+                phase != JobPhase::Running
+                    || now.rows.first().map(|job| job.started) != before.rows.first().map(|job| job.started)
+            }
             _ => true,
         };
         if done {
@@ -83,7 +93,10 @@ async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) ->
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    Err(Error::new(ErrorKind::Refused, format!("Slurm took the command, but job {id} has not changed within 10 s"))
-        .with("state", before.phase())
-        .retryable())
+    Err(Error::new(
+        ErrorKind::Refused,
+        format!("Slurm took the command, but job {id} has not changed within 10 s"),
+    )
+    .with("state", before.phase())
+    .retryable())
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Mutex;
-use weftrun_core::backend::TargetConfig;
 use weftrun_core::Result;
+use weftrun_core::backend::TargetConfig;
 
 use super::config::Settings;
 use super::ids::JobId;
@@ -56,13 +56,19 @@ impl Client {
 
     /// `-M CLUSTER`, where the target names one.
     pub fn cluster(&self) -> Result<String> {
-        self.settings.cluster.as_ref().map_or(Ok(String::new()), |name| Ok(format!(" -M {}", quote::word(name)?)))
+        self.settings
+            .cluster
+            .as_ref()
+            .map_or(Ok(String::new()), |name| Ok(format!(" -M {}", quote::word(name)?)))
     }
 
     /// The `squeue` command for a selection such as `--me` or `-j 1,1`.
     fn squeue(&self, selection: &str) -> Result<String> {
         let cluster = self.cluster()?;
-        Ok(format!("SLURM_TIME_FORMAT=%s squeue{cluster} -h -t all {selection} -o '{}'", records::queue_format()))
+        Ok(format!(
+            "SLURM_TIME_FORMAT=%s squeue{cluster} -h -t all {selection} -o '{}'",
+            records::queue_format()
+        ))
     }
 
     /// Jobs that slurmctld still knows.
@@ -126,7 +132,8 @@ impl Client {
             return Ok(Some(records::accounting(&answer.text())));
         }
         let said = format!("{}{}", answer.text(), answer.stderr);
-        let none = ["accounting storage is disabled", "not running a supported accounting_storage", "not found"];
+        let none =
+            ["accounting storage is disabled", "not running a supported accounting_storage", "not found"];
         if none.iter().any(|part| said.contains(part)) {
             return Ok(None);
         }

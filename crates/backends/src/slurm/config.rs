@@ -128,7 +128,10 @@ impl Settings {
         target.settings = with_dashes(&target.settings);
         let known = known_keys();
         if let Some(key) = target.settings.keys().find(|key| !known.contains(&key.as_str())) {
-            let error = Error::new(ErrorKind::InvalidConfig, format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name));
+            let error = Error::new(
+                ErrorKind::InvalidConfig,
+                format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name),
+            );
             return Err(match weftrun_core::spec::did_you_mean(key, known.iter().copied()) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.hint(format!("there are: {}", known.join(", "))),
@@ -144,9 +147,15 @@ impl Settings {
 
     fn check(&self, target: &str) -> Result<()> {
         let bad = |key: &str, value: &str, why: &str| {
-            Err(Error::new(ErrorKind::InvalidConfig, format!("target `{target}`: `{key}` {why}")).with("value", value.escape_debug()))
+            Err(Error::new(ErrorKind::InvalidConfig, format!("target `{target}`: `{key}` {why}"))
+                .with("value", value.escape_debug()))
         };
-        let texts = [("ssh", self.ssh.as_deref()), ("bin-dir", self.bin_dir.as_deref()), ("cluster", self.cluster.as_deref()), ("log-dir", Some(self.log_dir.as_str()))];
+        let texts = [
+            ("ssh", self.ssh.as_deref()),
+            ("bin-dir", self.bin_dir.as_deref()),
+            ("cluster", self.cluster.as_deref()),
+            ("log-dir", Some(self.log_dir.as_str())),
+        ];
         for (key, value) in texts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
             if value.is_empty() || value.starts_with('-') {
                 return bad(key, value, "may not be empty or begin with `-`");
@@ -163,7 +172,11 @@ impl Settings {
 
     /// Time between two looks at the queue.
     pub fn poll(&self) -> Duration {
-        Duration::from_secs_f64(if self.poll_seconds.is_finite() { self.poll_seconds.clamp(2.0, 3600.0) } else { 2.0 })
+        Duration::from_secs_f64(if self.poll_seconds.is_finite() {
+            self.poll_seconds.clamp(2.0, 3600.0)
+        } else {
+            2.0
+        })
     }
 
     /// Time one command may take.
@@ -173,7 +186,11 @@ impl Settings {
 
     /// Time a log is read on after its job ended.
     pub fn settle(&self) -> Duration {
-        Duration::from_secs_f64(if self.settle_seconds.is_finite() { self.settle_seconds.clamp(0.0, 600.0) } else { 3.0 })
+        Duration::from_secs_f64(if self.settle_seconds.is_finite() {
+            self.settle_seconds.clamp(0.0, 600.0)
+        } else {
+            3.0
+        })
     }
 
     /// What a job gets: its own settings over the target's.
@@ -227,13 +244,39 @@ impl JobSettings {
 }
 
 const TARGET_KEYS: &[&str] = &[
-    "ssh", "ssh-config", "ssh-args", "ssh-share", "bin-dir", "cluster", "log-dir", "poll-seconds", "command-seconds",
+    "ssh",
+    "ssh-config",
+    "ssh-args",
+    "ssh-share",
+    "bin-dir",
+    "cluster",
+    "log-dir",
+    "poll-seconds",
+    "command-seconds",
     "settle-seconds",
 ];
 
 const JOB_KEYS: &[&str] = &[
-    "partition", "account", "qos", "reservation", "constraint", "exclusive", "container", "mount-home", "mpi", "array",
-    "dependency", "begin", "signal", "requeue", "rank-logs", "export", "setup", "sbatch", "srun", "secrets-dir",
+    "partition",
+    "account",
+    "qos",
+    "reservation",
+    "constraint",
+    "exclusive",
+    "container",
+    "mount-home",
+    "mpi",
+    "array",
+    "dependency",
+    "begin",
+    "signal",
+    "requeue",
+    "rank-logs",
+    "export",
+    "setup",
+    "sbatch",
+    "srun",
+    "secrets-dir",
 ];
 
 fn known_keys() -> Vec<&'static str> {

@@ -33,7 +33,10 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
 
 /// How often the job's script began, by its own log.
 async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
-    let program = format!("{}cat -- \"$dir\"/*-{id}-????????.log 2> /dev/null | grep -a -c '^#weftrun log=1 '\n:", client.enter_log_dir()?);
+    let program = format!(
+        "{}cat -- \"$dir\"/*-{id}-????????.log 2> /dev/null | grep -a -c '^#weftrun log=1 '\n:",
+        client.enter_log_dir()?
+    );
     Ok(client.read(&program).await?.text().trim().parse().unwrap_or(0))
 }
 
@@ -49,14 +52,18 @@ fn history(handle: &JobHandle, lives: &[Job]) -> Vec<JobEvent> {
         events.push(JobEvent::Attempt {
             job: handle.clone(),
             attempt: u32::try_from(number + 1).unwrap_or(u32::MAX),
-            reason: format!("{}{nodes}: the job was queued again", state::sentence(&life.state, &life.reason)),
+            reason: format!(
+                "{}{nodes}: the job was queued again",
+                state::sentence(&life.state, &life.reason)
+            ),
         });
     }
     events
 }
 
 fn facts(client: &Client, id: &JobId, found: &lookup::Found) -> Vec<(String, String)> {
-    let mut facts = vec![("job id".to_owned(), id.to_string()), ("host".to_owned(), client.host().to_owned())];
+    let mut facts =
+        vec![("job id".to_owned(), id.to_string()), ("host".to_owned(), client.host().to_owned())];
     if let Some(job) = found.rows.first() {
         facts.push(("state".to_owned(), super::error::clean(&job.state)));
         if !job.nodes.is_empty() {

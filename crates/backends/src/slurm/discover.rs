@@ -35,7 +35,8 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
 fn facts(text: &str, scope: &Scope) -> ClusterFacts {
     let mut sections = text.split(SECTION);
     let mut next = || sections.next().unwrap_or_default();
-    let (partitions, nodes, config, mpi, pyxis, associations, home) = (next(), next(), next(), next(), next(), next(), next());
+    let (partitions, nodes, config, mpi, pyxis, associations, home) =
+        (next(), next(), next(), next(), next(), next(), next());
     let mut facts = ClusterFacts::default();
     facts.online = true;
     facts.queues = queues(partitions);
@@ -51,7 +52,17 @@ fn facts(text: &str, scope: &Scope) -> ClusterFacts {
         facts.ids.insert("cluster".to_owned(), name.clone());
     }
     facts.ids.insert("home".to_owned(), home.trim().to_owned());
-    for key in ["TopologyPlugin", "TaskPlugin", "EnforcePartLimits", "JobRequeue", "AccountingStorageType", "MaxArraySize", "MpiDefault", "MinJobAge", "SlurmdTimeout"] {
+    for key in [
+        "TopologyPlugin",
+        "TaskPlugin",
+        "EnforcePartLimits",
+        "JobRequeue",
+        "AccountingStorageType",
+        "MaxArraySize",
+        "MpiDefault",
+        "MinJobAge",
+        "SlurmdTimeout",
+    ] {
         if let Some(value) = config.get(key) {
             facts.extra.insert(key.to_owned(), json!(value));
         }
@@ -111,15 +122,29 @@ fn groups(text: &str) -> Vec<NodeGroup> {
     for (partitions, [_, cpus, memory, gres, features]) in nodes.into_values() {
         *groups.entry((partitions, [cpus, memory, gres, features])).or_default() += 1;
     }
-    groups.into_iter().map(|((partitions, [cpus, memory, gres, features]), count)| group(partitions, cpus, memory, gres, features, count)).collect()
+    groups
+        .into_iter()
+        .map(|((partitions, [cpus, memory, gres, features]), count)| {
+            group(partitions, cpus, memory, gres, features, count)
+        })
+        .collect()
 }
 
-fn group(partitions: Vec<String>, cpus: &str, memory: &str, gres: &str, features: &str, count: u32) -> NodeGroup {
+fn group(
+    partitions: Vec<String>,
+    cpus: &str,
+    memory: &str,
+    gres: &str,
+    features: &str,
+    count: u32,
+) -> NodeGroup {
     let mut group = NodeGroup::default();
     group.count = count;
     group.queues = partitions;
-    let features: Vec<&str> = features.split(',').filter(|feature| !matches!(*feature, "" | "(null)")).collect();
-    group.instance_type = features.iter().find(|feature| is_instance_type(feature)).map(|name| (*name).to_owned());
+    let features: Vec<&str> =
+        features.split(',').filter(|feature| !matches!(*feature, "" | "(null)")).collect();
+    group.instance_type =
+        features.iter().find(|feature| is_instance_type(feature)).map(|name| (*name).to_owned());
     group.labels = features.iter().map(|feature| ((*feature).to_owned(), "true".to_owned())).collect();
     if let Some(name) = &group.instance_type {
         group.labels.insert("node.kubernetes.io/instance-type".to_owned(), name.clone());
@@ -147,27 +172,43 @@ fn group(partitions: Vec<String>, cpus: &str, memory: &str, gres: &str, features
 
 /// ParallelCluster puts the instance type among the features: `p5.48xlarge`.
 fn is_instance_type(feature: &str) -> bool {
-    let size = |size: &str| size == "metal" || size.starts_with("metal-") || size.ends_with("xlarge") || matches!(size, "large" | "medium" | "small");
-    let family = |family: &str| family.starts_with(|c: char| c.is_ascii_lowercase()) && family.contains(|c: char| c.is_ascii_digit());
+    let size = |size: &str| {
+        size == "metal"
+            || size.starts_with("metal-")
+            || size.ends_with("xlarge")
+            || matches!(size, "large" | "medium" | "small")
+    };
+    let family = |family: &str| {
+        family.starts_with(|c: char| c.is_ascii_lowercase()) && family.contains(|c: char| c.is_ascii_digit())
+    };
     feature.split_once('.').is_some_and(|(name, rest)| family(name) && size(rest))
 }
 
 fn settings(text: &str) -> BTreeMap<String, String> {
-    text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+        .collect()
 }
 
 /// `srun --mpi=list`: names one a line, or in one line behind a colon.
 fn mpi_plugins(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || c == ',');
-    let mut names: Vec<String> = words.filter(|word| word.starts_with("pmix") || *word == "pmi2").map(str::to_owned).collect();
+    let mut names: Vec<String> =
+        words.filter(|word| word.starts_with("pmix") || *word == "pmi2").map(str::to_owned).collect();
     names.sort();
     names.dedup();
     names
 }
 
 fn qos(text: &str) -> Vec<String> {
-    let mut names: Vec<String> =
-        text.lines().filter_map(|line| line.split_once('|')).flat_map(|(_, qos)| qos.split(',')).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let mut names: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.split_once('|'))
+        .flat_map(|(_, qos)| qos.split(','))
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
     names.sort();
     names.dedup();
     names
@@ -176,7 +217,9 @@ fn qos(text: &str) -> Vec<String> {
 /// What the job's own words do not fit.
 fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
     let mut notes = Vec::new();
-    if let Some(queue) = scope.queue.as_ref().filter(|queue| !facts.queues.iter().any(|known| known.name == **queue)) {
+    if let Some(queue) =
+        scope.queue.as_ref().filter(|queue| !facts.queues.iter().any(|known| known.name == **queue))
+    {
         let names: Vec<&str> = facts.queues.iter().map(|queue| queue.name.as_str()).collect();
         notes.push(
             Finding::error("SLURM-NO-PARTITION", format!("there is no partition `{}`", error::clean(queue)))
@@ -185,17 +228,44 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
         );
     }
     for wanted in &scope.instance_types {
-        let with: Vec<&NodeGroup> = facts.nodes.iter().filter(|group| group.instance_type.as_ref() == Some(wanted) || group.labels.contains_key(wanted)).collect();
-        let known: Vec<&str> = facts.nodes.iter().filter_map(|group| group.instance_type.as_deref()).collect();
+        let with: Vec<&NodeGroup> = facts
+            .nodes
+            .iter()
+            .filter(|group| group.instance_type.as_ref() == Some(wanted) || group.labels.contains_key(wanted))
+            .collect();
+        let known: Vec<&str> =
+            facts.nodes.iter().filter_map(|group| group.instance_type.as_deref()).collect();
         if with.is_empty() {
-            let there = if known.is_empty() { "its nodes carry no instance types as features".to_owned() } else { format!("there are {}", known.join(", ")) };
-            notes.push(Finding::error("SLURM-NO-INSTANCE-TYPE", format!("no partition has {wanted}; {there}")).at("instance_type"));
-        } else if with.iter().any(|group| !group.labels.contains_key("efa")) && facts.nodes.iter().any(|group| group.labels.contains_key("efa")) {
-            notes.push(Finding::warning("SLURM-NO-EFA-FEATURE", format!("no partition has {wanted} with efa: its nodes lack the feature the others have")).at("instance_type"));
+            let there = if known.is_empty() {
+                "its nodes carry no instance types as features".to_owned()
+            } else {
+                format!("there are {}", known.join(", "))
+            };
+            notes.push(
+                Finding::error("SLURM-NO-INSTANCE-TYPE", format!("no partition has {wanted}; {there}"))
+                    .at("instance_type"),
+            );
+        } else if with.iter().any(|group| !group.labels.contains_key("efa"))
+            && facts.nodes.iter().any(|group| group.labels.contains_key("efa"))
+        {
+            notes.push(
+                Finding::warning(
+                    "SLURM-NO-EFA-FEATURE",
+                    format!("no partition has {wanted} with efa: its nodes lack the feature the others have"),
+                )
+                .at("instance_type"),
+            );
         } else if let Some(queue) = &scope.queue {
             if !with.iter().any(|group| group.queues.contains(queue)) {
-                let has: Vec<&str> = with.iter().flat_map(|group| group.queues.iter().map(String::as_str)).collect();
-                notes.push(Finding::error("SLURM-NO-INSTANCE-TYPE", format!("partition `{queue}` has no {wanted}; {} has", has.join(", "))).at("queue"));
+                let has: Vec<&str> =
+                    with.iter().flat_map(|group| group.queues.iter().map(String::as_str)).collect();
+                notes.push(
+                    Finding::error(
+                        "SLURM-NO-INSTANCE-TYPE",
+                        format!("partition `{queue}` has no {wanted}; {} has", has.join(", ")),
+                    )
+                    .at("queue"),
+                );
             }
         }
     }
@@ -218,17 +288,40 @@ mod tests {
     fn partitions_of_every_release() {
         let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
         for release in ["22.05", "24.11", "26.05"] {
-            let queues = queues(&std::fs::read_to_string(format!("{cases}/{release}/partitions.txt")).expect("the case is in the tree"));
-            let read: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.default, queue.up, queue.max_nodes, queue.max_seconds)).collect();
-            assert_eq!(read, [("compute-gpu", true, true, Some(4), Some(172_800)), ("inference-gpu", false, true, Some(1), Some(43_200))], "{release}");
-            let config = settings(&std::fs::read_to_string(format!("{cases}/{release}/config.txt")).expect("the case is in the tree"));
-            assert!(config.get("SLURM_VERSION").is_some_and(|version| version.starts_with(release)), "{release}");
+            let queues = queues(
+                &std::fs::read_to_string(format!("{cases}/{release}/partitions.txt"))
+                    .expect("the case is in the tree"),
+            );
+            let read: Vec<_> = queues
+                .iter()
+                .map(|queue| {
+                    (queue.name.as_str(), queue.default, queue.up, queue.max_nodes, queue.max_seconds)
+                })
+                .collect();
+            assert_eq!(
+                read,
+                [
+                    ("compute-gpu", true, true, Some(4), Some(172_800)),
+                    ("inference-gpu", false, true, Some(1), Some(43_200))
+                ],
+                "{release}"
+            );
+            let config = settings(
+                &std::fs::read_to_string(format!("{cases}/{release}/config.txt"))
+                    .expect("the case is in the tree"),
+            );
+            assert!(
+                config.get("SLURM_VERSION").is_some_and(|version| version.starts_with(release)),
+                "{release}"
+            );
         }
     }
 
     #[test]
     fn what_no_partition_has_is_said() {
-        let node = |partition: &str, gres: &str, features: &str, name: &str| [partition, "idle", "96", "1152000", gres, features, name].join("\u{1f}");
+        let node = |partition: &str, gres: &str, features: &str, name: &str| {
+            [partition, "idle", "96", "1152000", gres, features, name].join("\u{1f}")
+        };
         let nodes = [
             node("compute-gpu*", "gpu:a100:8(S:0-1)", "static,p4de.24xlarge,efa,gpu", "a1"),
             node("compute-gpu*", "gpu:a100:8(S:0-1)", "static,p4de.24xlarge,efa,gpu", "a2"),

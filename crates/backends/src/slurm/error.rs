@@ -7,51 +7,147 @@ type Row = (&'static str, ErrorKind, &'static str);
 
 /// Read from the top; the first row whose text occurs decides. The words were seen on 22.05, 24.11 and 26.05.
 const SLURM: &[Row] = &[
-    ("Unable to contact slurm controller", ErrorKind::Unreachable, "slurmctld is down or not reachable; `scontrol ping` says more"),
+    (
+        "Unable to contact slurm controller",
+        ErrorKind::Unreachable,
+        "slurmctld is down or not reachable; `scontrol ping` says more",
+    ),
     ("Socket timed out", ErrorKind::Unreachable, "slurmctld is busy; try again in a minute"),
-    ("Zero Bytes were transmitted", ErrorKind::Credentials, "slurmctld refused the connection: wrong credentials, or another Slurm version"),
+    (
+        "Zero Bytes were transmitted",
+        ErrorKind::Credentials,
+        "slurmctld refused the connection: wrong credentials, or another Slurm version",
+    ),
     ("Connection refused", ErrorKind::Unreachable, "slurmctld is down; `scontrol ping` says more"),
-    ("Munge", ErrorKind::Credentials, "munged does not run on that host, or its key is another than the cluster's"),
-    ("munge", ErrorKind::Credentials, "munged does not run on that host, or its key is another than the cluster's"),
-    ("Protocol authentication error", ErrorKind::Credentials, "the credentials do not fit: munge key, clock, or an expired token"),
-    ("Invalid partition", ErrorKind::Refused, "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target"),
-    ("invalid partition", ErrorKind::Refused, "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target"),
-    ("Invalid account", ErrorKind::Refused, "`sacctmgr show assoc user=$USER format=account,partition,qos` lists yours"),
+    (
+        "Munge",
+        ErrorKind::Credentials,
+        "munged does not run on that host, or its key is another than the cluster's",
+    ),
+    (
+        "munge",
+        ErrorKind::Credentials,
+        "munged does not run on that host, or its key is another than the cluster's",
+    ),
+    (
+        "Protocol authentication error",
+        ErrorKind::Credentials,
+        "the credentials do not fit: munge key, clock, or an expired token",
+    ),
+    (
+        "Invalid partition",
+        ErrorKind::Refused,
+        "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target",
+    ),
+    (
+        "invalid partition",
+        ErrorKind::Refused,
+        "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target",
+    ),
+    (
+        "Invalid account",
+        ErrorKind::Refused,
+        "`sacctmgr show assoc user=$USER format=account,partition,qos` lists yours",
+    ),
     ("Invalid qos", ErrorKind::Refused, "`sacctmgr show assoc user=$USER format=account,qos` lists yours"),
     ("Requested reservation is invalid", ErrorKind::Refused, "`scontrol show reservation` lists them"),
-    ("Invalid feature", ErrorKind::Refused, "`sinfo -o '%P %f'` lists the features; the constraint comes from the instance type"),
+    (
+        "Invalid feature",
+        ErrorKind::Refused,
+        "`sinfo -o '%P %f'` lists the features; the constraint comes from the instance type",
+    ),
     ("Invalid generic resource", ErrorKind::Refused, "`sinfo -o '%P %G'` lists the GPUs of each partition"),
-    ("Requested node configuration is not available", ErrorKind::Refused, "no node has what is asked: compare GPUs, memory and CPUs with `sinfo -o '%P %D %G %m %c %f'`"),
-    ("Requested partition configuration not available", ErrorKind::Refused, "the partition is down or cannot hold the job now; `sinfo` says more"),
+    (
+        "Requested node configuration is not available",
+        ErrorKind::Refused,
+        "no node has what is asked: compare GPUs, memory and CPUs with `sinfo -o '%P %D %G %m %c %f'`",
+    ),
+    (
+        "Requested partition configuration not available",
+        ErrorKind::Refused,
+        "the partition is down or cannot hold the job now; `sinfo` says more",
+    ),
     ("Node count specification invalid", ErrorKind::Refused, "the partition has fewer nodes"),
     ("More processors requested than permitted", ErrorKind::Refused, "the partition or QOS allows fewer"),
-    ("Requested time limit is invalid", ErrorKind::Refused, "the partition's limit is lower; set `time_limit`"),
+    (
+        "Requested time limit is invalid",
+        ErrorKind::Refused,
+        "the partition's limit is lower; set `time_limit`",
+    ),
     ("Job dependency problem", ErrorKind::Refused, "the job it depends on is unknown"),
-    ("Invalid job array", ErrorKind::Refused, "`scontrol show config | grep MaxArraySize` says how large an array may be"),
-    ("Access/permission denied", ErrorKind::Credentials, "the job belongs to somebody else, or the account may not do this"),
+    (
+        "Invalid job array",
+        ErrorKind::Refused,
+        "`scontrol show config | grep MaxArraySize` says how large an array may be",
+    ),
+    (
+        "Access/permission denied",
+        ErrorKind::Credentials,
+        "the job belongs to somebody else, or the account may not do this",
+    ),
     ("Invalid user id", ErrorKind::Credentials, "this needs a Slurm administrator or the owner of the job"),
     ("Invalid job id", ErrorKind::NotFound, "the job ended long ago, or belongs to another cluster"),
     ("does not exist", ErrorKind::NotFound, "`weftrun list` prints the jobs there are"),
     ("violates accounting/QOS policy", ErrorKind::Refused, "a limit of your association or QOS is reached"),
     ("No space left on device", ErrorKind::Refused, "the file system on the cluster is full"),
     ("Disk quota exceeded", ErrorKind::Refused, "your quota on the cluster is used up"),
-    ("Read-only file system", ErrorKind::Refused, "set `log-dir` of the target to a folder that can be written"),
+    (
+        "Read-only file system",
+        ErrorKind::Refused,
+        "set `log-dir` of the target to a folder that can be written",
+    ),
     ("Permission denied", ErrorKind::Refused, "set `log-dir` of the target to a folder that you may write"),
-    ("not found", ErrorKind::InvalidConfig, "set `bin-dir` of the target to the folder of sbatch (ParallelCluster: /opt/slurm/bin)"),
-    ("No such file or directory", ErrorKind::InvalidConfig, "set `bin-dir` of the target to the folder of sbatch"),
+    (
+        "not found",
+        ErrorKind::InvalidConfig,
+        "set `bin-dir` of the target to the folder of sbatch (ParallelCluster: /opt/slurm/bin)",
+    ),
+    (
+        "No such file or directory",
+        ErrorKind::InvalidConfig,
+        "set `bin-dir` of the target to the folder of sbatch",
+    ),
 ];
 
 const SSH: &[Row] = &[
-    ("Could not resolve hostname", ErrorKind::Unreachable, "check `ssh` in the target: it is a host of ~/.ssh/config or a name"),
+    (
+        "Could not resolve hostname",
+        ErrorKind::Unreachable,
+        "check `ssh` in the target: it is a host of ~/.ssh/config or a name",
+    ),
     ("Connection refused", ErrorKind::Unreachable, "the host answers, but no ssh server on that port"),
     ("No route to host", ErrorKind::Unreachable, "check the network or the VPN"),
     ("timed out", ErrorKind::Unreachable, "check the network or the VPN"),
-    ("Host key verification failed", ErrorKind::Credentials, "log in once by hand with `ssh` and check the host's key"),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorKind::Credentials, "the host's key changed: find out why before removing the old one"),
-    ("Permission denied", ErrorKind::Credentials, "no key or agent was accepted and nothing may be asked here: run `ssh-add`, or open a shared connection by hand"),
-    ("Too many authentication failures", ErrorKind::Credentials, "set `IdentitiesOnly yes` for the host in ~/.ssh/config"),
-    ("Bad owner or permissions", ErrorKind::InvalidConfig, "ssh refuses its own configuration: see the file it names"),
-    ("Bad configuration option", ErrorKind::InvalidConfig, "ssh refuses its own configuration: see the file it names"),
+    (
+        "Host key verification failed",
+        ErrorKind::Credentials,
+        "log in once by hand with `ssh` and check the host's key",
+    ),
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        ErrorKind::Credentials,
+        "the host's key changed: find out why before removing the old one",
+    ),
+    (
+        "Permission denied",
+        ErrorKind::Credentials,
+        "no key or agent was accepted and nothing may be asked here: run `ssh-add`, or open a shared connection by hand",
+    ),
+    (
+        "Too many authentication failures",
+        ErrorKind::Credentials,
+        "set `IdentitiesOnly yes` for the host in ~/.ssh/config",
+    ),
+    (
+        "Bad owner or permissions",
+        ErrorKind::InvalidConfig,
+        "ssh refuses its own configuration: see the file it names",
+    ),
+    (
+        "Bad configuration option",
+        ErrorKind::InvalidConfig,
+        "ssh refuses its own configuration: see the file it names",
+    ),
     ("Can't open user config file", ErrorKind::InvalidConfig, "check `ssh-config` of the target"),
 ];
 
@@ -60,7 +156,11 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
     let said = essence(stderr);
     let row = SLURM.iter().find(|(part, ..)| stderr.contains(part));
     let (kind, hint) = row.map_or((ErrorKind::Refused, None), |(_, kind, hint)| (*kind, Some(*hint)));
-    let message = if said.is_empty() { format!("{what} failed with exit code {code}") } else { format!("{what}: {said}") };
+    let message = if said.is_empty() {
+        format!("{what} failed with exit code {code}")
+    } else {
+        format!("{what}: {said}")
+    };
     let error = Error::new(kind, message);
     let error = hint.into_iter().fold(error, weftrun_core::Error::hint);
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
@@ -68,8 +168,17 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
 
 /// Whether a failed `sbatch` has certainly not made a job. After a timeout the controller may have taken it.
 pub fn is_final_refusal(stderr: &str) -> bool {
-    let ambiguous = ["Socket timed out", "Unable to contact", "Zero Bytes", "Connection", "Message receive failure", "Unexpected message"];
-    let refused = stderr.contains("error:") || stderr.contains("unrecognized option") || stderr.contains("not found")
+    let ambiguous = [
+        "Socket timed out",
+        "Unable to contact",
+        "Zero Bytes",
+        "Connection",
+        "Message receive failure",
+        "Unexpected message",
+    ];
+    let refused = stderr.contains("error:")
+        || stderr.contains("unrecognized option")
+        || stderr.contains("not found")
         || stderr.contains("allocation failure");
     refused && !ambiguous.iter().any(|part| stderr.contains(part))
 }
@@ -104,7 +213,13 @@ pub fn essence(stderr: &str) -> String {
     });
     // A job_submit plugin says why in a line of its own, and Slurm adds only this.
     if text == "Unspecified error" {
-        if let Some(plugin) = lines.iter().rev().filter_map(|line| line.split_once("error: ")).map(|(_, why)| why).find(|why| !why.contains("Unspecified")) {
+        if let Some(plugin) = lines
+            .iter()
+            .rev()
+            .filter_map(|line| line.split_once("error: "))
+            .map(|(_, why)| why)
+            .find(|why| !why.contains("Unspecified"))
+        {
             return clean(plugin);
         }
     }
@@ -113,10 +228,13 @@ pub fn essence(stderr: &str) -> String {
 
 /// A text of the cluster without control characters, cut to 400 bytes: it goes to a terminal.
 pub fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).scan(0, |bytes, c| {
-        *bytes += c.len_utf8();
-        (*bytes <= 400).then_some(c)
-    }).collect()
+    text.chars()
+        .filter(|c| !c.is_control())
+        .scan(0, |bytes, c| {
+            *bytes += c.len_utf8();
+            (*bytes <= 400).then_some(c)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -125,19 +243,37 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_kind_and_one_line() {
-        let error = of_command("sbatch", "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", 1);
+        let error = of_command(
+            "sbatch",
+            "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n",
+            1,
+        );
         assert_eq!(error.kind(), ErrorKind::Refused);
         assert_eq!(error.to_string(), "sbatch: Invalid partition name specified");
-        let error = of_command("sbatch", "sbatch: error: site policy: no\nsbatch: error: Batch job submission failed: Unspecified error\n", 1);
+        let error = of_command(
+            "sbatch",
+            "sbatch: error: site policy: no\nsbatch: error: Batch job submission failed: Unspecified error\n",
+            1,
+        );
         assert_eq!(error.to_string(), "sbatch: site policy: no");
-        assert_eq!(of_command("squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1).kind(), ErrorKind::Unreachable);
+        assert_eq!(
+            of_command(
+                "squeue",
+                "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+                1
+            )
+            .kind(),
+            ErrorKind::Unreachable
+        );
         assert_eq!(of_ssh("h", "h: Permission denied (publickey).", false).kind(), ErrorKind::Credentials);
     }
 
     #[test]
     fn a_timeout_is_no_refusal() {
         assert!(is_final_refusal("sbatch: error: Batch job submission failed: Invalid qos specification"));
-        assert!(!is_final_refusal("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"));
+        assert!(!is_final_refusal(
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+        ));
         assert!(!is_final_refusal(""));
     }
 

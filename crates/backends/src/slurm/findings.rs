@@ -11,12 +11,18 @@ pub fn stuck(rows: &[Job]) -> Option<Finding> {
     rows.iter().filter(|job| job.state == "PENDING").find_map(|job| {
         let why = state::never(&job.reason)?;
         let fix = match job.reason.as_str() {
-            "PartitionNodeLimit" | "PartitionConfig" => "cancel it and ask fewer nodes, or another partition (`sinfo -s`)",
+            "PartitionNodeLimit" | "PartitionConfig" => {
+                "cancel it and ask fewer nodes, or another partition (`sinfo -s`)"
+            }
             "PartitionTimeLimit" => "cancel it and set a shorter `time_limit` (`sinfo -o '%P %l'`)",
             "DependencyNeverSatisfied" => "cancel it and submit it without the dependency",
             _ => "cancel it and change what the reason names",
         };
-        Some(Finding::error("SLURM-NEVER-STARTS", format!("the job will never start: {why}")).at(job.reason.clone()).fix(fix))
+        Some(
+            Finding::error("SLURM-NEVER-STARTS", format!("the job will never start: {why}"))
+                .at(job.reason.clone())
+                .fix(fix),
+        )
     })
 }
 
@@ -43,8 +49,13 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
     }
     if let Some(code) = shown.and_then(|shown| shown.step_exit_code).filter(|code| *code != 0) {
         if rows.iter().all(|job| state::phase(&job.state, &job.reason) == JobPhase::Succeeded) {
-            findings.push(Finding::warning("SLURM-STEP-FAILED", format!("the job succeeded, but one of its steps ended with {code}"))
-                .fix("put `set -e` into the script, or let its last command be srun"));
+            findings.push(
+                Finding::warning(
+                    "SLURM-STEP-FAILED",
+                    format!("the job succeeded, but one of its steps ended with {code}"),
+                )
+                .fix("put `set -e` into the script, or let its last command be srun"),
+            );
         }
     }
     findings

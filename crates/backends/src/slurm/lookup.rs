@@ -44,7 +44,10 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
     if !rows.is_empty() {
         let failed = rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
-        let shown = shown.into_iter().filter(|shown| state::phase(&shown.state, "") == JobPhase::Failed).max_by_key(|shown| shown.exit_code);
+        let shown = shown
+            .into_iter()
+            .filter(|shown| state::phase(&shown.state, "") == JobPhase::Failed)
+            .max_by_key(|shown| shown.exit_code);
         return Ok(Some(Found { rows, shown }));
     }
     gone(client, id).await
@@ -129,7 +132,9 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
     for row in rows {
         groups.entry(row.number).or_default().push(row);
     }
-    let summary = |(number, rows): (u64, Vec<&Job>)| status::summary(submit::handle(client, &JobId::whole(number)), &rows, None);
+    let summary = |(number, rows): (u64, Vec<&Job>)| {
+        status::summary(submit::handle(client, &JobId::whole(number)), &rows, None)
+    };
     groups.into_iter().rev().map(summary).collect()
 }
 
@@ -144,7 +149,8 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
     let sick = |line: &str| {
         let mut parts = line.split('\u{1f}');
         let (node, state, why) = (parts.next()?, parts.next()?, parts.next()?);
-        let ill = ["down", "drain", "fail", "unknown"].iter().any(|word| state.starts_with(word)) || state.ends_with('*');
+        let ill = ["down", "drain", "fail", "unknown"].iter().any(|word| state.starts_with(word))
+            || state.ends_with('*');
         let why = if why == "none" { String::new() } else { format!(" ({})", super::error::clean(why)) };
         ill.then(|| format!("{node} is {state}{why}"))
     };

@@ -127,7 +127,9 @@ impl Backend for Slurm {
         }
         let rows = lookup::list(&self.client, filter.ended).await?;
         let mut jobs = lookup::grouped(&self.client, &rows);
-        jobs.retain(|job| (filter.foreign || job.submission.is_some()) && (filter.ended || !job.phase.is_terminal()));
+        jobs.retain(|job| {
+            (filter.foreign || job.submission.is_some()) && (filter.ended || !job.phase.is_terminal())
+        });
         jobs.truncate(filter.limit.unwrap_or(usize::MAX));
         Ok(jobs)
     }

@@ -69,7 +69,10 @@ mod tests {
 
     #[test]
     fn brackets_padding_and_dashes() {
-        assert_eq!(expand("compute-gpu-st-p5-[1-2,4]"), ["compute-gpu-st-p5-1", "compute-gpu-st-p5-2", "compute-gpu-st-p5-4"]);
+        assert_eq!(
+            expand("compute-gpu-st-p5-[1-2,4]"),
+            ["compute-gpu-st-p5-1", "compute-gpu-st-p5-2", "compute-gpu-st-p5-4"]
+        );
         assert_eq!(expand("n[08-10],login1"), ["n08", "n09", "n10", "login1"]);
         assert_eq!(expand("r[1-2]n[1-2]"), ["r1n1", "r1n2", "r2n1", "r2n2"]);
         assert_eq!(expand(""), Vec::<String>::new());

@@ -87,10 +87,22 @@ mod tests {
 
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
-            Just("'".to_owned()), Just("\"".to_owned()), Just("$HOME".to_owned()), Just("$(id)".to_owned()),
-            Just("`id`".to_owned()), Just("\n".to_owned()), Just(";".to_owned()), Just("\\".to_owned()),
-            Just("!".to_owned()), Just("~".to_owned()), Just("*".to_owned()), Just("WEFTRUN_END\n".to_owned()),
-            Just("a=b".to_owned()), Just("é🦀".to_owned()), Just("\r".to_owned()), Just(" ".to_owned()),
+            Just("'".to_owned()),
+            Just("\"".to_owned()),
+            Just("$HOME".to_owned()),
+            Just("$(id)".to_owned()),
+            Just("`id`".to_owned()),
+            Just("\n".to_owned()),
+            Just(";".to_owned()),
+            Just("\\".to_owned()),
+            Just("!".to_owned()),
+            Just("~".to_owned()),
+            Just("*".to_owned()),
+            Just("WEFTRUN_END\n".to_owned()),
+            Just("a=b".to_owned()),
+            Just("é🦀".to_owned()),
+            Just("\r".to_owned()),
+            Just(" ".to_owned()),
             "[ -~]{0,8}",
         ];
         proptest::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())

@@ -12,10 +12,23 @@ pub const FIELD: char = '\u{1f}';
 pub const ROW: char = '\u{1e}';
 
 /// The columns of a [`Job`] for `squeue -o`; the free texts stand last.
-const QUEUE: [&str; 14] = ["%i", "%A", "%K", "%T", "%r", "%N", "%D", "%P", "%V", "%S", "%e", "%u", "%k", "%j"];
+const QUEUE: [&str; 14] =
+    ["%i", "%A", "%K", "%T", "%r", "%N", "%D", "%P", "%V", "%S", "%e", "%u", "%k", "%j"];
 /// The columns of a [`Job`] for `sacct --format`.
-const ACCOUNTING: [&str; 12] =
-    ["JobID", "JobIDRaw", "State", "ExitCode", "NodeList", "NNodes", "Partition", "Submit", "Start", "End", "SubmitLine", "JobName"];
+const ACCOUNTING: [&str; 12] = [
+    "JobID",
+    "JobIDRaw",
+    "State",
+    "ExitCode",
+    "NodeList",
+    "NNodes",
+    "Partition",
+    "Submit",
+    "Start",
+    "End",
+    "SubmitLine",
+    "JobName",
+];
 
 /// One row: a job, a task of an array, a component of a heterogeneous job, or one life of a requeued job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,8 +122,22 @@ pub fn queue(text: &str) -> Vec<Job> {
 
 fn queue_row(row: &str) -> Option<Job> {
     let fields: Vec<&str> = row.splitn(QUEUE.len(), FIELD).collect();
-    let [printed, _raw, task, state, reason, nodes, count, partition, submitted, started, ended, user, comment, name] =
-        <[&str; QUEUE.len()]>::try_from(fields).ok()?;
+    let [
+        printed,
+        _raw,
+        task,
+        state,
+        reason,
+        nodes,
+        count,
+        partition,
+        submitted,
+        started,
+        ended,
+        user,
+        comment,
+        name,
+    ] = <[&str; QUEUE.len()]>::try_from(fields).ok()?;
     let id = JobId::parse(printed)?;
     Some(Job {
         printed: printed.to_owned(),
@@ -137,7 +164,8 @@ pub fn accounting(text: &str) -> Vec<Job> {
     let separators = ACCOUNTING.len() - 1;
     let (mut rows, mut row) = (Vec::new(), String::new());
     for line in text.lines() {
-        let begins = line.split(FIELD).count() > separators && JobId::parse(line.split(FIELD).next().unwrap_or_default()).is_some();
+        let begins = line.split(FIELD).count() > separators
+            && JobId::parse(line.split(FIELD).next().unwrap_or_default()).is_some();
         if begins && !row.is_empty() {
             rows.extend(accounting_row(&row));
             row.clear();
@@ -182,7 +210,11 @@ fn component(printed: &str) -> Option<u32> {
 
 /// Epoch seconds, as `SLURM_TIME_FORMAT=%s` prints them; `N/A`, `Unknown` and `0` are none.
 fn time(text: &str) -> Option<Timestamp> {
-    text.trim().parse().ok().filter(|seconds| *seconds > 0).and_then(|seconds| Timestamp::from_second(seconds).ok())
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .and_then(|seconds| Timestamp::from_second(seconds).ok())
 }
 
 /// What only `scontrol show job` tells of a job.
@@ -244,7 +276,8 @@ fn shown_line(job: &mut Shown, line: &str) {
             "ArrayTaskId" => job.task = value.parse().ok(),
             "NodeList" => job.nodes = known(value),
             "BatchHost" => job.batch_host = known(value),
-            "Account" | "QOS" | "TimeLimit" | "Dependency" | "Features" | "Reservation" | "TresPerNode" | "Priority" => {
+            "Account" | "QOS" | "TimeLimit" | "Dependency" | "Features" | "Reservation" | "TresPerNode"
+            | "Priority" => {
                 if let Some(value) = known(value) {
                     job.facts.push((key.to_owned(), value));
                 }

@@ -15,15 +15,15 @@ pub fn phase(state: &str, reason: &str) -> JobPhase {
         "COMPLETING" | "STAGE_OUT" => JobPhase::Stopping,
         "COMPLETED" => JobPhase::Succeeded,
         "CANCELLED" | "REVOKED" => JobPhase::Cancelled,
-        "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED" | "BOOT_FAIL" | "DEADLINE" | "LAUNCH_FAILED" => {
-            JobPhase::Failed
-        }
+        "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED" | "BOOT_FAIL" | "DEADLINE"
+        | "LAUNCH_FAILED" => JobPhase::Failed,
         _ => JobPhase::Unknown,
     }
 }
 
 fn is_held(reason: &str) -> bool {
-    matches!(reason, "JobHeldUser" | "JobHeldAdmin") || reason.starts_with("launch failed requeued held")
+    matches!(reason, "JobHeldUser" | "JobHeldAdmin")
+        || reason.starts_with("launch failed requeued held")
         || reason.starts_with("launch_failed_requeued_held")
 }
 
@@ -64,7 +64,12 @@ fn pending(reason: &str) -> String {
         "JobHeldUser" => "is held by its owner; `weftrun release` lets it start (JobHeldUser)",
         "JobHeldAdmin" => "is held by an administrator (JobHeldAdmin)",
         "ReqNodeNotAvail" => "waits: a node it needs is down, drained or reserved (ReqNodeNotAvail)",
-        _ => return never(reason).map_or_else(|| format!("waits ({reason})"), |why| format!("will never start: {why} ({reason})")),
+        _ => {
+            return never(reason).map_or_else(
+                || format!("waits ({reason})"),
+                |why| format!("will never start: {why} ({reason})"),
+            );
+        }
     };
     text.to_owned()
 }
@@ -83,7 +88,9 @@ pub fn never(reason: &str) -> Option<&'static str> {
         "PartitionDown" | "PartitionInactive" => "the partition is down",
         "AccountNotAllowed" => "the partition does not take this account",
         "QOSNotAllowed" => "the partition does not take this QOS",
-        "AssocMaxNodePerJobLimit" | "QOSMaxNodePerJobLimit" => "it asks more nodes than a job of yours may have",
+        "AssocMaxNodePerJobLimit" | "QOSMaxNodePerJobLimit" => {
+            "it asks more nodes than a job of yours may have"
+        }
         "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
             "its time limit is above what your association or QOS allows"
         }

@@ -28,7 +28,10 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     if rows.len() > 1 {
         summary.reason = counted(rows, &summary.reason);
     }
-    if let Some(code) = summary.exit_code.filter(|code| phase == JobPhase::Failed && *code != 0 && decisive.state.starts_with("FAILED")) {
+    if let Some(code) = summary
+        .exit_code
+        .filter(|code| phase == JobPhase::Failed && *code != 0 && decisive.state.starts_with("FAILED"))
+    {
         if summary.reason == "exited with an error" {
             summary.reason = exit_words(code);
         }
@@ -55,8 +58,16 @@ fn exit_code(phase: JobPhase, row: &Job, shown: Option<&Shown>) -> Option<i32> {
 /// One phase for many rows: what still lives decides, then what failed.
 fn whole_phase(rows: &[&Job]) -> JobPhase {
     const ORDER: [JobPhase; 10] = [
-        JobPhase::Running, JobPhase::Starting, JobPhase::Stopping, JobPhase::Restarting, JobPhase::Pending,
-        JobPhase::Suspended, JobPhase::Unknown, JobPhase::Failed, JobPhase::Cancelled, JobPhase::Succeeded,
+        JobPhase::Running,
+        JobPhase::Starting,
+        JobPhase::Stopping,
+        JobPhase::Restarting,
+        JobPhase::Pending,
+        JobPhase::Suspended,
+        JobPhase::Unknown,
+        JobPhase::Failed,
+        JobPhase::Cancelled,
+        JobPhase::Succeeded,
     ];
     let phases: Vec<JobPhase> = rows.iter().map(|job| state::phase(&job.state, &job.reason)).collect();
     ORDER.into_iter().find(|phase| phases.contains(phase)).unwrap_or(JobPhase::Unknown)
@@ -71,7 +82,8 @@ fn counted(rows: &[&Job], reason: &str) -> String {
             None => counts.push((word, 1)),
         }
     }
-    let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {}", word.to_lowercase())).collect();
+    let parts: Vec<String> =
+        counts.iter().map(|(word, count)| format!("{count} {}", word.to_lowercase())).collect();
     if reason.is_empty() { parts.join(", ") } else { format!("{}; {reason}", parts.join(", ")) }
 }
 
@@ -85,10 +97,12 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     let mut replicas = Vec::new();
     for job in rows {
         let phase = state::phase(&job.state, &job.reason);
-        let role = job.component.map_or_else(|| "worker".to_owned(), |component| format!("component{component}"));
+        let role =
+            job.component.map_or_else(|| "worker".to_owned(), |component| format!("component{component}"));
         let nodes = nodelist::expand(&job.nodes);
         if let Some(task) = job.task {
-            let mut replica = ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
+            let mut replica =
+                ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
             replica.reason = state::sentence(&job.state, &job.reason);
             replica.node = nodes.first().cloned();
             replica.exit_code = job.exit_code;
@@ -96,7 +110,8 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
             continue;
         }
         for (index, node) in nodes.iter().enumerate() {
-            let mut replica = ReplicaStatus::new(node, &role, u32::try_from(index).unwrap_or(u32::MAX), phase);
+            let mut replica =
+                ReplicaStatus::new(node, &role, u32::try_from(index).unwrap_or(u32::MAX), phase);
             replica.node = Some(node.clone());
             replicas.push(replica);
         }

@@ -26,7 +26,10 @@ const ATTEMPTS: u32 = 4;
 /// Submits what was rendered.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     if let Some(hole) = rendered.holes.first() {
-        return Err(Error::new(ErrorKind::InvalidSpec, format!("`<{}>` was not filled in: {}", hole.name, hole.what)));
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            format!("`<{}>` was not filled in: {}", hole.name, hole.what),
+        ));
     }
     let program = program(client, rendered)?;
     let mut wait = Duration::from_millis(500);
@@ -67,9 +70,18 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
     }
     if answer.code == NO_LOG_DIR {
         let failed = error::of_command("mkdir", &answer.stderr, 1);
-        return Err(Error::new(ErrorKind::Refused, format!("the folder for logs could not be made: {}", error::essence(&answer.stderr)))
-            .with("log-dir", &client.settings.log_dir)
-            .hint(failed.hints().first().cloned().unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned())));
+        return Err(Error::new(
+            ErrorKind::Refused,
+            format!("the folder for logs could not be made: {}", error::essence(&answer.stderr)),
+        )
+        .with("log-dir", &client.settings.log_dir)
+        .hint(
+            failed
+                .hints()
+                .first()
+                .cloned()
+                .unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()),
+        ));
     }
     if answer.code != 0 && answer.code != NO_ANSWER && error::is_final_refusal(&answer.stderr) {
         // Only a clear refusal frees the submission: after anything else slurmctld may have the job.
@@ -88,17 +100,20 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
         }
     }
     let said = if answer.stderr.trim().is_empty() { &text } else { &answer.stderr };
-    Err(error::of_command("sbatch", said, answer.code).hint("no job carries this submission's marker: nothing was queued"))
+    Err(error::of_command("sbatch", said, answer.code)
+        .hint("no job carries this submission's marker: nothing was queued"))
 }
 
 /// Finds the job of a submission: in the queue, by the answer kept on the cluster, in accounting.
 pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<JobHandle>> {
-    let is_it = |marker: &Option<Marker>| marker.as_ref().is_some_and(|marker| marker.submission == *submission);
+    let is_it =
+        |marker: &Option<Marker>| marker.as_ref().is_some_and(|marker| marker.submission == *submission);
     let queue = client.snapshot().await?;
     if let Some(job) = queue.iter().find(|job| is_it(&job.marker)) {
         return Ok(Some(handle(client, &job.whole())));
     }
-    let kept = format!("{}cat -- \"$dir/.submit-{submission}/answer\" 2> /dev/null\n:", client.enter_log_dir()?);
+    let kept =
+        format!("{}cat -- \"$dir/.submit-{submission}/answer\" 2> /dev/null\n:", client.enter_log_dir()?);
     if let Some(id) = ids::submitted(&client.read(&kept).await?.text()) {
         return Ok(Some(handle(client, &id)));
     }
@@ -112,13 +127,21 @@ pub fn handle(client: &Client, id: &JobId) -> JobHandle {
 }
 
 fn program(client: &Client, rendered: &Rendered) -> Result<String> {
-    let script = rendered.documents.first().ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
+    let script = rendered
+        .documents
+        .first()
+        .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
     // On the command line too: sacct keeps the line where it does not keep the comment (AccountingStoreFlags).
-    let comment = script.text.lines().filter(|line| line.starts_with("#SBATCH --comment=")).find_map(Marker::find);
-    let comment = comment.unwrap_or_else(|| Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() });
+    let comment =
+        script.text.lines().filter(|line| line.starts_with("#SBATCH --comment=")).find_map(Marker::find);
+    let comment = comment
+        .unwrap_or_else(|| Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() });
     let (start, rest) = quote::here_document(&script.text);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);
-    let (name, comment) = (quote::word(&format!("--job-name={}", rendered.name))?, quote::word(&format!("--comment={}", comment.text()))?);
+    let (name, comment) = (
+        quote::word(&format!("--job-name={}", rendered.name))?,
+        quote::word(&format!("--comment={}", comment.text()))?,
+    );
     Ok(format!(
         "{enter}mkdir -p -- \"$dir\" || exit {NO_LOG_DIR}
 guard=$dir/.submit-{submission}

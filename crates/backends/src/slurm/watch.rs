@@ -29,12 +29,19 @@ struct Told {
 
 /// Feeds the events of all jobs of a filter; ends when every job asked for by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
-    let ids: Vec<(JobHandle, JobId)> =
-        filter.handles.iter().map(|handle| Ok((handle.clone(), JobId::of(handle)?))).collect::<Result<_>>()?;
+    let ids: Vec<(JobHandle, JobId)> = filter
+        .handles
+        .iter()
+        .map(|handle| Ok((handle.clone(), JobId::of(handle)?)))
+        .collect::<Result<_>>()?;
     let mut told: BTreeMap<String, Told> = BTreeMap::new();
     let mut link = Link::default();
     loop {
-        let round = if ids.is_empty() { all(&client, &filter, &mut told, &feed).await } else { some(&client, &ids, &mut told, &feed).await };
+        let round = if ids.is_empty() {
+            all(&client, &filter, &mut told, &feed).await
+        } else {
+            some(&client, &ids, &mut told, &feed).await
+        };
         match round {
             Ok(false) => return Ok(()),
             Ok(true) => link.is_back(&feed).await,
@@ -71,7 +78,12 @@ impl Link {
     }
 }
 
-async fn some(client: &Client, ids: &[(JobHandle, JobId)], told: &mut BTreeMap<String, Told>, feed: &Feed<JobEvent>) -> Result<bool> {
+async fn some(
+    client: &Client,
+    ids: &[(JobHandle, JobId)],
+    told: &mut BTreeMap<String, Told>,
+    feed: &Feed<JobEvent>,
+) -> Result<bool> {
     let mut open = false;
     for (handle, id) in ids {
         let told = told.entry(handle.to_string()).or_default();
@@ -91,7 +103,12 @@ async fn some(client: &Client, ids: &[(JobHandle, JobId)], told: &mut BTreeMap<S
     Ok(open && !feed.is_closed())
 }
 
-async fn all(client: &Client, filter: &JobFilter, told: &mut BTreeMap<String, Told>, feed: &Feed<JobEvent>) -> Result<bool> {
+async fn all(
+    client: &Client,
+    filter: &JobFilter,
+    told: &mut BTreeMap<String, Told>,
+    feed: &Feed<JobEvent>,
+) -> Result<bool> {
     let snapshot = client.snapshot().await?;
     let mut groups: BTreeMap<u64, Vec<super::records::Job>> = BTreeMap::new();
     for job in snapshot.iter() {
@@ -107,10 +124,18 @@ async fn all(client: &Client, filter: &JobFilter, told: &mut BTreeMap<String, To
         if entry.ended || (entry.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
             continue;
         }
-        let found = if found.phase() == JobPhase::Failed { lookup::look(client, &JobId::whole(*number)).await?.unwrap_or(found) } else { found };
+        let found = if found.phase() == JobPhase::Failed {
+            lookup::look(client, &JobId::whole(*number)).await?.unwrap_or(found)
+        } else {
+            found
+        };
         tell(client, &handle, &found, entry, feed).await?;
     }
-    let gone: Vec<String> = told.keys().filter(|handle| !groups.keys().any(|number| handle.ends_with(&format!("/{number}")))).cloned().collect();
+    let gone: Vec<String> = told
+        .keys()
+        .filter(|handle| !groups.keys().any(|number| handle.ends_with(&format!("/{number}"))))
+        .cloned()
+        .collect();
     for handle in gone {
         told.remove(&handle);
         if let Ok(job) = handle.parse() {
@@ -121,12 +146,20 @@ async fn all(client: &Client, filter: &JobFilter, told: &mut BTreeMap<String, To
 }
 
 /// Tells what changed of one job.
-async fn tell(client: &Client, handle: &JobHandle, found: &Found, told: &mut Told, feed: &Feed<JobEvent>) -> Result<()> {
+async fn tell(
+    client: &Client,
+    handle: &JobHandle,
+    found: &Found,
+    told: &mut Told,
+    feed: &Feed<JobEvent>,
+) -> Result<()> {
     let summary = found.summary(handle.clone());
     let alive = matches!(summary.phase, JobPhase::Running | JobPhase::Starting);
     let started = found.rows.iter().filter_map(|job| job.started).min();
-    let waits_again = summary.phase == JobPhase::Pending && (told.ran || (told.summary.is_none() && summary.reason.contains("BeginTime")));
-    let restarted = alive && told.ran && told.started.is_some() && told.started != started && found.rows.len() == 1;
+    let waits_again = summary.phase == JobPhase::Pending
+        && (told.ran || (told.summary.is_none() && summary.reason.contains("BeginTime")));
+    let restarted =
+        alive && told.ran && told.started.is_some() && told.started != started && found.rows.len() == 1;
     if waits_again || restarted {
         tell_requeue(client, handle, told, feed).await?;
     }
@@ -145,7 +178,13 @@ async fn tell(client: &Client, handle: &JobHandle, found: &Found, told: &mut Tol
     if alive {
         told.ran = true;
         told.started = started;
-        told.nodes = found.rows.iter().map(|job| job.nodes.as_str()).filter(|nodes| !nodes.is_empty()).collect::<Vec<_>>().join(",");
+        told.nodes = found
+            .rows
+            .iter()
+            .map(|job| job.nodes.as_str())
+            .filter(|nodes| !nodes.is_empty())
+            .collect::<Vec<_>>()
+            .join(",");
     }
     told.ended = summary.phase.is_terminal();
     told.summary = Some(summary);
@@ -153,8 +192,14 @@ async fn tell(client: &Client, handle: &JobHandle, found: &Found, told: &mut Tol
 }
 
 /// Tells that the job was queued again, with the node that failed where one did.
-async fn tell_requeue(client: &Client, handle: &JobHandle, told: &mut Told, feed: &Feed<JobEvent>) -> Result<()> {
-    let restarts = client.shown(&JobId::of(handle)?).await?.iter().map(|shown| shown.restarts).max().unwrap_or(0);
+async fn tell_requeue(
+    client: &Client,
+    handle: &JobHandle,
+    told: &mut Told,
+    feed: &Feed<JobEvent>,
+) -> Result<()> {
+    let restarts =
+        client.shown(&JobId::of(handle)?).await?.iter().map(|shown| shown.restarts).max().unwrap_or(0);
     if restarts <= told.attempt {
         return Ok(());
     }
@@ -162,7 +207,11 @@ async fn tell_requeue(client: &Client, handle: &JobHandle, told: &mut Told, feed
     told.ran = false;
     told.replicas.clear();
     let sick = lookup::sick_nodes(client, &told.nodes).await.unwrap_or_default();
-    let reason = if sick.is_empty() { "the job was queued again".to_owned() } else { format!("{}: the job was queued again", sick.join(", ")) };
+    let reason = if sick.is_empty() {
+        "the job was queued again".to_owned()
+    } else {
+        format!("{}: the job was queued again", sick.join(", "))
+    };
     put(feed, JobEvent::Attempt { job: handle.clone(), attempt: restarts, reason }).await;
     Ok(())
 }

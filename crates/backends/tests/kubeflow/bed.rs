@@ -202,7 +202,9 @@ impl Running {
             }
             panic!("the watch ended without: {what}");
         };
-        tokio::time::timeout(Duration::from_secs(60), found).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
+        tokio::time::timeout(Duration::from_secs(60), found)
+            .await
+            .unwrap_or_else(|_| panic!("not within a minute: {what}"))
     }
 
     /// Waits until it is stuck for a reason, and gives the reason's code, text and fix.

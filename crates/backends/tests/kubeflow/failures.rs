@@ -64,7 +64,8 @@ async fn an_expired_token_says_log_in() {
     let text = std::fs::read_to_string(bed.kubeconfig("researcher")).unwrap();
     let start = text.find("users:").unwrap();
     let end = start + text[start..].find('\n').unwrap();
-    let expired = format!("{}users: [{{name: researcher, user: {{token: expired}}}}]{}", &text[..start], &text[end..]);
+    let expired =
+        format!("{}users: [{{name: researcher, user: {{token: expired}}}}]{}", &text[..start], &text[end..]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), expired).unwrap();
     let backend = bed.connect_to(bed.target(file.path())).await.unwrap();
@@ -97,7 +98,8 @@ async fn the_api_server_dies_while_following() {
         eprintln!("skipped: WEFTRUN_TEST_KUBE_UP names no command that starts the API server again");
         return;
     };
-    let running = bed.submit(job("apidown", 2, "for i in $(seq 40); do echo $RANK step $i; sleep 0.5; done")).await;
+    let running =
+        bed.submit(job("apidown", 2, "for i in $(seq 40); do echo $RANK step $i; sleep 0.5; done")).await;
     running.phase(JobPhase::Running).await;
     let killing = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -111,10 +113,17 @@ async fn the_api_server_dies_while_following() {
     assert_eq!(end.phase, JobPhase::Succeeded);
     for rank in 0..2 {
         for step in 1..=40 {
-            assert_eq!(read.count(&format!("{rank} step {step}")), 1, "rank {rank} step {step}: {:?}", read.marks);
+            assert_eq!(
+                read.count(&format!("{rank} step {step}")),
+                1,
+                "rank {rank} step {step}: {:?}",
+                read.marks
+            );
         }
     }
-    let lost = |event: &weftrun_core::job::JobEvent| matches!(event, weftrun_core::job::JobEvent::Disconnected { .. });
+    let lost = |event: &weftrun_core::job::JobEvent| {
+        matches!(event, weftrun_core::job::JobEvent::Disconnected { .. })
+    };
     assert!(events.iter().any(lost), "the watch did not say that it was cut off");
     running.delete().await;
 }

@@ -14,7 +14,9 @@ use crate::bed::{IMAGE, bed, job, name, of_kind, restarting};
 #[tokio::test]
 async fn f01_a_restart_in_place_neither_repeats_nor_loses() {
     let Some(bed) = bed() else { return };
-    let running = bed.submit(restarting(job("f01", 1, "for i in 1 2 3 4; do echo step $i; sleep 0.3; done; exit 9"), 2)).await;
+    let running = bed
+        .submit(restarting(job("f01", 1, "for i in 1 2 3 4; do echo step $i; sleep 0.3; done; exit 9"), 2))
+        .await;
     let read = running.follow().await;
     for step in 1..=4 {
         let times = read.count(&format!("step {step}"));
@@ -36,7 +38,10 @@ async fn f02_a_previous_log_that_is_gone_is_a_gap_and_no_text() {
     options.previous = true;
     let read = running.read(options).await;
     assert!(!read.text.contains("unable to retrieve"), "{read:?}");
-    assert!(read.count("once") == 1 || read.gaps().iter().any(|gap| gap.contains("unable to retrieve")), "{read:?}");
+    assert!(
+        read.count("once") == 1 || read.gaps().iter().any(|gap| gap.contains("unable to retrieve")),
+        "{read:?}"
+    );
     running.delete().await;
 }
 
@@ -125,10 +130,18 @@ async fn f07_ended_jobs_keep_no_pods() {
     let object = bed.get(&["mpijob", running.handle.name()]);
     assert_eq!(object["spec"]["runPolicy"]["cleanPodPolicy"], "Running");
     running.follow().await;
-    let selector = format!("training.kubeflow.org/job-name={},training.kubeflow.org/job-role=worker", running.handle.name());
+    let selector = format!(
+        "training.kubeflow.org/job-name={},training.kubeflow.org/job-role=worker",
+        running.handle.name()
+    );
     for _ in 0..100 {
         let pods = bed.get(&["pods", "-l", &selector]);
-        let alive = pods["items"].as_array().unwrap().iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        let alive = pods["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Running")
+            .count();
         if alive == 0 {
             return running.delete().await;
         }
@@ -141,7 +154,9 @@ async fn f07_ended_jobs_keep_no_pods() {
 #[tokio::test]
 async fn f10_a_deleted_job_is_gone_and_its_logs_end() {
     let Some(bed) = bed() else { return };
-    let running = bed.submit(job("f10", 1, "trap 'echo last words; exit 0' TERM; echo up; while :; do sleep 0.1; done")).await;
+    let running = bed
+        .submit(job("f10", 1, "trap 'echo last words; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
+        .await;
     running.phase(JobPhase::Running).await;
     let deleting = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -160,7 +175,11 @@ async fn f11_the_launcher_waits_for_its_workers() {
         .image("example.test/mpi:1")
         .launch(Launch::Mpi)
         .env("WEFT_SAYS", "forwarded")
-        .role(Role::worker().nodes(2).ranks_per_node(2).command(["sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK $WEFT_SAYS"]))
+        .role(Role::worker().nodes(2).ranks_per_node(2).command([
+            "sh",
+            "-c",
+            "echo rank $OMPI_COMM_WORLD_RANK $WEFT_SAYS",
+        ]))
         .build()
         .unwrap();
     let running = bed.submit(spec).await;
@@ -168,7 +187,10 @@ async fn f11_the_launcher_waits_for_its_workers() {
     for rank in 0..4 {
         assert_eq!(read.count(&format!("rank {rank} forwarded")), 1, "{read:?}");
     }
-    assert_eq!(bed.get(&["mpijob", running.handle.name()])["spec"]["launcherCreationPolicy"], "WaitForWorkersReady");
+    assert_eq!(
+        bed.get(&["mpijob", running.handle.name()])["spec"]["launcherCreationPolicy"],
+        "WaitForWorkersReady"
+    );
     running.delete().await;
 }
 
@@ -211,7 +233,9 @@ async fn f13_missing_images_and_full_nodes_are_said() {
 #[tokio::test]
 async fn f07_a_train_job_runs_and_ends() {
     let Some(bed) = bed() else { return };
-    let running = bed.submit(of_kind(job("f07t", 3, "echo node $PET_NODE_RANK; sleep 3"), json!({"kind": "trainjob"}))).await;
+    let running = bed
+        .submit(of_kind(job("f07t", 3, "echo node $PET_NODE_RANK; sleep 3"), json!({"kind": "trainjob"})))
+        .await;
     let (read, (end, events)) = tokio::join!(running.follow(), running.wait());
     assert!(events.iter().any(|event| event.phase() == Some(JobPhase::Running)), "{events:?}");
     assert_eq!(end.phase, JobPhase::Succeeded);

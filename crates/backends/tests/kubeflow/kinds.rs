@@ -28,7 +28,10 @@ async fn the_server_takes_mutated_jobs() {
         let rendered = backend.render(&planned).unwrap();
         assert!(rendered.inexpressible.is_empty(), "{:?}", rendered.inexpressible);
         let text = &rendered.documents[0].text;
-        assert!(text.contains("vpc.amazonaws.com/efa") && text.contains("hugepages-2Mi"), "{launch:?}:\n{text}");
+        assert!(
+            text.contains("vpc.amazonaws.com/efa") && text.contains("hugepages-2Mi"),
+            "{launch:?}:\n{text}"
+        );
         let findings = backend.check(&rendered).await.unwrap();
         assert!(findings.is_empty(), "{launch:?}: {findings:?}\n{text}");
     }

@@ -65,7 +65,12 @@ impl Losing {
 }
 
 /// Passes bytes both ways until a create for good is seen; its answer never arrives.
-async fn pass(mut client: TcpStream, mut server: TcpStream, creates: Arc<AtomicUsize>, armed: Arc<AtomicBool>) {
+async fn pass(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    creates: Arc<AtomicUsize>,
+    armed: Arc<AtomicBool>,
+) {
     let (mut up, mut down) = (vec![0; 65536], vec![0; 65536]);
     let mut lose = false;
     loop {

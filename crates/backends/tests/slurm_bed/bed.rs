@@ -26,7 +26,9 @@ impl Bed {
     /// The bed the environment names; says how to have one where it names none.
     pub fn find() -> Option<Self> {
         let Some(dir) = std::env::var_os("WEFTRUN_TEST_SLURM").map(PathBuf::from) else {
-            eprintln!("skipped: needs a Slurm bed. As root: test-cluster/slurm/install.sh; test-cluster/slurm/ci.sh");
+            eprintln!(
+                "skipped: needs a Slurm bed. As root: test-cluster/slurm/install.sh; test-cluster/slurm/ci.sh"
+            );
             return None;
         };
         assert!(dir.join("shims/sbatch").exists(), "WEFTRUN_TEST_SLURM={} is no running bed", dir.display());
@@ -65,14 +67,19 @@ impl Bed {
             Way::Ssh => format!("/usr/bin/{name}"),
         };
         let file = dir.join(name);
-        std::fs::write(&file, format!("#!/bin/bash\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\nreal={real}\n{script}\n")).expect("written");
+        std::fs::write(
+            &file,
+            format!("#!/bin/bash\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\nreal={real}\n{script}\n"),
+        )
+        .expect("written");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
         self.target(way).with("bin-dir", dir.display().to_string())
     }
 
     /// Runs a shell line as root on the machine of the bed, with `$BED`.
     pub fn sh(&self, line: &str) -> String {
-        let output = Command::new("bash").arg("-c").arg(line).env("BED", &self.dir).output().expect("bash runs");
+        let output =
+            Command::new("bash").arg("-c").arg(line).env("BED", &self.dir).output().expect("bash runs");
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 

@@ -47,7 +47,10 @@ async fn refusals_are_clear_and_leave_nothing() {
         assert!(error.to_string().contains("site policy"), "{way:?}: {error}");
         let unwritable = bed.target(way).with("log-dir", "/proc/nowhere/logs");
         let error = refused(&unwritable, job("unwritable", "true")).await;
-        assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("folder for logs"), "{way:?}: {error}");
+        assert!(
+            error.kind() == ErrorKind::Refused && error.to_string().contains("folder for logs"),
+            "{way:?}: {error}"
+        );
     }
 }
 
@@ -55,7 +58,8 @@ async fn refusals_are_clear_and_leave_nothing() {
 async fn plugins_and_login_scripts_that_print_do_no_harm() {
     let Some(bed) = Bed::find() else { return };
     let bashrc = bed.dir.join("home/researcher/.bashrc");
-    std::fs::write(&bashrc, "echo '*** Welcome ***'; echo 12345; echo 'noise on stderr' >&2\n").expect("written");
+    std::fs::write(&bashrc, "echo '*** Welcome ***'; echo 12345; echo 'noise on stderr' >&2\n")
+        .expect("written");
     for way in WAYS {
         let backend = bed.connect(way);
         let rendered = backend.render(&planned(job("chatty", "echo said-it"))).expect("renders");
@@ -71,10 +75,21 @@ async fn hosts_that_are_not_there() {
     let config = bed.dir.join("ssh/closed");
     let port = bed.sh("awk '$1==\"Port\"{print $2}' $BED/ssh/config");
     std::fs::write(&config, format!("Host closed\n  HostName 127.0.0.1\n  Port 1\nHost stranger\n  HostName 127.0.0.1\n  Port {}\n  User researcher\n  IdentitiesOnly yes\n  IdentityFile /nonexistent\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n", port.trim())).expect("written");
-    let at = |host: &str| TargetConfig::new("bed", "slurm", bed.dir.join("state")).with("ssh", host).with("ssh-config", config.display().to_string()).with("command-seconds", 5).with("ssh-share", false);
-    for (host, kind) in [("closed", ErrorKind::Unreachable), ("no.such.host.invalid", ErrorKind::Unreachable), ("stranger", ErrorKind::Credentials)] {
+    let at = |host: &str| {
+        TargetConfig::new("bed", "slurm", bed.dir.join("state"))
+            .with("ssh", host)
+            .with("ssh-config", config.display().to_string())
+            .with("command-seconds", 5)
+            .with("ssh-share", false)
+    };
+    for (host, kind) in [
+        ("closed", ErrorKind::Unreachable),
+        ("no.such.host.invalid", ErrorKind::Unreachable),
+        ("stranger", ErrorKind::Credentials),
+    ] {
         let backend = Slurm::new(&at(host)).expect("the target is good");
-        let error = backend.discover(&weftrun_core::backend::Scope::default()).await.expect_err("is not there");
+        let error =
+            backend.discover(&weftrun_core::backend::Scope::default()).await.expect_err("is not there");
         assert_eq!(error.kind(), kind, "{host}: {error}");
         assert!(!error.hints().is_empty(), "{host}: no hint");
     }
@@ -85,16 +100,21 @@ async fn lost_answers_make_no_second_job() {
     let Some(bed) = Bed::find() else { return };
     let cases = [
         ("silent", "\"$real\" \"$@\" > /dev/null; exit 1"),
-        ("garbled", "\"$real\" \"$@\" > /dev/null; echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1"),
+        (
+            "garbled",
+            "\"$real\" \"$@\" > /dev/null; echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1",
+        ),
         ("killed", "\"$real\" \"$@\"; kill -9 $PPID"),
         ("hangs", "\"$real\" \"$@\"; sleep 30"),
     ];
     for way in WAYS {
         for (case, script) in cases {
             let name = format!("lost-{case}-{:06x}", fastrand::u32(..0x00ff_ffff));
-            let backend = Slurm::new(&bed.wrapper(way, "sbatch", script).with("command-seconds", 4)).expect("good");
+            let backend =
+                Slurm::new(&bed.wrapper(way, "sbatch", script).with("command-seconds", 4)).expect("good");
             let rendered = backend.render(&planned(job(&name, "sleep 30"))).expect("renders");
-            let found = backend.submit(&rendered).await.unwrap_or_else(|error| panic!("{way:?} {case}: {error}"));
+            let found =
+                backend.submit(&rendered).await.unwrap_or_else(|error| panic!("{way:?} {case}: {error}"));
             assert_eq!(bed.count(&name), 1, "{way:?} {case}");
             let again = bed.connect(way).submit(&rendered).await.expect("the same job");
             assert_eq!((again, bed.count(&name)), (found.clone(), 1), "{way:?} {case}");
@@ -113,16 +133,25 @@ async fn daemons_and_nodes_that_die() {
 
 async fn a_node_that_is_powered_off(bed: &Bed) {
     // A partition of its own: the other tests run beside this one.
-    let backend = Slurm::new(&bed.target(Way::Ssh).with("partition", "compute-p5")).expect("the target is good");
-    let role = Role::worker().nodes(2).instance_type("p5.48xlarge").command(["sh", "-c", "echo up; sleep 300"]);
-    let spec = JobSpec::builder("poweroff").launch(Launch::PerRank).role(role).restart(RestartPolicy::OnFailure { max: 1 }).build().expect("valid");
+    let backend =
+        Slurm::new(&bed.target(Way::Ssh).with("partition", "compute-p5")).expect("the target is good");
+    let role =
+        Role::worker().nodes(2).instance_type("p5.48xlarge").command(["sh", "-c", "echo up; sleep 300"]);
+    let spec = JobSpec::builder("poweroff")
+        .launch(Launch::PerRank)
+        .role(role)
+        .restart(RestartPolicy::OnFailure { max: 1 })
+        .build()
+        .expect("valid");
     let handle = backend.submit(&backend.render(&planned(spec)).expect("renders")).await.expect("is taken");
     let mut events = backend.watch(JobFilter::one(&handle));
     let mut node = None;
     let told = tokio::time::timeout(Duration::from_secs(90), async {
         while let Some(event) = events.next().await {
             match event.expect("an event") {
-                JobEvent::Replica { replica, .. } if node.is_none() && replica.phase == JobPhase::Running && replica.index == 1 => {
+                JobEvent::Replica { replica, .. }
+                    if node.is_none() && replica.phase == JobPhase::Running && replica.index == 1 =>
+                {
                     node = replica.node.clone();
                     bed.ctl(&format!("crash {}", replica.node.unwrap_or_default()));
                 }
@@ -142,7 +171,9 @@ async fn a_node_that_is_powered_off(bed: &Bed) {
 
 async fn a_controller_that_is_away(bed: &Bed) {
     let backend = bed.connect(Way::Ssh);
-    let rendered = backend.render(&planned(job("away", "for i in 1 2 3 4 5 6; do echo tick $i; sleep 1; done"))).expect("renders");
+    let rendered = backend
+        .render(&planned(job("away", "for i in 1 2 3 4 5 6; do echo tick $i; sleep 1; done")))
+        .expect("renders");
     let handle = backend.submit(&rendered).await.expect("is taken");
     let mut events = backend.watch(JobFilter::one(&handle));
     let log = tokio::spawn({

@@ -38,8 +38,13 @@ async fn hostile_text_comes_back_as_data() {
             .code(Code::Script { name: "show.sh".into(), text: script.into() });
         let mut spec = spec.build().unwrap_or_else(|_| {
             // The spec may want a DNS label; Slurm does not, and foreign scripts have any name.
-            JobSpec::builder("plain").launch(Launch::PerRank).role(Role::worker().command(["sh", "show.sh", NASTY])).env("NASTY", NASTY)
-                .code(Code::Script { name: "show.sh".into(), text: script.into() }).build().expect("valid")
+            JobSpec::builder("plain")
+                .launch(Launch::PerRank)
+                .role(Role::worker().command(["sh", "show.sh", NASTY]))
+                .env("NASTY", NASTY)
+                .code(Code::Script { name: "show.sh".into(), text: script.into() })
+                .build()
+                .expect("valid")
         });
         spec.name = "it's $(id); \"x\"".to_owned();
         let backend = bed.connect(way);

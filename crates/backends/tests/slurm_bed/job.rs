@@ -27,8 +27,15 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             // For those who want to run it by hand: `command = ["sh", "replay.sh"]`.
             std::fs::write(bed.dir.join("replay.sh"), &text).expect("written");
         }
-        let role = Role::worker().nodes(4).gpus_per_node(8).instance_type("p4de.24xlarge").command(["sh", "replay.sh"]);
-        let spec = JobSpec::builder("replay").launch(Launch::PerRank).role(role).code(Code::Script { name: "replay.sh".into(), text });
+        let role = Role::worker()
+            .nodes(4)
+            .gpus_per_node(8)
+            .instance_type("p4de.24xlarge")
+            .command(["sh", "replay.sh"]);
+        let spec = JobSpec::builder("replay")
+            .launch(Launch::PerRank)
+            .role(role)
+            .code(Code::Script { name: "replay.sh".into(), text });
         let backend = bed.connect(way);
         let rendered = backend.render(&planned(spec.build().expect("valid"))).expect("renders");
         let job = backend.submit(&rendered).await.expect("is taken");
@@ -51,7 +58,11 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             let seen = String::from_utf8_lossy(got.get(rank).map_or(&[][..], Vec::as_slice)).into_owned();
             assert_eq!(seen, wanted, "{way:?}: rank {rank}");
         }
-        assert_eq!(serde_json::to_value(map.verdict().fabric).expect("a word"), wide.truth().verdict_fabric.as_str(), "{way:?}");
+        assert_eq!(
+            serde_json::to_value(map.verdict().fabric).expect("a word"),
+            wide.truth().verdict_fabric.as_str(),
+            "{way:?}"
+        );
         let mut events = backend.watch(JobFilter::one(&job));
         let mut last = None;
         while let Some(event) = events.next().await {

@@ -15,7 +15,11 @@ async fn submit_and_list_add_little() {
     let mut times: Vec<Duration> = Vec::new();
     for number in 0..6 {
         let role = Role::worker().command(["true"]);
-        let spec = JobSpec::builder(format!("speed-{number}")).launch(Launch::PerRank).role(role).build().expect("valid");
+        let spec = JobSpec::builder(format!("speed-{number}"))
+            .launch(Launch::PerRank)
+            .role(role)
+            .build()
+            .expect("valid");
         let rendered = backend.render(&planned(spec)).expect("renders");
         let began = Instant::now();
         let job = backend.submit(&rendered).await.expect("is taken");

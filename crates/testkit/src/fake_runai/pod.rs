@@ -60,7 +60,9 @@ impl Pod {
             let stdout = child.stdout.take();
             let kept = output.clone();
             let reader = std::thread::spawn(move || {
-                for line in stdout.into_iter().flat_map(|out| BufReader::new(out).split(b'\n')).map_while(Result::ok) {
+                for line in
+                    stdout.into_iter().flat_map(|out| BufReader::new(out).split(b'\n')).map_while(Result::ok)
+                {
                     locked(&kept).lines.push((Timestamp::now(), line));
                 }
             });

@@ -37,8 +37,10 @@ impl Survey {
         };
         let mut comms = self.map.communicators(&world);
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
-        picture.communicators =
-            comms.into_iter().map(|comm| Communicator { id: comm.id, nranks: comm.nranks, world: comm.world }).collect();
+        picture.communicators = comms
+            .into_iter()
+            .map(|comm| Communicator { id: comm.id, nranks: comm.nranks, world: comm.world })
+            .collect();
         picture.group();
         picture.rank_links = self.links(&world, &picture.communicators, found.verdict.fabric);
         picture.fold_links();
@@ -53,9 +55,14 @@ impl Survey {
         communicators: &[Communicator],
         fabric: FabricSeen,
     ) -> Vec<BTreeMap<(u32, u32), Link>> {
-        let numbers: BTreeMap<&str, usize> = communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
+        let numbers: BTreeMap<&str, usize> =
+            communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
         let mut links = vec![BTreeMap::new(); communicators.len().max(1)];
-        let efa = self.map.plugins().iter().any(|plugin| plugin.providers.iter().any(|name| name.starts_with("efa")));
+        let efa = self
+            .map
+            .plugins()
+            .iter()
+            .any(|plugin| plugin.providers.iter().any(|name| name.starts_with("efa")));
         for pair in self.map.pairs(world) {
             let at = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().unwrap_or(0);
             let (from, to) = (pair.global_from.unwrap_or(pair.from), pair.global_to.unwrap_or(pair.to));

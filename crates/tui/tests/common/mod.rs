@@ -8,12 +8,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::Timestamp;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use weftrun::Finding;
+use weftrun::core::Confidence;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::finding::{Evidence, Fix};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
-use weftrun::Finding;
-use weftrun::core::Confidence;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
@@ -57,14 +57,20 @@ pub fn with_jobs() -> Model {
     let mut waiting = job("dlrm-7", JobPhase::Pending, 540);
     waiting.ready = (0, 4);
     waiting.reason = "quota: 23 GPUs short".into();
-    let jobs = vec![job("moe-abl-2", JobPhase::Running, 360), waiting, failed, job("smoke", JobPhase::Succeeded, 7300)];
+    let jobs = vec![
+        job("moe-abl-2", JobPhase::Running, 360),
+        waiting,
+        failed,
+        job("smoke", JobPhase::Succeeded, 7300),
+    ];
     update(&mut model, Msg::Listed("prod".into(), Ok(jobs)));
     model
 }
 
 /// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
 pub fn picture() -> Picture {
-    let mut picture = Picture { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..Picture::default() };
+    let mut picture =
+        Picture { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..Picture::default() };
     for rank in 0..64u32 {
         let node = rank / 8;
         picture.ranks.push(Rank {
@@ -89,17 +95,30 @@ pub fn picture() -> Picture {
             (false, true) => (Kind::Socket, "NET/Socket"),
             (false, false) => (Kind::Efa, "NET/Libfabric"),
         };
-        let link = Link { kind, transports: vec![name.into()], channels: 16, pairs: 1, gdr: Some(kind == Kind::Efa) };
+        let link = Link {
+            kind,
+            transports: vec![name.into()],
+            channels: 16,
+            pairs: 1,
+            gdr: Some(kind == Kind::Efa),
+        };
         links.insert((rank, next), link);
     }
     picture.rank_links = vec![links, BTreeMap::new()];
     picture.throughput = (0..40).map(|step| 900.0 + f64::from(step * 7 % 40)).collect();
     picture.unit = "samples/s".into();
-    let mut finding = Finding::error("NCCL-NET-MIXED", "node 4 announced Socket while 7 nodes announced Libfabric: they cannot connect");
+    let mut finding = Finding::error(
+        "NCCL-NET-MIXED",
+        "node 4 announced Socket while 7 nodes announced Libfabric: they cannot connect",
+    );
     finding.confidence = Some(Confidence::High);
     finding.ranks = (32..40).collect();
     finding.fix = Some(Fix { text: "use the image of the other nodes on node 4".into(), patch: Vec::new() });
-    finding.evidence.push(Evidence { source: "rank32.log".into(), line: 118, text: "NET/Plugin: Could not find: libnccl-net.so".into() });
+    finding.evidence.push(Evidence {
+        source: "rank32.log".into(),
+        line: 118,
+        text: "NET/Plugin: Could not find: libnccl-net.so".into(),
+    });
     let mut second = Finding::warning("NCCL-SHM", "node 2 uses shared memory where its peers use P2P");
     second.confidence = Some(Confidence::Medium);
     picture.findings = vec![finding, second];
@@ -128,10 +147,29 @@ pub fn rank_source(rank: u32) -> Arc<SourceId> {
 pub fn store() -> LogStore {
     let mut store = LogStore::default();
     let (a, b) = (rank_source(32), rank_source(56));
-    store.ingest(&batch(&a, &["NCCL version 2.29.2+cuda13.0", "ip-1-16:1450:1450 [0] plugin.cc:5 NCCL WARN NET/Plugin: Could not find: libnccl-net.so"], 0));
-    store.ingest(&LogBatch::marked(a.clone(), Mark::Resumed { lost: Some(0), repeated: 0 }, Cursor::default()));
+    store.ingest(&batch(
+        &a,
+        &[
+            "NCCL version 2.29.2+cuda13.0",
+            "ip-1-16:1450:1450 [0] plugin.cc:5 NCCL WARN NET/Plugin: Could not find: libnccl-net.so",
+        ],
+        0,
+    ));
+    store.ingest(&LogBatch::marked(
+        a.clone(),
+        Mark::Resumed { lost: Some(0), repeated: 0 },
+        Cursor::default(),
+    ));
     store.ingest(&batch(&b, &["ip-1-19:1450:1450 [0] NCCL INFO Channel 00/0 : 48[0] -> 56[0] [receive] via NET/Libfabric/0/GDRDMA"], 2));
-    store.ingest(&batch(&a, &["\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", " 10%\r 87%|########7 | 870/1000 [00:41<00:06]", "bad bytes kept visible: \u{202e}x"], 4));
+    store.ingest(&batch(
+        &a,
+        &[
+            "\x1b[31mred\x1b[0m and \x1b]0;title\x07plain",
+            " 10%\r 87%|########7 | 870/1000 [00:41<00:06]",
+            "bad bytes kept visible: \u{202e}x",
+        ],
+        4,
+    ));
     store.ingest(&batch(&b, &["[rank56]: Watchdog caught collective operation timeout"], 9));
     store
 }
@@ -143,7 +181,13 @@ pub fn opened() -> Model {
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store())));
     update(&mut model, Msg::Picture(name.clone(), Arc::new(picture())));
     let text = "0/8 nodes are available".to_owned();
-    let event = JobEvent::Message { job: name.clone(), severity: weftrun::Severity::Warning, reason: "FailedScheduling".into(), text, time: ago(300) };
+    let event = JobEvent::Message {
+        job: name.clone(),
+        severity: weftrun::Severity::Warning,
+        reason: "FailedScheduling".into(),
+        text,
+        time: ago(300),
+    };
     update(&mut model, Msg::Event("prod".into(), event));
     update(&mut model, Msg::LogsGrew);
     model
@@ -179,7 +223,9 @@ pub fn press(model: &mut Model, key: &str) -> Vec<Effect> {
 
 /// Types a text, a key a letter.
 pub fn type_text(model: &mut Model, text: &str) -> Vec<Effect> {
-    text.chars().flat_map(|c| update(model, Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)))).collect()
+    text.chars()
+        .flat_map(|c| update(model, Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))))
+        .collect()
 }
 
 /// The screen as text.

@@ -35,7 +35,10 @@ impl View {
 
     /// Whether the container will never run again.
     fn last(&self) -> bool {
-        self.gone || self.over || self.pod_ended || (self.container.init && self.container.exit().is_some_and(|exit| exit.code == 0))
+        self.gone
+            || self.over
+            || self.pod_ended
+            || (self.container.init && self.container.exit().is_some_and(|exit| exit.code == 0))
     }
 }
 
@@ -162,7 +165,8 @@ impl Follower {
             if matches!(end, End::Stop) {
                 return;
             }
-            pause = if before == attempt.resume.cursor() { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
+            pause =
+                if before == attempt.resume.cursor() { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
             let Some(view) = self.fresh().await else { return };
             let container = &view.container;
             if container.restarts > attempt.number {
@@ -356,7 +360,8 @@ impl Follower {
     async fn newer(&self, number: u32) -> bool {
         let Ok(object) = self.cluster.get(&Resource::PODS, &self.pod).await else { return false };
         let pod = Pod::of_json(&object);
-        pod.uid != self.uid || pod.container(&self.source.container).is_some_and(|container| container.restarts > number)
+        pod.uid != self.uid
+            || pod.container(&self.source.container).is_some_and(|container| container.restarts > number)
     }
 
     /// Hands out what was read; false if nobody listens.

@@ -115,14 +115,19 @@ impl LogJob {
                 source.container.clone_from(&container.name);
                 source.role.clone_from(&place.role);
                 source.replica = place.replica;
-                source.rank = place.rank.filter(|_| place.main.as_ref().is_none_or(|main| *main == container.name));
+                source.rank =
+                    place.rank.filter(|_| place.main.as_ref().is_none_or(|main| *main == container.name));
                 (container.clone(), source)
             })
             .collect()
     }
 
     fn permits(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams }))
+        Arc::new(Semaphore::new(if self.options.max_streams == 0 {
+            STREAMS
+        } else {
+            self.options.max_streams
+        }))
     }
 }
 
@@ -130,7 +135,8 @@ impl LogJob {
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
     let permits = job.permits();
     let mut tasks = JoinSet::new();
-    let mut pods: Vec<_> = job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
+    let mut pods: Vec<_> =
+        job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
     pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     for pod in &pods {
         for (container, source) in job.sources(pod) {

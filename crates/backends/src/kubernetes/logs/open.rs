@@ -44,13 +44,18 @@ pub async fn open(
         previous: ask.previous,
         since_time: ask.since,
         // Never together with a resumption: it would cut it.
-        tail_lines: ask.tail.filter(|_| ask.since.is_none()).map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
+        tail_lines: ask
+            .tail
+            .filter(|_| ask.since.is_none())
+            .map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
         timestamps: true,
         ..LogParams::default()
     };
     match api.log_stream(pod, &params).await {
         Ok(stream) => Ok(Box::pin(stream)),
-        Err(kube::Error::Api(status)) if status.code == 400 && status.message.contains("waiting to start") => {
+        Err(kube::Error::Api(status))
+            if status.code == 400 && status.message.contains("waiting to start") =>
+        {
             Err(NotOpen::Waiting)
         }
         Err(kube::Error::Api(status)) if status.code == 400 || status.code == 404 => {

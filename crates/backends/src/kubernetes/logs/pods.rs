@@ -78,8 +78,12 @@ impl Readers<'_> {
             Change::All(list) => {
                 self.listed = true;
                 let there: Vec<_> = list.iter().map(Pod::of).collect();
-                let gone: Vec<_> =
-                    self.pods.keys().filter(|uid| !there.iter().any(|pod| pod.uid == **uid)).cloned().collect();
+                let gone: Vec<_> = self
+                    .pods
+                    .keys()
+                    .filter(|uid| !there.iter().any(|pod| pod.uid == **uid))
+                    .cloned()
+                    .collect();
                 there.into_iter().for_each(|pod| self.set(pod));
                 gone.iter().for_each(|uid| self.gone(uid));
             }
@@ -126,9 +130,7 @@ impl Readers<'_> {
 
     /// Whether no pod will say anything more, so long after the job ended.
     fn nothing_more(&self, since: Duration) -> bool {
-        let quiet = |pod: &Pod| {
-            pod.ended() || if pod.deleting { since > DELETING } else { since > LINGER }
-        };
+        let quiet = |pod: &Pod| pod.ended() || if pod.deleting { since > DELETING } else { since > LINGER };
         self.listed && self.pods.values().all(quiet)
     }
 

@@ -157,7 +157,8 @@ impl LogFile {
                 *place += line.len() as u64;
                 continue;
             }
-            let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
+            let (lane, text) =
+                self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
             match &mut run {
                 Some((current, bytes)) if *current == lane => bytes.extend_from_slice(text),
                 _ => {
@@ -242,14 +243,17 @@ impl LogFile {
         if line.is_empty() || self.own_line(&line) {
             return None;
         }
-        let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line.as_slice()), |header| header.lane_of(&line));
+        let (lane, text) =
+            self.header.as_ref().map_or((Lane::Batch, line.as_slice()), |header| header.lane_of(&line));
         let text = text.to_vec();
         Some(self.batch(&lane, text, self.offset))
     }
 
     /// The end of every lane.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
-        let end = |source: &Arc<SourceId>| LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset));
+        let end = |source: &Arc<SourceId>| {
+            LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset))
+        };
         self.lanes.values().map(end).collect()
     }
 

@@ -32,13 +32,16 @@ impl Header {
     /// Reads the line; none if it is another.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line.strip_prefix(b"#weftrun log=1 ")?).ok()?;
-        let value = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let value =
+            |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let labels = match value("labels")? {
             "rank" => Labels::Rank,
             "node" => Labels::Node,
             _ => Labels::None,
         };
-        let role = |part: &str| part.rsplit_once(':').and_then(|(name, tasks)| Some((name.to_owned(), tasks.parse().ok()?)));
+        let role = |part: &str| {
+            part.rsplit_once(':').and_then(|(name, tasks)| Some((name.to_owned(), tasks.parse().ok()?)))
+        };
         let roles = value("tasks")?.split(',').map(role).collect::<Option<Vec<_>>>()?;
         Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles })
     }
@@ -48,10 +51,13 @@ impl Header {
         let blanks = line.iter().take_while(|byte| **byte == b' ').count();
         let rest = line.get(blanks..).unwrap_or_default();
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number = rest.get(..digits).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
+        let number =
+            rest.get(..digits).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
         let text = rest.get(digits..).and_then(|rest| rest.strip_prefix(b": "));
         match (number, text) {
-            (Some(task), Some(text)) if self.labels != Labels::None && task < self.tasks() => (Lane::Task(task), text),
+            (Some(task), Some(text)) if self.labels != Labels::None && task < self.tasks() => {
+                (Lane::Task(task), text)
+            }
             _ => (Lane::Batch, line),
         }
     }

@@ -29,16 +29,29 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Feeds the log of a job.
-pub async fn read(client: Arc<Client>, handle: JobHandle, options: LogOptions, feed: Feed<LogBatch>) -> Result<()> {
+pub async fn read(
+    client: Arc<Client>,
+    handle: JobHandle,
+    options: LogOptions,
+    feed: Feed<LogBatch>,
+) -> Result<()> {
     if options.since.is_some() {
-        return Err(Error::unsupported(BACKEND, "log_times").hint("Slurm's log lines carry no times: use `--tail` instead of `--since`"));
+        return Err(Error::unsupported(BACKEND, "log_times")
+            .hint("Slurm's log lines carry no times: use `--tail` instead of `--since`"));
     }
     let (id, found) = lookup::must_find(&client, &handle).await?;
-    let mut reader = Reader { paths: foreign_paths(&client, &id, &found).await?, client, id, files: BTreeMap::new(), lost: false };
+    let mut reader = Reader {
+        paths: foreign_paths(&client, &id, &found).await?,
+        client,
+        id,
+        files: BTreeMap::new(),
+        lost: false,
+    };
     let mut out = Selection::new(&options, feed);
     let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
     loop {
-        let (terminal, cut_short, exit_code) = if options.follow { reader.state().await? } else { (found.phase().is_terminal(), false, None) };
+        let (terminal, cut_short, exit_code) =
+            if options.follow { reader.state().await? } else { (found.phase().is_terminal(), false, None) };
         let (got, more) = reader.look(&mut out).await?;
         if out.is_closed() {
             return Ok(());
@@ -82,11 +95,22 @@ async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec
 fn expand(path: &str, id: &JobId, found: &Found) -> String {
     let first = found.rows.first();
     let name = first.map_or("", |job| job.name.as_str());
-    let node = first.and_then(|job| super::nodelist::expand(&job.nodes).into_iter().next()).unwrap_or_default();
+    let node =
+        first.and_then(|job| super::nodelist::expand(&job.nodes).into_iter().next()).unwrap_or_default();
     let number = id.number.to_string();
-    [("%j", number.as_str()), ("%J", &number), ("%A", &number), ("%x", name), ("%N", &node), ("%n", "0"), ("%t", "0"), ("%s", "batch"), ("%%", "%")]
-        .iter()
-        .fold(path.to_owned(), |path, (pattern, value)| path.replace(pattern, value))
+    [
+        ("%j", number.as_str()),
+        ("%J", &number),
+        ("%A", &number),
+        ("%x", name),
+        ("%N", &node),
+        ("%n", "0"),
+        ("%t", "0"),
+        ("%s", "batch"),
+        ("%%", "%"),
+    ]
+    .iter()
+    .fold(path.to_owned(), |path, (pattern, value)| path.replace(pattern, value))
 }
 
 /// The files of one job, and how far each was read.
@@ -106,8 +130,13 @@ impl Reader {
         match lookup::look(&self.client, &self.id).await {
             Ok(Some(found)) => {
                 let summary = found.summary(super::submit::handle(&self.client, &self.id));
-                let by_itself = found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
-                Ok((summary.phase.is_terminal(), summary.phase == JobPhase::Cancelled || !by_itself, summary.exit_code))
+                let by_itself =
+                    found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
+                Ok((
+                    summary.phase.is_terminal(),
+                    summary.phase == JobPhase::Cancelled || !by_itself,
+                    summary.exit_code,
+                ))
             }
             Ok(None) => Ok((true, false, None)),
             Err(error) if error.is_retryable() => Ok((false, false, None)),
@@ -133,7 +162,10 @@ impl Reader {
         for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
             let name = piece.path.rsplit('/').next().unwrap_or(&piece.path).to_owned();
             let id = &self.id;
-            let file = self.files.entry(piece.path.clone()).or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
+            let file = self
+                .files
+                .entry(piece.path.clone())
+                .or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
             got |= !piece.bytes.is_empty();
             more |= piece.bytes.len() as u64 >= CHUNK;
             for batch in file.take(piece, resumed) {
@@ -153,7 +185,12 @@ impl Reader {
         ));
         let mut known = String::new();
         for (path, file) in &self.files {
-            known.push_str(&format!("{}) o={} h={};;\n", quote::word(path)?, file.offset(), u8::from(file.wants_header())));
+            known.push_str(&format!(
+                "{}) o={} h={};;\n",
+                quote::word(path)?,
+                file.offset(),
+                u8::from(file.wants_header())
+            ));
         }
         for (name, offset) in out.starts() {
             // A file that is continued from a cursor, before its first look.
@@ -163,11 +200,15 @@ impl Reader {
         }
         let list = if self.paths.is_empty() {
             let id = &self.id;
-            format!("\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log")
+            format!(
+                "\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log"
+            )
         } else {
             quote::words(&self.paths)?
         };
-        text.push_str(&format!("for f in {list}; do\no=0 h=0\ncase $f in\n{known}esac\nweftrun_read \"$f\" $o $h\ndone\n:\n"));
+        text.push_str(&format!(
+            "for f in {list}; do\no=0 h=0\ncase $f in\n{known}esac\nweftrun_read \"$f\" $o $h\ndone\n:\n"
+        ));
         Ok(text)
     }
 

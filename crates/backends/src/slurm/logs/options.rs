@@ -109,7 +109,12 @@ impl Selection {
 }
 
 /// Keeps a batch's lines one by one, and drops the oldest of a source that has too many.
-fn keep_lines(batch: LogBatch, most: usize, lines: &mut VecDeque<LogBatch>, counts: &mut BTreeMap<String, usize>) {
+fn keep_lines(
+    batch: LogBatch,
+    most: usize,
+    lines: &mut VecDeque<LogBatch>,
+    counts: &mut BTreeMap<String, usize>,
+) {
     if matches!(batch.mark, Some(Mark::Truncated)) {
         lines.push_back(batch);
         return;

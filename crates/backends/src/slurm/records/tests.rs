@@ -3,7 +3,23 @@ use super::*;
 #[test]
 fn rows_of_squeue_with_hostile_names() {
     let row = |id: &str, task: &str, name: &str| {
-        [id, "50", task, "RUNNING", "None", "n[1-2]", "2", "gpu", "1795053600", "1795053601", "N/A", "me", "weftrun:0a1b:efa", name].join("\u{1f}")
+        [
+            id,
+            "50",
+            task,
+            "RUNNING",
+            "None",
+            "n[1-2]",
+            "2",
+            "gpu",
+            "1795053600",
+            "1795053601",
+            "N/A",
+            "me",
+            "weftrun:0a1b:efa",
+            name,
+        ]
+        .join("\u{1f}")
     };
     let text = format!("{}\u{1e}\n{}\u{1e}\n", row("50_3", "3", "a\nb\u{7}=x"), row("55+1", "N/A", "het"));
     let jobs = queue(&text);
@@ -11,13 +27,29 @@ fn rows_of_squeue_with_hostile_names() {
     assert_eq!((jobs[0].number, jobs[0].task, jobs[0].name.as_str()), (50, Some(3), "a\nb\u{7}=x"));
     assert_eq!((jobs[1].number, jobs[1].component, jobs[1].task), (55, Some(1), None));
     assert_eq!(jobs[0].marker.as_ref().map(|marker| marker.submission.as_str()), Some("0a1b"));
-    assert!(jobs[0].belongs_to(&JobId::whole(50)) && !jobs[0].belongs_to(&JobId { number: 50, task: Some(4) }));
+    assert!(
+        jobs[0].belongs_to(&JobId::whole(50)) && !jobs[0].belongs_to(&JobId { number: 50, task: Some(4) })
+    );
 }
 
 #[test]
 fn lives_of_a_requeued_job() {
     let row = |state: &str, exit: &str, name: &str| {
-        ["124", "124", state, exit, "n[1-2]", "2", "gpu", "1795053600", "1795053601", "Unknown", "sbatch --comment=weftrun:0a1b:efa -J x", name].join("\u{1f}")
+        [
+            "124",
+            "124",
+            state,
+            exit,
+            "n[1-2]",
+            "2",
+            "gpu",
+            "1795053600",
+            "1795053601",
+            "Unknown",
+            "sbatch --comment=weftrun:0a1b:efa -J x",
+            name,
+        ]
+        .join("\u{1f}")
     };
     let text = format!("{}\n{}\n", row("NODE_FAIL", "0:0", "two\nlines"), row("RUNNING", "0:0", "x"));
     let lives = accounting(&text);
@@ -31,9 +63,13 @@ fn lives_of_a_requeued_job() {
 fn scontrol_of_every_release() {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
     for release in ["22.05", "24.11", "26.05"] {
-        let text = std::fs::read_to_string(format!("{cases}/{release}/show-job.txt")).expect("the case is in the tree");
+        let text = std::fs::read_to_string(format!("{cases}/{release}/show-job.txt"))
+            .expect("the case is in the tree");
         let jobs = shown(&text);
-        let read: Vec<_> = jobs.iter().map(|job| (job.state.as_str(), job.exit_code, job.step_exit_code, job.restarts)).collect();
+        let read: Vec<_> = jobs
+            .iter()
+            .map(|job| (job.state.as_str(), job.exit_code, job.step_exit_code, job.restarts))
+            .collect();
         assert_eq!(
             read,
             [
@@ -46,6 +82,9 @@ fn scontrol_of_every_release() {
             ],
             "{release}"
         );
-        assert!(jobs.iter().all(|job| job.stdout.as_deref().is_some_and(|path| path.starts_with("/fsx/slurm-"))), "{release}");
+        assert!(
+            jobs.iter().all(|job| job.stdout.as_deref().is_some_and(|path| path.starts_with("/fsx/slurm-"))),
+            "{release}"
+        );
     }
 }

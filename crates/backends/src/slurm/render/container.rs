@@ -21,12 +21,18 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
         mounts(draft, index, true)?;
         return Ok((workdir_of_srun(draft)?, program.to_owned()));
     };
-    if image.is_empty() || image.starts_with('-') || image.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image").with("value", image.escape_debug()));
+    if image.is_empty()
+        || image.starts_with('-')
+        || image.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
+            .with("value", image.escape_debug()));
     }
     let mounts = mounts(draft, index, false)?;
     let around = match kind {
-        Container::Pyxis | Container::None => return Ok((pyxis(draft, index, role, image, &mounts)?, program.to_owned())),
+        Container::Pyxis | Container::None => {
+            return Ok((pyxis(draft, index, role, image, &mounts)?, program.to_owned()));
+        }
         Container::Enroot => enroot(draft, index, role, image, &mounts)?,
         Container::Docker => docker(draft, index, role, image, &mounts)?,
         Container::Apptainer => apptainer(draft, image, &mounts)?,
@@ -44,8 +50,17 @@ fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
 /// Every variable the script sets: a container's image would win over those that are not named.
 fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Vec<String> {
     let spec = &draft.job.spec;
-    let own = spec.env.iter().chain(&role.env).map(|var| var.name.clone()).chain(spec.secrets.iter().map(|secret| secret.env.clone()));
-    let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
+    let own = spec
+        .env
+        .iter()
+        .chain(&role.env)
+        .map(|var| var.name.clone())
+        .chain(spec.secrets.iter().map(|secret| secret.env.clone()));
+    let fabric = draft
+        .fabric
+        .get(index)
+        .into_iter()
+        .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
     let mut names: Vec<String> = Vec::new();
     for name in own.chain(fabric).chain(RENDEZVOUS.map(str::to_owned)) {
         if !names.contains(&name) {
@@ -67,11 +82,14 @@ fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
                     .with("mount", &volume.mount)
                     .hint("give the job an `image`, or use the path as it is on the nodes"));
             }
-            VolumeSource::HostPath(path) => mounts.push((path.clone(), volume.mount.clone(), volume.read_only)),
+            VolumeSource::HostPath(path) => {
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only))
+            }
             // The node's own /dev/shm is there, in containers too.
             VolumeSource::Memory { .. } => {}
             VolumeSource::Claim(claim) => {
-                let message = format!("volume `{}` is a PersistentVolumeClaim, which Slurm does not have", volume.name);
+                let message =
+                    format!("volume `{}` is a PersistentVolumeClaim, which Slurm does not have", volume.name);
                 return Err(Error::new(ErrorKind::InvalidSpec, message)
                     .with("claim", claim)
                     .hint("name a folder of the shared file system instead"));
@@ -80,10 +98,16 @@ fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
         }
     }
     mounts.extend(draft.fabric.get(index).into_iter().flat_map(|fabric| fabric.mounts.iter().cloned()));
-    let odd = mounts.iter().flat_map(|(from, to, _)| [from, to]).find(|path| path.contains([':', ',']) || path.chars().any(char::is_control));
+    let odd = mounts
+        .iter()
+        .flat_map(|(from, to, _)| [from, to])
+        .find(|path| path.contains([':', ',']) || path.chars().any(char::is_control));
     match odd {
-        Some(path) if !bare => Err(Error::new(ErrorKind::InvalidSpec, "a path with `:`, `,` or control characters cannot be mounted into a container")
-            .with("path", path.escape_debug())),
+        Some(path) if !bare => Err(Error::new(
+            ErrorKind::InvalidSpec,
+            "a path with `:`, `,` or control characters cannot be mounted into a container",
+        )
+        .with("path", path.escape_debug())),
         _ => Ok(mounts),
     }
 }
@@ -102,10 +126,15 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
     }
     match &draft.job.spec.workdir {
         Some(dir) => words.push(format!("--container-workdir={}", quote::word(dir)?)),
-        None if draft.job.spec.code.is_some() => words.push("--container-workdir=\"$weftrun_source\"".to_owned()),
+        None if draft.job.spec.code.is_some() => {
+            words.push("--container-workdir=\"$weftrun_source\"".to_owned())
+        }
         None => {}
     }
-    words.push((if draft.own.mount_home { "--container-mount-home" } else { "--no-container-mount-home" }).to_owned());
+    words.push(
+        (if draft.own.mount_home { "--container-mount-home" } else { "--no-container-mount-home" })
+            .to_owned(),
+    );
     words.push(format!("--container-env={}", variables(draft, index, role).join(",")));
     Ok(words)
 }
@@ -114,7 +143,9 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
 fn enroot_image(image: &str) -> String {
     let image = image.strip_prefix("docker://").unwrap_or(image);
     match image.split_once('/') {
-        Some((registry, rest)) if !image.contains('#') && (registry.contains(['.', ':']) || registry == "localhost") => {
+        Some((registry, rest))
+            if !image.contains('#') && (registry.contains(['.', ':']) || registry == "localhost") =>
+        {
             format!("{registry}#{rest}")
         }
         _ => image.to_owned(),
@@ -123,14 +154,21 @@ fn enroot_image(image: &str) -> String {
 
 fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<String> {
     if !image.starts_with('/') {
-        return Err(Error::new(ErrorKind::InvalidSpec, "with `container = \"enroot\"` the image is a squashfs file on the shared file system")
-            .with("image", image)
-            .hint(format!("make it once with `enroot import -o image.sqsh docker://{}`, or use pyxis", enroot_image(image))));
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            "with `container = \"enroot\"` the image is a squashfs file on the shared file system",
+        )
+        .with("image", image)
+        .hint(format!(
+            "make it once with `enroot import -o image.sqsh docker://{}`, or use pyxis",
+            enroot_image(image)
+        )));
     }
     let mut words = vec!["enroot start --rw".to_owned()];
     for (from, to, read_only) in mounts {
         let flags = if *read_only { ",ro" } else { "" };
-        words.push(format!("--mount {}", quote::word(&format!("{from}:{to}:none:x-create=dir,bind{flags}"))?));
+        words
+            .push(format!("--mount {}", quote::word(&format!("{from}:{to}:none:x-create=dir,bind{flags}"))?));
     }
     words.extend(variables(draft, index, role).iter().map(|name| format!("--env {name}")));
     words.push(quote::word(image)?);
@@ -138,13 +176,19 @@ fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
 }
 
 fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<String> {
-    let mut words = vec!["docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864".to_owned()];
+    let mut words = vec![
+        "docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864"
+            .to_owned(),
+    ];
     if draft.fabric.get(index).is_some_and(|fabric| fabric.whole_nodes.is_some()) {
         // The device nodes of EFA and InfiniBand; docker has no device plugin.
         words.push("--device /dev/infiniband".to_owned());
     }
     for (from, to, read_only) in mounts {
-        words.push(format!("-v {}", quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?));
+        words.push(format!(
+            "-v {}",
+            quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
+        ));
     }
     if let Some(dir) = &draft.job.spec.workdir {
         words.push(format!("-w {}", quote::word(dir)?));
@@ -158,12 +202,19 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
 fn apptainer(draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
     let mut words = vec!["apptainer exec --nv".to_owned()];
     for (from, to, read_only) in mounts {
-        words.push(format!("--bind {}", quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?));
+        words.push(format!(
+            "--bind {}",
+            quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
+        ));
     }
     if let Some(dir) = &draft.job.spec.workdir {
         words.push(format!("--pwd {}", quote::word(dir)?));
     }
-    let image = if image.starts_with('/') || image.contains("://") { image.to_owned() } else { format!("docker://{image}") };
+    let image = if image.starts_with('/') || image.contains("://") {
+        image.to_owned()
+    } else {
+        format!("docker://{image}")
+    };
     words.push(quote::word(&image)?);
     Ok(words.join(" "))
 }

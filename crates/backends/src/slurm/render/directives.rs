@@ -42,8 +42,12 @@ fn of_job(draft: &Draft<'_>) -> Result<Vec<Line>> {
     let mut lines: Vec<Line> = Vec::new();
     let mut add = |name: &str, value: String| lines.push((name.to_owned(), Some(value)));
     add("job-name", spec.name.clone());
-    let fabric = serde_json::to_value(draft.job.plan.fabric).ok().and_then(|word| word.as_str().map(str::to_owned));
-    let marker = Marker { submission: draft.job.submission.clone(), fabric: fabric.unwrap_or_else(|| "off".to_owned()) };
+    let fabric =
+        serde_json::to_value(draft.job.plan.fabric).ok().and_then(|word| word.as_str().map(str::to_owned));
+    let marker = Marker {
+        submission: draft.job.submission.clone(),
+        fabric: fabric.unwrap_or_else(|| "off".to_owned()),
+    };
     add("comment", marker.text());
     if let Some(account) = &own.account {
         add("account", account.clone());
@@ -54,7 +58,12 @@ fn of_job(draft: &Draft<'_>) -> Result<Vec<Line>> {
     if let Some(limit) = spec.time_limit {
         add("time", time(limit.as_secs()));
     }
-    for (name, value) in [("array", &own.array), ("dependency", &own.dependency), ("begin", &own.begin), ("signal", &own.signal)] {
+    for (name, value) in [
+        ("array", &own.array),
+        ("dependency", &own.dependency),
+        ("begin", &own.begin),
+        ("signal", &own.signal),
+    ] {
         if let Some(value) = value {
             add(name, value.clone());
         }
@@ -78,7 +87,9 @@ fn of_job(draft: &Draft<'_>) -> Result<Vec<Line>> {
 }
 
 fn of_role(draft: &Draft<'_>, index: usize) -> Result<Vec<Line>> {
-    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else { return Ok(Vec::new()) };
+    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
+        return Ok(Vec::new());
+    };
     let own = &draft.own;
     let mut lines: Vec<Line> = Vec::new();
     let mut add = |name: &str, value: String| lines.push((name.to_owned(), Some(value)));
@@ -96,7 +107,8 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Vec<Line>> {
     if role.gpus_per_node > 0 && has_gpu_gres(role) {
         add("gpus-per-node", role.gpus_per_node.to_string());
     }
-    let constraint = own.constraint.clone().or_else(|| role.instance_type.clone()).or_else(|| fabric.constraint.clone());
+    let constraint =
+        own.constraint.clone().or_else(|| role.instance_type.clone()).or_else(|| fabric.constraint.clone());
     if let Some(constraint) = constraint {
         add("constraint", constraint);
     }
@@ -133,10 +145,13 @@ fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
 
 /// Whole nodes: as said, or since the fabric's devices go with the node, or since all its GPUs are asked.
 pub fn is_exclusive(draft: &Draft<'_>, index: usize) -> bool {
-    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else { return false };
+    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
+        return false;
+    };
     let all_gpus = || {
         let catalogue = Catalogue::builtin();
-        let row = catalogue.get(role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default());
+        let row =
+            catalogue.get(role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default());
         row.is_some_and(|row| role.gpus_per_node > 0 && role.gpus_per_node >= row.accelerators)
     };
     draft.own.exclusive.unwrap_or_else(|| fabric.whole_nodes.is_some() || all_gpus())
@@ -144,7 +159,13 @@ pub fn is_exclusive(draft: &Draft<'_>, index: usize) -> bool {
 
 /// Whether the cluster knows which nodes hang on which switch; else one partition is all that can be asked.
 fn has_topology(draft: &Draft<'_>) -> bool {
-    draft.job.facts.extra.get("TopologyPlugin").and_then(|name| name.as_str()).is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
+    draft
+        .job
+        .facts
+        .extra
+        .get("TopologyPlugin")
+        .and_then(|name| name.as_str())
+        .is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
 }
 
 /// Trainium and Inferentia are no `gpu` GRES.
@@ -159,7 +180,12 @@ fn cpus_per_task(draft: &Draft<'_>, role: &Role, tasks: u32, exclusive: bool) ->
         return Ok(Some(share(Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole())));
     }
     let wanted = role.instance_type.as_deref().filter(|_| exclusive);
-    let groups = draft.job.facts.nodes.iter().filter(|group| wanted.is_some() && group.instance_type.as_deref() == wanted);
+    let groups = draft
+        .job
+        .facts
+        .nodes
+        .iter()
+        .filter(|group| wanted.is_some() && group.instance_type.as_deref() == wanted);
     Ok(groups.filter_map(|group| group.allocatable.get("cpu")?.parse::<u64>().ok()).min().map(share))
 }
 
@@ -178,7 +204,8 @@ fn bad_quantity(name: &str, text: &str) -> Error {
 fn further(option: &str) -> Result<Line> {
     let body = option.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
     let body = body.ok_or_else(|| {
-        Error::new(ErrorKind::InvalidSpec, "`sbatch` takes options of the form `--name=value`").with("value", option.escape_debug())
+        Error::new(ErrorKind::InvalidSpec, "`sbatch` takes options of the form `--name=value`")
+            .with("value", option.escape_debug())
     })?;
     Ok(match body.split_once('=') {
         Some((name, value)) => (plain_option(name)?, Some(value.to_owned())),

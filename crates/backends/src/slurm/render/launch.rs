@@ -21,12 +21,15 @@ pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
 
 /// The `srun` command, one part for each component of a heterogeneous job.
 pub fn write(draft: &Draft<'_>) -> Result<String> {
-    let parts: Vec<String> = (0..draft.workers.len()).map(|index| component(draft, index)).collect::<Result<_>>()?;
+    let parts: Vec<String> =
+        (0..draft.workers.len()).map(|index| component(draft, index)).collect::<Result<_>>()?;
     Ok(format!("srun {}\n", parts.join(" : \\\n  ")))
 }
 
 fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
-    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else { return Ok(String::new()) };
+    let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
+        return Ok(String::new());
+    };
     let mut words: Vec<String> = Vec::new();
     if index == 0 {
         // -K1: a rank that dies ends the others, which would hang; -l: lines say their task. Not -u: with it srun tears
@@ -83,7 +86,9 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
         Launch::PerRank => format!(
             "sh -c 'export RANK=\"$SLURM_PROCID\" LOCAL_RANK=\"$SLURM_LOCALID\" LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' rank {given}"
         ),
-        Launch::PerNode => format!("sh -c 'export LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' node {given}"),
+        Launch::PerNode => {
+            format!("sh -c 'export LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' node {given}")
+        }
         Launch::Mpi => given,
     };
     Ok(format!("{own_env}{text}"))
@@ -91,13 +96,21 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
 
 /// The user's command: the rewritten one where a rule rewrote it, the launcher's where the workers have none.
 fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
-    let launcher = draft.job.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
-    let own = if role.command.is_empty() { launcher.map_or(&role.command, |launcher| &launcher.command) } else { &role.command };
+    let launcher =
+        draft.job.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+    let own = if role.command.is_empty() {
+        launcher.map_or(&role.command, |launcher| &launcher.command)
+    } else {
+        &role.command
+    };
     let mpi = draft.job.spec.launch == Launch::Mpi;
     let rewritten = draft.fabric.get(index).and_then(|fabric| fabric.command.as_ref()).filter(|_| !mpi);
     let command = rewritten.unwrap_or(own);
     let Some(first) = command.first() else {
-        return Err(Error::new(ErrorKind::InvalidSpec, format!("role `{}` has no command: there is nothing to run", role.name)));
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            format!("role `{}` has no command: there is nothing to run", role.name),
+        ));
     };
     if mpi && matches!(first.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")) {
         let message = "on Slurm srun starts the ranks of an MPI job: give the program without `mpirun`";
@@ -109,7 +122,11 @@ fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> 
 /// `env A=b …` of a component, where components differ.
 fn role_env(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     let own = role.env.iter().map(|var| (&var.name, &var.value));
-    let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| fabric.env.iter().map(|(name, value, _)| (name, value)));
+    let fabric = draft
+        .fabric
+        .get(index)
+        .into_iter()
+        .flat_map(|fabric| fabric.env.iter().map(|(name, value, _)| (name, value)));
     let pairs: Vec<String> = own.chain(fabric).map(|(name, value)| format!("{name}={value}")).collect();
     Ok(if pairs.is_empty() { String::new() } else { format!("env {} ", quote::words(&pairs)?) })
 }

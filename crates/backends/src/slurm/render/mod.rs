@@ -28,9 +28,13 @@ struct Draft<'a> {
 
 /// Renders a job. Pure.
 pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
-    let workers: Vec<&Role> = job.spec.roles.iter().filter(|role| role.kind == RoleKind::Worker && role.nodes > 0).collect();
+    let workers: Vec<&Role> =
+        job.spec.roles.iter().filter(|role| role.kind == RoleKind::Worker && role.nodes > 0).collect();
     if workers.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidSpec, format!("job `{}` has no worker role: nothing would run", job.spec.name)));
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            format!("job `{}` has no worker role: nothing would run", job.spec.name),
+        ));
     }
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
@@ -47,7 +51,8 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
 /// Slurm takes any name, but a `/` makes folders of `%x` and a newline breaks every list of jobs.
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') || name.chars().any(char::is_control) || name.len() > 200 {
-        let message = "a job's name may not be empty, longer than 200 bytes, or hold `/` or control characters";
+        let message =
+            "a job's name may not be empty, longer than 200 bytes, or hold `/` or control characters";
         return Err(Error::new(ErrorKind::InvalidSpec, message).with("name", name.escape_debug()));
     }
     Ok(())

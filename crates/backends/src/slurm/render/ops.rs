@@ -29,29 +29,46 @@ pub struct Translated {
 
 /// What Slurm cannot express: the kind of change, and why that is no loss or what follows.
 pub const INEXPRESSIBLE: &[(&str, &str)] = &[
-    ("hugepages", "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages"),
+    (
+        "hugepages",
+        "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages",
+    ),
     ("annotation", "Slurm jobs have no annotations; what this one asks of Kubernetes has no counterpart"),
-    ("mount", "without a container the node's folders are where they are: set the path in the profile, or give the job an image"),
+    (
+        "mount",
+        "without a container the node's folders are where they are: set the path in the profile, or give the job an image",
+    ),
     ("node-selector", "Slurm nodes have features, not labels: set `constraint` in `[backend.slurm]`"),
     ("toleration", "Slurm has no taints: partitions and reservations decide who may use a node"),
     ("mpirun", "srun starts the ranks and passes the environment on: there is no mpirun to rewrite"),
-    ("resource", "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`"),
+    (
+        "resource",
+        "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`",
+    ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
     ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
 ];
 
 fn why_not(kind: &str) -> String {
-    INEXPRESSIBLE.iter().find(|(known, _)| *known == kind).map_or_else(String::new, |(_, why)| (*why).to_owned())
+    INEXPRESSIBLE
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .map_or_else(String::new, |(_, why)| (*why).to_owned())
 }
 
 /// Translates all ops: for each worker what it gets, then the ops that are in the script and those that are not.
-pub fn translate(job: &PlannedJob, own: &JobSettings, workers: &[&Role]) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
+pub fn translate(
+    job: &PlannedJob,
+    own: &JobSettings,
+    workers: &[&Role],
+) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
     let mut all: Vec<Translated> = vec![Translated::default(); workers.len()];
     let (mut applied, mut inexpressible) = (Vec::new(), Vec::new());
     for op in &job.plan.ops {
         // A launcher is no node of its own here: its command is the job's, its variables are the first worker's.
         let index = workers.iter().position(|role| role.name == op.role).unwrap_or(0);
-        let has_image = workers.get(index).is_some_and(|role| role.image.is_some()) || job.spec.image.is_some();
+        let has_image =
+            workers.get(index).is_some_and(|role| role.image.is_some()) || job.spec.image.is_some();
         let contained = own.container != Some(Container::None) && has_image;
         let outcome = all.get_mut(index).map_or(Err("unknown"), |target| one(target, op, contained));
         match outcome {
@@ -77,7 +94,9 @@ fn one(target: &mut Translated, op: &Op, contained: bool) -> Result<(), &'static
         // Interfaces go with the whole node: every process sees all of them.
         Change::Resource { name, .. } if is_fabric_device(name) => target.whole_nodes = Some(op.clone()),
         Change::Resource { .. } => return Err("resource"),
-        Change::NodeSelector { key, value } if key.ends_with("instance-type") => target.constraint = Some(value.clone()),
+        Change::NodeSelector { key, value } if key.ends_with("instance-type") => {
+            target.constraint = Some(value.clone())
+        }
         Change::NodeSelector { .. } => return Err("node-selector"),
         Change::Capability { name } if name == "IPC_LOCK" => target.memlock = Some(op.clone()),
         Change::Capability { .. } => return Err("capability"),

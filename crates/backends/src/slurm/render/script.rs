@@ -14,7 +14,10 @@ pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 /// Writes the script.
 pub fn write(draft: &Draft<'_>) -> Result<String> {
     let mut text = String::from("#!/bin/bash\n");
-    text.push_str(&format!("# Rendered by weftrun. By hand: mkdir -p {} && sbatch THIS_FILE\n", quote::word(&draft.settings.log_dir)?));
+    text.push_str(&format!(
+        "# Rendered by weftrun. By hand: mkdir -p {} && sbatch THIS_FILE\n",
+        quote::word(&draft.settings.log_dir)?
+    ));
     text.push_str(&directives::write(draft)?);
     text.push_str("\nset -eo pipefail\n\n");
     text.push_str(&records(draft)?);
@@ -54,8 +57,10 @@ fn records(draft: &Draft<'_>) -> Result<String> {
         (false, true) => "rank",
         (false, false) => "node",
     };
-    let tasks = |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
-    let roles: Vec<String> = draft.workers.iter().map(|role| format!("{}:{}", safe(&role.name), tasks(role))).collect();
+    let tasks =
+        |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
+    let roles: Vec<String> =
+        draft.workers.iter().map(|role| format!("{}:{}", safe(&role.name), tasks(role))).collect();
     Ok(format!(
         "# What weftrun reads later: the file of the exit code, and two lines of the log.\n\
          weftrun_base=\"{root}\"{}/\"{}\"\n\
@@ -94,13 +99,19 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
         text.push_str(&format!("export {}={}\n", variable(&var.name)?, quote::value(&var.value)?));
     }
     if !spec.secrets.is_empty() {
-        let dir = draft.own.secrets_dir.as_deref().map_or(Ok("\"$HOME/.config/weftrun/secrets\"".to_owned()), quote::word)?;
+        let dir = draft
+            .own
+            .secrets_dir
+            .as_deref()
+            .map_or(Ok("\"$HOME/.config/weftrun/secrets\"".to_owned()), quote::word)?;
         text.push_str(&format!("# Secrets stay in files on the cluster.\nweftrun_secrets={dir}\n"));
         for secret in &spec.secrets {
             if secret.secret.contains("..") || secret.key.contains("..") {
-                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`").with("secret", &secret.secret));
+                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`")
+                    .with("secret", &secret.secret));
             }
-            let (name, path) = (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
+            let (name, path) =
+                (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
             text.push_str(&format!("{name}=$(cat -- \"$weftrun_secrets\"/{path})\nexport {name}\n"));
         }
     }
@@ -108,11 +119,15 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
 }
 
 fn variable(name: &str) -> Result<&str> {
-    let good = name.bytes().enumerate().all(|(at, b)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit());
+    let good = name
+        .bytes()
+        .enumerate()
+        .all(|(at, b)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit());
     if good && !name.is_empty() {
         return Ok(name);
     }
-    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable").with("name", name.escape_debug()))
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
+        .with("name", name.escape_debug()))
 }
 
 /// The one block of the fabric, with the why of each line.
@@ -154,7 +169,8 @@ fn code(draft: &Draft<'_>) -> Result<String> {
     let fetch = match code {
         Code::Script { name, text } => {
             if name.is_empty() || name.contains('/') || name.starts_with(['-', '.']) {
-                return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder").with("name", name.escape_debug()));
+                return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder")
+                    .with("name", name.escape_debug()));
             }
             let (start, rest) = quote::here_document(text);
             format!("cat > \"$weftrun_source\"/{} {start}\n{rest}\n", quote::word(name)?)
@@ -162,14 +178,22 @@ fn code(draft: &Draft<'_>) -> Result<String> {
         Code::Git { url, rev } => {
             let checkout = match rev {
                 Some(rev) if rev.starts_with('-') => {
-                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision").with("rev", rev.escape_debug()));
+                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision")
+                        .with("rev", rev.escape_debug()));
                 }
-                Some(rev) => format!("git -C \"$weftrun_source\" checkout --quiet {} --\n", quote::word(rev)?),
+                Some(rev) => {
+                    format!("git -C \"$weftrun_source\" checkout --quiet {} --\n", quote::word(rev)?)
+                }
                 None => String::new(),
             };
-            format!("[ -d \"$weftrun_source/.git\" ] || git clone --quiet -- {} \"$weftrun_source\"\n{checkout}", quote::word(url)?)
+            format!(
+                "[ -d \"$weftrun_source/.git\" ] || git clone --quiet -- {} \"$weftrun_source\"\n{checkout}",
+                quote::word(url)?
+            )
         }
         _ => return Err(Error::unsupported("slurm", "code of this kind")),
     };
-    Ok(format!("# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\nmkdir -p -- \"$weftrun_source\"\n{fetch}\n"))
+    Ok(format!(
+        "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\nmkdir -p -- \"$weftrun_source\"\n{fetch}\n"
+    ))
 }

@@ -74,7 +74,11 @@ mod tests {
 
     fn sh(text: &str) -> (Vec<u8>, Vec<u8>) {
         let mut child = Command::new("/bin/sh")
-            .stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh runs");
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
         child.stdin.take().expect("stdin").write_all(text.as_bytes()).expect("written");
         let output = child.wait_with_output().expect("ends");
         (output.stdout, output.stderr)
@@ -112,13 +116,20 @@ mod tests {
             assert!(!mark.exists(), "ran when cut at {cut}");
         }
         assert_eq!(frame.unwrap(b"", b""), Err(false), "no answer at all");
-        assert_eq!(frame.unwrap(format!("{}<\npart", frame.nonce).as_bytes(), b""), Err(true), "cut in the middle");
+        assert_eq!(
+            frame.unwrap(format!("{}<\npart", frame.nonce).as_bytes(), b""),
+            Err(true),
+            "cut in the middle"
+        );
     }
 
     #[test]
     fn variables_that_change_slurms_commands_are_cleared() {
         let frame = Frame::new();
-        let text = frame.wrap(&preamble_text(), "echo ${SBATCH_PARTITION-unset} ${SQUEUE_FORMAT-unset} ${SLURM_CONF-unset}");
+        let text = frame.wrap(
+            &preamble_text(),
+            "echo ${SBATCH_PARTITION-unset} ${SQUEUE_FORMAT-unset} ${SLURM_CONF-unset}",
+        );
         let text = format!("export SBATCH_PARTITION=x SQUEUE_FORMAT=%i SLURM_CONF=/c\n{text}");
         let (out, err) = sh(&text);
         assert_eq!(frame.unwrap(&out, &err).expect("an answer").text(), "unset unset /c\n");

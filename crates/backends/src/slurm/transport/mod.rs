@@ -118,8 +118,11 @@ impl Transport {
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let Ok(outcome) = tokio::time::timeout(timeout, exchange(command, text)).await else {
-            let error = Error::new(ErrorKind::Timeout, format!("no answer from {} within {} s", self.host(), timeout.as_secs()))
-                .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
+            let error = Error::new(
+                ErrorKind::Timeout,
+                format!("no answer from {} within {} s", self.host(), timeout.as_secs()),
+            )
+            .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
             return Err(error.retryable());
         };
         let raw = outcome.map_err(|cause| self.could_not_start(cause))?;
@@ -134,10 +137,14 @@ impl Transport {
     fn lost(&self, stderr: &[u8], started: bool) -> Error {
         let stderr = String::from_utf8_lossy(stderr);
         match &self.place {
-            Place::Ssh(ssh) => error::of_ssh(ssh.host(), &stderr, started).hint_if(!started, || ssh.by_hand()),
-            Place::Here => Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
-                .with("it said", error::essence(&stderr))
-                .retryable(),
+            Place::Ssh(ssh) => {
+                error::of_ssh(ssh.host(), &stderr, started).hint_if(!started, || ssh.by_hand())
+            }
+            Place::Here => {
+                Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
+                    .with("it said", error::essence(&stderr))
+                    .retryable()
+            }
         }
     }
 }

@@ -22,16 +22,17 @@ impl Ssh {
     pub fn new(host: &str, settings: &Settings) -> Self {
         // Options on the command line win over the user's file, where the first value counts.
         let fixed = [
-            "BatchMode=yes",          // nothing may ask: there may be no terminal
+            "BatchMode=yes", // nothing may ask: there may be no terminal
             "ConnectTimeout=10",
-            "ServerAliveInterval=5",  // a dead link is noticed within 15 s
+            "ServerAliveInterval=5", // a dead link is noticed within 15 s
             "ServerAliveCountMax=3",
             "LogLevel=ERROR",
-            "RemoteCommand=none",     // a RemoteCommand in the file would exclude ours
+            "RemoteCommand=none", // a RemoteCommand in the file would exclude ours
             "RequestTTY=no",
             "ClearAllForwardings=yes", // a forwarding whose port is taken would end the connection
         ];
-        let mut options: Vec<String> = fixed.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
+        let mut options: Vec<String> =
+            fixed.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
         if let Some(file) = &settings.ssh_config {
             options.extend(["-F".to_owned(), file.clone()]);
         }
@@ -58,8 +59,12 @@ impl Ssh {
 
     /// How a connection is opened by hand where a password or a second factor is asked.
     pub fn by_hand(&self) -> String {
-        let path = control_dir().map_or_else(|| "PATH".to_owned(), |dir| dir.join("%C").display().to_string());
-        format!("for a password or second factor, open the shared connection first: `ssh -fNM -o ControlPersist=8h -o ControlPath={path} {}`", self.host)
+        let path =
+            control_dir().map_or_else(|| "PATH".to_owned(), |dir| dir.join("%C").display().to_string());
+        format!(
+            "for a password or second factor, open the shared connection first: `ssh -fNM -o ControlPersist=8h -o ControlPath={path} {}`",
+            self.host
+        )
     }
 
     /// The options of a shared connection: none where the user's configuration has one of its own, which is then used.
@@ -71,10 +76,14 @@ impl Ssh {
             })
         });
         match control_dir() {
-            Some(dir) if !own => ["ControlMaster=auto".to_owned(), "ControlPersist=600".to_owned(), format!("ControlPath={}/%C", dir.display())]
-                .into_iter()
-                .flat_map(|option| ["-o".to_owned(), option])
-                .collect(),
+            Some(dir) if !own => [
+                "ControlMaster=auto".to_owned(),
+                "ControlPersist=600".to_owned(),
+                format!("ControlPath={}/%C", dir.display()),
+            ]
+            .into_iter()
+            .flat_map(|option| ["-o".to_owned(), option])
+            .collect(),
             _ => Vec::new(),
         }
     }

@@ -1,7 +1,14 @@
 use super::*;
 
 fn piece(offset: u64, bytes: &[u8], size: u64) -> Piece {
-    Piece { path: "/l/x-7-0a1b2c3d.log".to_owned(), inode: 5, size, offset, header: Vec::new(), bytes: bytes.to_vec() }
+    Piece {
+        path: "/l/x-7-0a1b2c3d.log".to_owned(),
+        inode: 5,
+        size,
+        offset,
+        header: Vec::new(),
+        bytes: bytes.to_vec(),
+    }
 }
 
 const LOG: &[u8] = b"#weftrun log=1 attempt=0 labels=rank tasks=worker:12\nsetup\n 0: a\n10: b\n10: c\n11: torn \xff line\n99: not a task\n#weftrun end attempt=0 code=0\n";
@@ -28,8 +35,13 @@ fn whole() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn lines_go_to_the_tasks_that_wrote_them() {
-    let expected: [(&str, &[u8]); 5] =
-        [("batch", b"setup\n"), ("rank0", b"a\n"), ("rank10", b"b\nc\n"), ("rank11", b"torn \xff line\n"), ("batch", b"99: not a task\n")];
+    let expected: [(&str, &[u8]); 5] = [
+        ("batch", b"setup\n"),
+        ("rank0", b"a\n"),
+        ("rank10", b"b\nc\n"),
+        ("rank11", b"torn \xff line\n"),
+        ("batch", b"99: not a task\n"),
+    ];
     assert_eq!(whole(), expected.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
     let mut file = file(None);
     file.take(piece(0, LOG, LOG.len() as u64), false);
@@ -61,7 +73,10 @@ fn a_second_life_is_another_attempt_and_truncation_is_told() {
     let mut file = file(None);
     let first = b"#weftrun log=1 attempt=0 labels=node tasks=worker:4\n2: x\n#weftrun log=1 attempt=1 labels=node tasks=worker:4\n2: y\n";
     let batches = file.take(piece(0, first, first.len() as u64), false);
-    let seen: Vec<_> = batches.iter().map(|batch| (batch.source.name.as_str(), batch.source.attempt, batch.source.rank)).collect();
+    let seen: Vec<_> = batches
+        .iter()
+        .map(|batch| (batch.source.name.as_str(), batch.source.attempt, batch.source.rank))
+        .collect();
     assert_eq!(seen, [("node2", 0, None), ("node2", 1, None)]);
     let batches = file.take(piece(first.len() as u64, b"", 3), false);
     assert!(batches.iter().any(|batch| batch.mark == Some(Mark::Truncated)));
@@ -73,6 +88,9 @@ fn pieces_are_cut_out_of_an_answer_whatever_they_hold() {
     let answer = b"ab 5 9 0 9 /l/a b.log\nab|x\nab y\n\xffab.\nab 6 0 0 0 /l/c.log\nab|ab.\n";
     let pieces = Piece::all(answer, b"ab");
     assert_eq!(pieces.len(), 2);
-    assert_eq!((pieces[0].path.as_str(), pieces[0].inode, pieces[0].bytes.as_slice()), ("/l/a b.log", 5, b"x\nab y\n\xff".as_slice()));
+    assert_eq!(
+        (pieces[0].path.as_str(), pieces[0].inode, pieces[0].bytes.as_slice()),
+        ("/l/a b.log", 5, b"x\nab y\n\xff".as_slice())
+    );
     assert!(pieces[1].bytes.is_empty());
 }
