@@ -301,13 +301,18 @@ impl Backend for RunAi {
     }
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
-        let path = typed_path(job)?;
+        let job = self.shared.resolve(job).await?;
+        let path = typed_path(&job)?;
         let plane = self.shared.plane().await?;
         match action {
             Action::Cancel | Action::Suspend => {
+                if action == Action::Cancel {
+                    remember(&self.shared.cancelled(&job))?;
+                }
                 plane.act("cannot suspend the workload", Method::POST, &format!("{path}/suspend")).await
             }
             Action::Resume => {
+                let _ = std::fs::remove_file(self.shared.cancelled(&job));
                 plane.act("cannot resume the workload", Method::POST, &format!("{path}/resume")).await
             }
             Action::Delete => plane.act("cannot delete the workload", Method::DELETE, &path).await,

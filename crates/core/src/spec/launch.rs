@@ -14,20 +14,39 @@ pub struct Rendezvous<'a> {
     pub master_port: &'a str,
 }
 
-/// Starts a command once per rank of a node and passes on the first failure: arguments are the number of ranks, the
-/// node's number, the number of nodes, the command. POSIX sh, so that it runs in busybox too.
+/// Starts a command once per rank of a node; the first rank that fails ends the others, and its code is passed on.
+/// Arguments are the number of ranks, the node's number, the number of nodes, the command. POSIX sh, so that it runs in
+/// busybox too: each rank writes its code into a file, since `wait` cannot wait for whichever child ends first. It ends
+/// the ranks by its process group, of which it must be the leader, as the first process of a container or task is.
 const PER_RANK: &str = r#"n=$1 node=$2 nodes=$3; shift 3
-pids=; i=0
+codes=${TMPDIR:-/tmp}/weftrun-ranks.$$.$node
+mkdir -p "$codes" || exit 1
+trap 'trap "" TERM; rm -rf "$codes"; kill -TERM 0; exit 143' TERM INT
+i=0
 while [ "$i" -lt "$n" ]; do
-  RANK=$((node * n + i)) LOCAL_RANK=$i WORLD_SIZE=$((nodes * n)) LOCAL_WORLD_SIZE=$n NODE_RANK=$node GROUP_RANK=$node "$@" &
-  pids="$pids $!"; i=$((i + 1))
+  (
+    export RANK=$((node * n + i)) LOCAL_RANK=$i WORLD_SIZE=$((nodes * n)) LOCAL_WORLD_SIZE=$n NODE_RANK=$node GROUP_RANK=$node
+    "$@"
+    echo $? > "$codes/$i.part" && mv "$codes/$i.part" "$codes/$i"
+  ) &
+  i=$((i + 1))
 done
-trap 'kill $pids 2>/dev/null' TERM INT
-code=0
-for pid in $pids; do
-  wait "$pid" || { got=$?; [ "$code" -ne 0 ] || { code=$got; kill $pids 2>/dev/null; }; }
+left=$n
+while [ "$left" -gt 0 ]; do
+  sleep 0.2 2>/dev/null || sleep 1
+  left=0; i=0
+  while [ "$i" -lt "$n" ]; do
+    code=
+    [ ! -e "$codes/$i" ] || read -r code < "$codes/$i"
+    case $code in
+      '') left=$((left + 1)) ;;
+      0) ;;
+      *) trap '' TERM; rm -rf "$codes"; kill -TERM 0; exit "$code" ;;
+    esac
+    i=$((i + 1))
+  done
 done
-exit "$code""#;
+rm -rf "$codes""#;
 
 /// The argv of a node's main process. For `launch = "mpi"` and `"per-node"` it is the role's own command.
 ///
@@ -89,10 +108,14 @@ mod tests {
 
     #[test]
     fn per_rank_passes_on_a_failure_and_ends_the_others() {
-        let argv = per_rank("[ $RANK = 2 ] && exit 9; exec sleep 60");
-        let began = std::time::Instant::now();
-        let status = Command::new(&argv[0]).args(&argv[1..]).status().unwrap();
-        assert_eq!(status.code(), Some(9));
-        assert!(began.elapsed().as_secs() < 30);
+        for failing in [2, 3] {
+            let argv = per_rank(&format!("[ $RANK = {failing} ] && exit 9; exec sleep 60"));
+            let began = std::time::Instant::now();
+            let mut command = Command::new(&argv[0]);
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            let status = command.args(&argv[1..]).status().unwrap();
+            assert_eq!(status.code(), Some(9), "rank {failing}");
+            assert!(began.elapsed().as_secs() < 30);
+        }
     }
 }

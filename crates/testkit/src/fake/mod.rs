@@ -12,7 +12,7 @@
 //! fake.phase(&job, JobPhase::Running, "");
 //! fake.log(&job, 3, b"hello\n");
 //! assert_eq!(fake.list(&JobFilter::all()).await?[0].phase, JobPhase::Running);
-//! # weftrun_core::Result::Ok(()) }).unwrap();
+//! # Ok::<(), weftrun_core::Error>(()) }).unwrap();
 //! ```
 
 mod backend;
