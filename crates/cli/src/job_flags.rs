@@ -121,7 +121,11 @@ impl JobFlags {
         }
         let file = context.client()?.job_file(source.as_ref(), &self.overrides(context))?;
         context.out.findings(&file.findings);
-        Ok(file.spec)
+        let mut spec = file.spec;
+        if self.name_suffix {
+            spec.name = suffixed(&spec.name);
+        }
+        Ok(spec)
     }
 
     /// The flags as they were given.
@@ -182,4 +186,16 @@ fn default_name(program: &str) -> String {
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     weftrun::core::spec::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
+}
+
+/// A name that nobody has yet: the time in base 36 behind it, within the 63 characters of a DNS label.
+fn suffixed(name: &str) -> String {
+    let mut number = jiff::Timestamp::now().as_microsecond().unsigned_abs() % 36u64.pow(5);
+    let mut suffix = String::new();
+    for _ in 0..5 {
+        suffix.extend(char::from_digit(u32::try_from(number % 36).unwrap_or(0), 36));
+        number /= 36;
+    }
+    let kept: String = name.chars().take(40).collect();
+    format!("{}-{suffix}", kept.trim_end_matches('-'))
 }
