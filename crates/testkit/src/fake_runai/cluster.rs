@@ -70,8 +70,10 @@ async fn stream(
         if at == 0 {
             at = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
         }
+        // A resumed workload has new pods under the old names: the stream of the old pod is over.
+        let Some(new) = lines.get(at..) else { return socket.send(Message::Close(None)).await };
         let mut chunk = Vec::new();
-        for (time, line) in &lines[at..] {
+        for (time, line) in new {
             at += 1;
             if time.as_second() < since {
                 continue;
