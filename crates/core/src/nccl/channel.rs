@@ -158,10 +158,7 @@ pub fn parse(message: &[u8]) -> Parsed<'_> {
     }
     at.blanks();
     let Some(transport) = transport(&mut at) else { return Parsed::Torn };
-    let comm = memchr::memmem::find(at.rest(), b"comm 0x").and_then(|found| {
-        let mut behind = Cursor::new(&at.rest()[found + 7..]);
-        behind.hex()
-    });
+    let comm = super::text::behind(at.rest(), "comm 0x").and_then(|rest| Cursor::new(rest).hex());
     // CollNet's sender and receiver are one rank; a printed `via P2P` without a side is the sender's.
     Parsed::Connection(ChannelLine {
         channel,
@@ -262,7 +259,7 @@ fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     if LOCAL.iter().any(|(name, _)| cut(name)) {
         return None;
     }
-    let token = at.token_with_slashes();
+    let token = without_glue(at.token_with_slashes());
     let ended = at.rest().is_empty();
     let cut_names: &[&[u8]] = &[
         b"P2P/direct pointer",
@@ -295,6 +292,27 @@ fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
         Kind::Unknown
     };
     Some(plain(kind, text(&token[..token.len().min(96)])))
+}
+
+/// A rank that wrote at the same moment may begin right behind the name: `P2P/CUMEMstep 3`.
+fn without_glue(token: &[u8]) -> &[u8] {
+    const NAMES: &[&[u8]] = &[
+        b"P2P/CUMEM/read",
+        b"P2P/CUMEM/CE",
+        b"P2P/CUMEM",
+        b"P2P/IPC/read",
+        b"P2P/IPC/CE",
+        b"P2P/IPC",
+        b"P2P/MNNVL",
+        b"SHM/direct/direct",
+        b"SHM/direct/CE",
+        b"SHM/CE/direct",
+        b"SHM/CE/CE",
+        b"SHM/direct",
+        b"SHM/CE",
+    ];
+    let known = NAMES.iter().find(|name| token.starts_with(name));
+    known.filter(|name| token.get(name.len()) != Some(&b'/')).map_or(token, |name| &token[..name.len()])
 }
 
 /// Whether a text is the beginning of one of the names and none of them whole.

@@ -1,5 +1,9 @@
 //! What stands before NCCL's messages: `host:pid:tid [dev] NCCL INFO `, behind whatever a launcher put in front of it.
 
+use std::sync::OnceLock;
+
+use memchr::memmem::Finder;
+
 use super::text::{Cursor, text};
 
 /// NCCL's log level.
@@ -43,12 +47,18 @@ pub struct Record<'a> {
 
 const TOKEN: &[u8] = b"NCCL ";
 
+fn token() -> &'static Finder<'static> {
+    static FINDER: OnceLock<Finder<'static>> = OnceLock::new();
+    FINDER.get_or_init(|| Finder::new(TOKEN))
+}
+
 /// Hands over each record of a line, and (first) the text before the first record or the whole line if there is none.
 pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
     let mut pending: Option<(Head<'a>, usize)> = None;
     let mut region = 0;
     let mut from = 0;
-    while let Some(found) = memchr::memmem::find(&line[from..], TOKEN) {
+    let finder = token();
+    while let Some(found) = finder.find(&line[from..]) {
         let at = from + found;
         from = at + TOKEN.len();
         let Some((level, end)) = level(line, from) else { continue };
@@ -185,8 +195,20 @@ fn writer(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)> {
     {
         begins += close + 1;
     }
+    begins += glued_record(&host[begins..]);
     let host = text(&host[begins..]);
     (host.len() <= 255).then_some((Writer { host, pid, tid, device }, begins))
+}
+
+/// Two ranks that write at once leave `…via P2P/CUMEMhost:7:7 [0]`: what of the other's record stands before the host.
+/// Host names have no slash.
+fn glued_record(host: &[u8]) -> usize {
+    const ENDS: &[&[u8]] =
+        &[b"GDRDMA(PCI)", b"GDRDMA", b"Shared", b"CUMEM", b"MNNVL", b"IPC", b"read", b"direct", b"CE"];
+    let Some(slash) = memchr::memrchr(b'/', host) else { return 0 };
+    let last = &host[slash + 1..];
+    let known = ENDS.iter().find(|end| last.starts_with(end)).map(|end| end.len());
+    slash + 1 + known.unwrap_or(usize::from(last.first().is_some_and(u8::is_ascii_digit)))
 }
 
 /// CloudWatch glues `2025-05-16T16:39:55.210-07:` `00` to the host: the last two digits are the zone's.

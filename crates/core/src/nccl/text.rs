@@ -10,11 +10,14 @@ pub fn text(bytes: &[u8]) -> &str {
 
 /// Whether `needle` occurs.
 pub fn contains(haystack: &[u8], needle: &str) -> bool {
-    memchr::memmem::find(haystack, needle.as_bytes()).is_some()
+    haystack.len() >= needle.len() && memchr::memmem::find(haystack, needle.as_bytes()).is_some()
 }
 
 /// What stands behind the first `needle`.
 pub fn behind<'a>(haystack: &'a [u8], needle: &str) -> Option<&'a [u8]> {
+    if haystack.len() < needle.len() {
+        return None;
+    }
     memchr::memmem::find(haystack, needle.as_bytes()).map(|at| &haystack[at + needle.len()..])
 }
 
