@@ -125,7 +125,8 @@ const TABLE: &[Row] = &[
     with("R24", "ibv_alloc_pd", &["failed"], &["not supported"]),
     row("R24", "Failure to post internal receive buffers"),
     with("R24", "Unable to write to EQ", &["Cannot allocate memory"], &[]),
-    row("R25", "GPU Direct RDMA Disabled for HCA"),
+    // NCCL says it of its socket network too, which never had it.
+    with("R25", "GPU Direct RDMA Disabled for HCA", &[], &["NET/Socket"]),
     with("R26", "GPU Direct RDMA Disabled for GPU", &[], &[]),
     row("R27", "Trying to connect incompatible IB devices"),
     row("R28", "Detected mixed local Net device counts"),
