@@ -38,6 +38,10 @@ dist:
 corpus *ARGS:
     cargo run -q -p weftrun-core --example corpus -- ../shared/nccl/corpus {{ARGS}}
 
+# The speed of the terminal UI in a real terminal, beside lnav where it is installed
+bench-tui *ARGS:
+    cargo bench -p weftrun-cli --bench tui -- {{ARGS}}
+
 # The speed of mutate on 10,000 documents, beside yq and kubectl where they are here
 bench-manifest:
     cargo bench -p weftrun-core --bench manifest

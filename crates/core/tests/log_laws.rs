@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weftrun_core::log::{
-    Cursor, Filter, LogBatch, LogStore, Mark, Projection, SourceId, clean_line, clean_text,
+    Attic, Cursor, Filter, LogBatch, LogStore, Mark, Pattern, Projection, SourceId, clean_line, clean_text,
 };
 
 const HOSTILE: &[&[u8]] = &[
@@ -157,7 +157,7 @@ fn a_hundred_megabytes_without_a_newline_stay_small() {
     }
     store.ingest(&batch(&source, b"\nnext\n"));
     let lines: Vec<_> = store.from(0).collect();
-    assert_eq!((lines.len(), lines[0].raw.len() as u64 + lines[0].note.cut), (2, 100 << 20));
+    assert_eq!((lines.len(), lines[0].raw().len() as u64 + lines[0].note.cut), (2, 100 << 20));
     assert!(store.size() < 1 << 20, "{}", store.size());
 }
 
@@ -182,7 +182,7 @@ fn ranks_inside_one_pipe_get_lanes() {
     let source = Arc::new(SourceId::new("pod-0"));
     let mut store = LogStore::default();
     store.ingest(&batch(&source, b"[default0]:vm:11:11 [0] NCCL INFO a\n[default1]:vm:12:12 [1] NCCL INFO b\n[default0]:plain\nbanner\n"));
-    store.learn("vm", 12, 9);
+    store.learn(&std::iter::once((("vm".to_owned(), 12), 9)).collect());
     let labels: Vec<_> = store.lanes().iter().map(|l| (l.label(), l.lines)).collect();
     assert_eq!(labels, [("pod-0/default0".into(), 2), ("r9".into(), 1), ("pod-0".into(), 1)]);
     assert_eq!(store.from(2).next().unwrap().clean().text, "plain");
@@ -202,4 +202,166 @@ fn gaps_are_lines_of_their_own() {
     ));
     let marks: Vec<_> = store.from(0).filter(|e| e.mark).map(|e| e.clean().text).collect();
     assert_eq!(marks, ["pod-0: stream cut, resumed: 0 lost, 2 repeated"]);
+}
+
+/// An attic in memory, for the laws.
+#[derive(Debug, Default)]
+struct Loft(Vec<u8>);
+
+impl Attic for Loft {
+    fn put(&mut self, bytes: &[u8]) -> Option<u64> {
+        let at = self.0.len() as u64;
+        self.0.extend_from_slice(bytes);
+        Some(at)
+    }
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        let at = usize::try_from(at).unwrap();
+        let Some(bytes) = self.0.get(at..at + into.len()) else { return false };
+        into.copy_from_slice(bytes);
+        true
+    }
+}
+
+/// An attic without room.
+#[derive(Debug)]
+struct Full;
+
+impl Attic for Full {
+    fn put(&mut self, _: &[u8]) -> Option<u64> {
+        None
+    }
+    fn get(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+/// Lines of a few words, some with escapes, some with letters beyond ASCII.
+fn talk() -> impl Strategy<Value = Vec<String>> {
+    let word = prop_oneof![
+        Just("step"),
+        Just("Error"),
+        Just("warn"),
+        Just("\x1b[31mred\x1b[0m"),
+        Just("größe"),
+        Just("er\x1b[0mror"),
+        Just("x"),
+        Just(""),
+    ];
+    prop::collection::vec(prop::collection::vec(word, 0..6).prop_map(|words| words.join(" ")), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    /// What went to the attic is as it was, is found, and costs no memory.
+    #[test]
+    fn an_attic_keeps_everything(lines in talk(), wide in 2500usize..5000) {
+        let lines = &lines[..lines.len().min(40)];
+        let source = Arc::new(SourceId::new("pod"));
+        let (mut big, mut small) = (LogStore::new(1 << 30), LogStore::new(300_000).with_attic(Box::new(Loft::default())));
+        for line in lines {
+            let text = format!("{line} {}\n", "y".repeat(wide));
+            for store in [&mut big, &mut small] {
+                for _ in 0..4 {
+                    store.ingest(&batch(&source, text.as_bytes()));
+                }
+            }
+        }
+        prop_assert_eq!(small.dropped(), 0);
+        prop_assert!(small.size() <= 300_000 + 2 * 600_000, "{}", small.size());
+        let raw = |store: &LogStore| store.from(0).map(|e| (e.seq, e.raw().to_vec())).collect::<Vec<_>>();
+        prop_assert_eq!(raw(&big), raw(&small));
+        let (mut a, mut b) = (Projection::default(), Projection::default());
+        a.update(&big);
+        b.update(&small);
+        for pattern in [Pattern::literal("error").unwrap(), Pattern::literal("Error").unwrap(), Pattern::regex(r"^step\s+x").unwrap()] {
+            let naive: Vec<u64> = big.from(0).filter(|e| pattern.matches(e)).map(|e| e.seq).collect();
+            prop_assert_eq!(&small.search_all(&pattern), &naive);
+            for from in [0, lines.len(), 4 * lines.len() - 1] {
+                let next = naive.iter().find(|s| **s >= from as u64).map(|s| usize::try_from(*s).unwrap());
+                prop_assert_eq!(a.find(&big, &pattern, from), next);
+                prop_assert_eq!(b.find(&small, &pattern, from), next);
+                let last = naive.iter().rev().find(|s| **s < from as u64).map(|s| usize::try_from(*s).unwrap());
+                prop_assert_eq!(b.find_before(&small, &pattern, from), last);
+            }
+        }
+    }
+
+    /// A log that is opened at its end and read from its beginning beside is the log.
+    #[test]
+    fn history_stands_before_what_came_since(lines in talk(), cut in 0usize..200, step in 1usize..50) {
+        let source = Arc::new(SourceId::new("pod"));
+        let cut = cut.min(lines.len());
+        let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let mut whole = LogStore::default();
+        whole.ingest(&batch(&source, text(&lines).as_bytes()));
+        let mut store = LogStore::default().with_history();
+        let mut shown = Projection::default();
+        store.ingest(&batch(&source, text(&lines[cut..]).as_bytes()));
+        shown.update(&store);
+        for piece in text(&lines[..cut]).as_bytes().chunks(step) {
+            store.ingest_history(&batch(&source, piece));
+            shown.update(&store);
+        }
+        store.end_history();
+        shown.update(&store);
+        let all: Vec<_> = (0..shown.len()).filter_map(|i| store.get(shown.seq(i)?)).map(|e| e.raw().to_vec()).collect();
+        prop_assert_eq!(all, whole.from(0).map(|e| e.raw().to_vec()).collect::<Vec<_>>());
+        prop_assert_eq!(store.count(), whole.count());
+        for index in 0..shown.len() {
+            prop_assert_eq!(shown.index_of(shown.seq(index).unwrap()), index);
+        }
+        let mut listed = Projection::new(Filter::parse("!rank:7", jiff::Timestamp::UNIX_EPOCH).unwrap());
+        listed.update(&store);
+        prop_assert_eq!(listed.len(), shown.len());
+    }
+
+    /// However sources interleave, lines stand in the order of their times.
+    #[test]
+    fn several_sources_are_in_the_order_of_their_times(times in prop::collection::vec((0u32..4, 0i64..50), 1..200)) {
+        let sources: Vec<_> = (0..4).map(|n| Arc::new(SourceId::new(format!("pod-{n}")))).collect();
+        let (mut store, mut shown) = (LogStore::default(), Projection::default());
+        for (n, (source, time)) in times.iter().enumerate() {
+            let mut one = batch(&sources[*source as usize], b"line\n");
+            one.lines[0].time = jiff::Timestamp::from_second(*time).ok();
+            store.ingest(&one);
+            if n % 3 == 0 {
+                shown.update(&store);
+            }
+        }
+        shown.update(&store);
+        let seqs: Vec<u64> = (0..shown.len()).filter_map(|i| shown.seq(i)).collect();
+        let mut expected: Vec<(i64, u64)> = times.iter().enumerate().map(|(n, (_, time))| (*time, n as u64)).collect();
+        expected.sort_unstable();
+        prop_assert_eq!(seqs, expected.into_iter().map(|(_, seq)| seq).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn without_room_in_the_attic_lines_are_dropped_and_counted() {
+    let source = Arc::new(SourceId::new("pod"));
+    let mut store = LogStore::new(1 << 20).with_attic(Box::new(Full));
+    for n in 0..100_000 {
+        store.ingest(&batch(&source, format!("line {n} of many, one like the other\n").as_bytes()));
+    }
+    assert!(store.dropped() > 0 && store.size() <= 1 << 20);
+    assert_eq!(store.from(0).count() as u64 + store.dropped(), store.end());
+}
+
+#[test]
+fn the_same_said_by_many_ranks_is_one_line() {
+    let mut store = LogStore::default();
+    for rank in 0..8 {
+        let source = Arc::new(SourceId::new(format!("pod-{rank}")));
+        let text = format!(
+            "gpu-{rank}:10{rank}:1 [{rank}] NCCL INFO Using network Socket\n[rank{rank}]: W hello\nstep {rank}\n"
+        );
+        store.ingest(&batch(&source, text.as_bytes()));
+    }
+    let mut shown = Projection::default().folded();
+    shown.update(&store);
+    let lines: Vec<_> =
+        (0..shown.len()).filter_map(|i| shown.seq(i)).map(|seq| (seq, shown.more(seq))).collect();
+    assert_eq!(lines.len(), 2 + 8);
+    assert_eq!(lines[..2], [(0, 7), (1, 7)]);
 }

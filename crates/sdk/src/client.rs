@@ -149,11 +149,16 @@ impl Client {
         Ok(Plan::new(self.clone(), target, planned))
     }
 
+    /// The profiles there are: those shipped, and the user's own.
+    pub fn profiles(&self) -> Profiles {
+        let own = self.inner.config.resolved.profiles();
+        own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table))
+    }
+
     /// The profile the job names, else the target's, else what the cluster shows it has; else none, and nothing that
     /// rests on a site's paths is decided.
     fn profile(&self, target: &TargetConfig, spec: &JobSpec, facts: &ClusterFacts) -> Result<Profile> {
-        let own = self.inner.config.resolved.profiles();
-        let profiles = own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table));
+        let profiles = self.profiles();
         let named = spec.profile.as_deref().or(target.profile.as_deref());
         match named.or_else(|| Profiles::choose(spec.fabric.kind, facts).map(|(name, _)| name)) {
             Some(name) => profiles.get(name),
@@ -169,8 +174,8 @@ impl Client {
             return Err(Error::new(ErrorKind::NotFound, message).with("handle", handle));
         }
         let backend = self.connect(&target).await?;
-        let plan = self.inner.journal.find(handle)?.map(|record| record.plan);
-        Ok(Job::new(backend, handle.clone(), plan))
+        let record = self.inner.journal.find(handle)?;
+        Ok(Job::new(backend, handle.clone(), record))
     }
 
     /// Lists the jobs of a target.

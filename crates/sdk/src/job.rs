@@ -10,19 +10,22 @@ use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::journal::Record;
 
 /// A submitted job.
 #[derive(Clone, Debug)]
 pub struct Job {
     backend: Arc<dyn Backend>,
     handle: JobHandle,
-    plan: Option<FabricPlan>,
+    record: Option<Record>,
 }
 
 impl Job {
-    pub(crate) fn new(backend: Arc<dyn Backend>, handle: JobHandle, plan: Option<FabricPlan>) -> Self {
-        Self { backend, handle, plan }
+    pub(crate) fn new(backend: Arc<dyn Backend>, handle: JobHandle, record: Option<Record>) -> Self {
+        Self { backend, handle, record }
     }
 
     /// Its name for scripts and other processes.
@@ -32,7 +35,12 @@ impl Job {
 
     /// What was decided when it was submitted; none for a job submitted elsewhere.
     pub fn plan(&self) -> Option<&FabricPlan> {
-        self.plan.as_ref()
+        self.record.as_ref().map(|record| &record.plan)
+    }
+
+    /// The job as it was submitted; none for one submitted elsewhere.
+    pub fn spec(&self) -> Option<&JobSpec> {
+        self.record.as_ref()?.spec.as_ref()
     }
 
     /// The backend that runs it.
@@ -59,7 +67,7 @@ impl Job {
     /// # }
     /// ```
     pub fn diagnose(&self, map: &TransportMap) -> Diagnosis {
-        diagnose(self.plan.as_ref(), map)
+        diagnose(self.plan(), map)
     }
 
     /// Everything known of it.

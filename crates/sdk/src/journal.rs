@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{ErrorKind, Result};
 
 use crate::files;
@@ -42,6 +43,9 @@ pub struct Record {
     pub created: Timestamp,
     /// What was decided for it.
     pub plan: FabricPlan,
+    /// The job itself, for another one like it; none in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<JobSpec>,
 }
 
 /// The records of one user, a file each.

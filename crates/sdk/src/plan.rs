@@ -90,6 +90,7 @@ impl Plan {
             handle: None,
             created: Timestamp::now(),
             plan: self.planned.plan.clone(),
+            spec: Some(self.planned.spec.clone()),
         };
         let journal = self.client.journal();
         journal.write(&record)?;
@@ -98,7 +99,7 @@ impl Plan {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
                 journal.write(&record)?;
-                Ok(Job::new(backend, handle, Some(record.plan)))
+                Ok(Job::new(backend, handle, Some(record)))
             }
             Err(error) => {
                 if !may_have_arrived(error.kind()) {

@@ -98,14 +98,22 @@ pub enum Action {
     Export,
     /// Shows the log of the attempt before.
     Attempt,
+    /// Shows lines that say the same once.
+    Fold,
+    /// Keeps the last lines of a rank in sight, whatever else is shown.
+    Pin,
+    /// Makes a new job like this one.
+    Again,
     /// Puts the proposed fix into a new job.
     Fix,
     /// Switches the rule of a change off or on.
     Toggle,
     /// Switches all rules on again.
     UndoRules,
-    /// Switches between the changes and the whole document.
+    /// Shows the changes, the document as a diff, or the document side by side.
     Diff,
+    /// Saves the job as a file.
+    SaveJob,
     /// Opens the job in `$EDITOR`.
     Edit,
     /// Takes a job file.
@@ -243,11 +251,13 @@ pub const TABLE: &[Row] = &[
     row(A::Delete, "delete", &["X"], P::Job, "delete the job and its record (asks)", None),
     row(A::Suspend, "suspend", &["S"], P::Job, "suspend or resume the job (asks)", None),
     row(A::Requeue, "requeue", &["R"], P::Job, "stop the job and queue it again (asks)", None),
+    row(A::Again, "again", &["N"], P::Job, "new job like this one", None),
     row(A::Filter, "filter-jobs", &["/"], P::Jobs, "show only jobs with this text", Some("filter")),
     row(A::Sort, "sort-jobs", &["s"], P::Jobs, "sort by the next column", None),
     row(A::Copy, "copy-handle", &["y"], P::Jobs, "copy the handle", None),
     row(A::Open, "open-rank", &["enter"], P::Overview, "log of the rank", Some("log of rank")),
     row(A::Sort, "sort-ranks", &["s"], P::Overview, "sort ranks by the next column", Some("sort")),
+    row(A::Pin, "pin-rank", &["K"], P::Overview, "keep the rank's last lines in sight in the logs", None),
     row(A::Communicator, "communicator", &["c"], P::Overview, "next communicator", None),
     row(A::Zoom, "zoom-overview", &["z"], P::Overview, "nodes or ranks", Some("zoom")),
     row(A::Open, "open-cell", &["enter"], P::Fabric, "channels of the pair", Some("channels")),
@@ -264,6 +274,8 @@ pub const TABLE: &[Row] = &[
     row(A::Level, "level", &["v"], P::Logs, "least severity", Some("level")),
     row(A::Times, "times", &["t"], P::Logs, "times: none, clock, since start", Some("time")),
     row(A::Wrap, "wrap", &["w"], P::Logs, "wrap long lines", Some("wrap")),
+    row(A::Fold, "fold", &["="], P::Logs, "lines that say the same once, or each", Some("fold")),
+    row(A::Pin, "pin", &["K"], P::Logs, "keep the last lines of this rank in sight", Some("pin")),
     row(A::Open, "whole-line", &["enter"], P::Logs, "the whole line", None),
     row(A::Copy, "copy-line", &["y"], P::Logs, "copy the line", None),
     row(A::Export, "export", &["s"], P::Logs, "save what is shown", None),
@@ -277,8 +289,9 @@ pub const TABLE: &[Row] = &[
     row(A::Next, "next-field", &["tab"], P::Submit, "next field", Some("next")),
     row(A::Toggle, "toggle", &["space"], P::Submit, "rule of this change off or on", Some("off/on")),
     row(A::UndoRules, "undo-rules", &["u"], P::Submit, "all rules on again", None),
-    row(A::Diff, "diff", &["ctrl-d"], P::Submit, "changes or whole document", Some("diff")),
+    row(A::Diff, "diff", &["ctrl-d"], P::Submit, "changes, diff, side by side", Some("diff")),
     row(A::File, "file", &["ctrl-o"], P::Submit, "take a job file", Some("file")),
+    row(A::SaveJob, "save-job", &["ctrl-g"], P::Submit, "save the job as a file", None),
     row(A::Edit, "edit", &["ctrl-e"], P::Submit, "open in $EDITOR", Some("edit")),
     row(A::Check, "check", &["ctrl-r"], P::Submit, "ask the cluster whether it would take it", None),
     row(A::Copy, "copy-command", &["ctrl-y"], P::Submit, "copy the equal command", Some("copy cmd")),

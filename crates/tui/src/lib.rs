@@ -15,4 +15,5 @@ pub mod update;
 pub mod view;
 
 pub use keymap::keys_page;
+pub use model::session::Session;
 pub use runtime::{Options, run};

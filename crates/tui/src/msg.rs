@@ -9,6 +9,7 @@ use weftrun::Finding;
 use weftrun::core::backend::Capability;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
+use weftrun::core::log::Projection;
 use weftrun::core::spec::JobSpec;
 
 use crate::action::Action;
@@ -40,7 +41,7 @@ pub enum Msg {
     /// A target's events have stopped coming.
     Lost(String, String),
     /// What is known of the open job.
-    Detail(JobHandle, Result<Box<(JobDetail, Option<FabricPlan>)>, String>),
+    Detail(JobHandle, Result<Box<Known>, String>),
     /// The open job's logs are read into this store.
     LogsOpened(JobHandle, SharedStore),
     /// The store has new lines.
@@ -59,10 +60,23 @@ pub enum Msg {
     Acted(JobHandle, JobAction, Result<(), String>),
     /// The editor was closed, or a job file was read.
     Spec(Option<String>, Result<Box<JobSpec>, String>),
+    /// A copied text was kept in a file, or not.
+    Kept(Result<PathBuf, String>),
     /// Something was saved.
     Saved(Result<PathBuf, String>),
     /// The demo was started.
     Demo(Result<JobHandle, String>),
+}
+
+/// What is known of the open job.
+#[derive(Debug)]
+pub struct Known {
+    /// What its cluster says.
+    pub detail: JobDetail,
+    /// What was planned for it, if it was submitted here.
+    pub plan: Option<FabricPlan>,
+    /// The job as it was submitted, if it was submitted here.
+    pub spec: Option<JobSpec>,
 }
 
 /// Something to do outside of the model.
@@ -96,8 +110,12 @@ pub enum Effect {
     ReadJob(PathBuf),
     /// Put a text on the clipboard.
     Copy(String),
+    /// Keep a copied text in a file, instead of the one copied before.
+    Keep(PathBuf, String),
     /// Save lines to a file.
     Save(PathBuf, Vec<Vec<u8>>),
+    /// Save the lines of a log that a projection shows.
+    Export(PathBuf, SharedStore, Box<Projection>),
     /// Start the demo.
     Demo,
 }

@@ -74,7 +74,6 @@ fn stream(models: &mut [Model]) -> Vec<u8> {
 #[derive(Default)]
 struct Judge {
     forbidden: Vec<String>,
-    text: String,
 }
 
 impl vt100::Callbacks for Judge {

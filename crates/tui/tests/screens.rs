@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{down, empty, opened, press, screen, type_text, with_jobs};
+use common::{batch, broken, drafted, empty, one, opened, press, rank_source, screen, type_text, with_jobs};
 use weftrun_tui::model::Model;
+use weftrun_tui::model::draft::Field;
+use weftrun_tui::msg::Msg;
 use weftrun_tui::theme::Theme;
+use weftrun_tui::update::update;
 
 const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 30), (160, 48)];
 
@@ -20,43 +23,57 @@ fn sizes(name: &str, model: impl Fn() -> Model) {
 }
 
 fn on(key: &'static str) -> impl Fn() -> Model {
+    then(opened, &[key])
+}
+
+/// A model after some keys.
+fn then(begin: fn() -> Model, keys: &[&'static str]) -> impl Fn() -> Model + use<> {
+    let keys = keys.to_vec();
     move || {
-        let mut model = opened();
-        press(&mut model, key);
+        let mut model = begin();
+        for key in &keys {
+            press(&mut model, key);
+        }
         model
     }
 }
 
+/// The states every screen is shown in.
+const STATES: [(&str, fn() -> Model); 4] =
+    [("empty", empty), ("one_rank", one), ("64_ranks", opened), ("error", broken)];
+
 #[test]
-fn jobs() {
-    sizes("jobs_empty", empty);
-    sizes("jobs", with_jobs);
-    sizes("jobs_target_down", down);
+fn every_screen_in_every_state() {
+    let keys: [(&str, &[&str]); 6] = [
+        ("jobs", &["1"]),
+        ("overview", &["2"]),
+        ("fabric", &["3"]),
+        ("logs", &["4"]),
+        ("diagnosis", &["5"]),
+        ("new_job", &["6"]),
+    ];
+    for (name, keys) in keys {
+        for (state, begin) in STATES {
+            sizes(&format!("{name}_{state}"), then(begin, keys));
+        }
+    }
 }
 
 #[test]
 fn overview() {
-    sizes("overview_64_ranks", opened);
-    sizes("overview_nothing_known", || {
-        let mut model = with_jobs();
-        press(&mut model, "enter");
-        model
-    });
+    sizes("overview_by_rank", then(opened, &["2", "z", "s"]));
+    sizes("overview_nothing_known", then(with_jobs, &["enter"]));
 }
 
 #[test]
 fn fabric() {
-    sizes("fabric_nodes", on("3"));
-    sizes("fabric_ranks", || {
-        let mut model = on("3")();
-        press(&mut model, "z");
-        model
-    });
+    sizes("fabric_ranks", then(opened, &["3", "z"]));
+    sizes("fabric_other_communicator", then(opened, &["3", "c"]));
+    sizes("fabric_cell", then(opened, &["3", "right", "enter"]));
 }
 
 #[test]
 fn logs() {
-    sizes("logs", on("4"));
     sizes("logs_paused_filtered", || {
         let mut model = on("4")();
         press(&mut model, "&");
@@ -66,18 +83,38 @@ fn logs() {
         press(&mut model, "b");
         model
     });
-}
-
-#[test]
-fn diagnosis() {
-    sizes("diagnosis", on("5"));
+    sizes("logs_pinned_and_folded", || {
+        let mut model = on("4")();
+        let store = model.open.as_ref().unwrap().logs.store.clone();
+        for rank in 0..8 {
+            store.write(|store| {
+                store.ingest(&batch(&rank_source(rank), &["NCCL INFO Using network Socket"], 10))
+            });
+        }
+        update(&mut model, Msg::LogsGrew);
+        press(&mut model, "K");
+        press(&mut model, "=");
+        model
+    });
 }
 
 #[test]
 fn new_job() {
-    sizes("new_job", || {
+    sizes("new_job_planned", drafted);
+    sizes("new_job_rules", || {
+        let mut model = drafted();
+        model.draft.as_mut().unwrap().field = Field::Changes;
+        model
+    });
+    sizes("new_job_diff", then(drafted, &["ctrl-d"]));
+    sizes("new_job_side_by_side", then(drafted, &["ctrl-d", "ctrl-d"]));
+    sizes("new_job_confirm", then(drafted, &["ctrl-s"]));
+    sizes("new_job_refused", || {
         let mut model = with_jobs();
         press(&mut model, "n");
+        let revision = model.draft.as_ref().unwrap().revision;
+        let error = "job `job`: an image is needed in a container cluster; image = \"…\" names it".to_owned();
+        update(&mut model, Msg::Planned(revision, Err(error)));
         model
     });
 }
@@ -113,13 +150,23 @@ fn below_the_smallest_size_one_line_says_so() {
     assert_eq!(screen(&mut opened(), 59, 3).trim_end(), "weftrun needs 60x15, has 59x3");
 }
 
-/// Colour is never the only sign: without it the letters are the same.
+/// Colour is never the only sign: without it the letters are the same, and none is left.
 #[test]
 fn without_colour_the_text_is_the_same() {
-    for key in ["1", "2", "3", "4", "5", "6"] {
-        let mut plain = on(key)();
-        plain.theme = Theme::Mono;
-        assert_eq!(screen(&mut plain, 80, 24), screen(&mut on(key)(), 80, 24), "{key}");
+    for (_, begin) in STATES {
+        for key in ["1", "2", "3", "4", "5", "6"] {
+            let mut coloured = begin();
+            press(&mut coloured, key);
+            let mut plain = begin();
+            plain.theme = Theme::Mono;
+            press(&mut plain, key);
+            for (columns, rows) in SIZES {
+                assert_eq!(screen(&mut plain, columns, rows), screen(&mut coloured, columns, rows), "{key}");
+                let buffer = common::buffer(&mut plain, columns, rows);
+                let reset = ratatui::style::Color::Reset;
+                assert!(buffer.content().iter().all(|cell| cell.fg == reset && cell.bg == reset), "{key}");
+            }
+        }
     }
 }
 

@@ -148,6 +148,18 @@ fn the_odd_rank_leads_to_its_log() {
 }
 
 #[test]
+fn the_odd_node_leads_to_the_logs_of_its_ranks() {
+    let mut model = opened();
+    press(&mut model, "2");
+    for _ in 0..4 {
+        press(&mut model, "j");
+    }
+    press(&mut model, "enter");
+    assert_eq!(model.screen, Screen::Logs);
+    assert_eq!(model.open.as_ref().unwrap().logs.ranks, "32-39");
+}
+
+#[test]
 fn every_change_of_the_form_is_planned_and_older_answers_are_thrown_away() {
     let mut model = with_jobs();
     let effects = press(&mut model, "n");
@@ -224,4 +236,102 @@ fn pictures_of_a_job_that_is_no_longer_open_are_not_shown() {
     other.verdict = "socket".into();
     update(&mut model, Msg::Picture(handle("dlrm-7"), Arc::new(other)));
     assert_eq!(model.open.as_ref().unwrap().picture.verdict, "mixed");
+}
+
+#[test]
+fn a_new_job_like_the_open_one_has_the_next_name() {
+    let mut model = opened();
+    assert!(press(&mut model, "N").is_empty(), "nothing is known of it yet");
+    let mut spec = weftrun::core::spec::JobSpec::builder("moe-abl-2")
+        .role(weftrun::core::spec::Role::worker().nodes(8).gpus_per_node(8).command(["train.py"]))
+        .build()
+        .unwrap();
+    spec.queue = Some("nlp".into());
+    model.open.as_mut().unwrap().spec = Some(spec);
+    let effects = press(&mut model, "N");
+    let [Effect::Plan(_, target, spec)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(
+        (target.as_str(), spec.name.as_str(), spec.queue.as_deref()),
+        ("prod", "moe-abl-3", Some("nlp"))
+    );
+    let draft = model.draft.as_ref().unwrap();
+    assert!(draft.needs_file(), "a queue is no field of the form");
+    assert_eq!(draft.command(), "weftrun submit moe-abl-3.toml -b prod");
+    press(&mut model, "ctrl-g");
+    assert!(
+        matches!(&press(&mut model, "enter")[..], [Effect::Save(path, _)] if path.ends_with("moe-abl-3.toml"))
+    );
+    update(&mut model, Msg::Saved(Ok("moe-abl-3.toml".into())));
+    assert!(!model.draft.as_ref().unwrap().needs_file());
+}
+
+#[test]
+fn a_fix_goes_into_a_new_job_like_the_one_it_is_for() {
+    use weftrun::core::finding::{Fix, PatchEdit};
+    let mut model = opened();
+    let spec = weftrun::core::spec::JobSpec::builder("moe")
+        .image("train:1")
+        .role(weftrun::core::spec::Role::worker().nodes(8).gpus_per_node(8).command(["train.py"]))
+        .build()
+        .unwrap();
+    model.open.as_mut().unwrap().spec = Some(spec);
+    let mut picture = common::picture();
+    let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("efa".into()) }];
+    picture.findings[0].fix = Some(Fix { text: "ask for EFA".into(), patch });
+    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    press(&mut model, "5");
+    let effects = press(&mut model, "A");
+    let [Effect::Plan(_, _, spec)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((spec.name.as_str(), spec.image.as_deref()), ("moe-2", Some("train:1")));
+    assert_eq!(spec.fabric.kind, weftrun::core::fabric::Fabric::Efa);
+}
+
+#[test]
+fn a_pinned_rank_stays_in_sight_whatever_is_filtered() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    store.write(|s| s.ingest(&batch(&rank_source(3), &["the pinned one"], 20)));
+    update(&mut model, Msg::LogsGrew);
+    press(&mut model, "K");
+    press(&mut model, "&");
+    type_text(&mut model, "rank:56");
+    press(&mut model, "enter");
+    let shown = common::screen(&mut model, 80, 24);
+    assert!(shown.contains("r3 pinned") && shown.contains("the pinned one"), "{shown}");
+    store.write(|s| s.ingest(&batch(&rank_source(3), &["and its next line"], 21)));
+    update(&mut model, Msg::LogsGrew);
+    assert!(common::screen(&mut model, 80, 24).contains("and its next line"));
+}
+
+#[test]
+fn what_several_ranks_say_is_shown_once() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    for rank in 0..8 {
+        store.write(|s| s.ingest(&batch(&rank_source(rank), &["NCCL version 2.30"], 30)));
+    }
+    update(&mut model, Msg::LogsGrew);
+    let count = |model: &mut weftrun_tui::model::Model| {
+        common::screen(model, 80, 24).lines().filter(|line| line.contains("NCCL version 2.30")).count()
+    };
+    assert_eq!(count(&mut model), 8);
+    press(&mut model, "=");
+    assert_eq!(count(&mut model), 1);
+    assert!(common::screen(&mut model, 80, 24).contains("(x8)"));
+    press(&mut model, "=");
+    assert_eq!(count(&mut model), 8);
+}
+
+#[test]
+fn while_the_question_is_read_the_cluster_is_asked() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let effects = press(&mut model, "ctrl-s");
+    let [Effect::Check(revision, target, _)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(target, "prod");
+    assert!(common::screen(&mut model, 80, 24).contains("asking prod"));
+    update(&mut model, Msg::Checked(*revision, Ok(Vec::new())));
+    assert!(common::screen(&mut model, 80, 24).contains("prod would take it"));
 }

@@ -56,6 +56,7 @@ impl Backend for Kubeflow {
             rank_logs: false,
             log_times: true,
             exact_resume: true,
+            log_offsets: false,
             restarts: true,
             time_limit: true,
             // `NAME-worker-NNN` must be a DNS label of 63 characters.

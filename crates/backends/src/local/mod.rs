@@ -67,6 +67,7 @@ impl Backend for Local {
             rank_logs: true,
             log_times: false,
             exact_resume: true,
+            log_offsets: true,
             restarts: true,
             time_limit: true,
             max_name: 63,

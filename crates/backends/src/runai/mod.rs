@@ -209,6 +209,7 @@ impl Backend for RunAi {
             rank_logs: false,
             log_times: true,
             exact_resume: true,
+            log_offsets: false,
             // Asked for by `backoffLimit`; how often it happened, the API does not say.
             restarts: false,
             time_limit: false,

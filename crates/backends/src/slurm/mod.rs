@@ -87,6 +87,7 @@ impl Backend for Slurm {
             rank_logs: true,
             log_times: false,
             exact_resume: true,
+            log_offsets: false,
             restarts: true,
             time_limit: true,
             max_name: 200,

@@ -1,9 +1,9 @@
 //! `list`: the jobs of a target.
 
 use clap::Args;
-use jiff::{SpanRound, Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::json;
-use weftrun::core::job::{JobFilter, JobSummary};
+use weftrun::core::job::{JobFilter, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::{exit_codes, report};
 use weftrun::{RecordState, Result};
@@ -55,6 +55,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
 }
 
 fn table(jobs: &[JobSummary]) -> String {
+    let now = Timestamp::now();
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_header(["HANDLE", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
@@ -64,17 +65,9 @@ fn table(jobs: &[JobSummary]) -> String {
             job.phase.to_string(),
             format!("{}/{}", job.ready.0, job.ready.1),
             job.fabric.map_or_else(|| "-".to_owned(), |fabric| format!("{fabric:?}").to_lowercase()),
-            job.created.map_or_else(|| "-".to_owned(), age),
+            job.created.map_or_else(|| "-".to_owned(), |then| age(now, then)),
             clean_text(&job.reason).into_owned(),
         ]);
     }
     format!("{}\n", table.trim_fmt())
-}
-
-/// How long ago something was, in its two largest units.
-pub fn age(since: Timestamp) -> String {
-    let seconds = Timestamp::now().duration_since(since).as_secs().max(0);
-    let span = jiff::Span::new().seconds(seconds);
-    let rounded = span.round(SpanRound::new().largest(Unit::Hour).smallest(Unit::Second));
-    rounded.map_or_else(|_| format!("{seconds}s"), |span| format!("{span:#}"))
 }

@@ -35,6 +35,8 @@ pub struct Capability {
     pub log_times: bool,
     /// A log stream can be resumed from a cursor without loss or repetition.
     pub exact_resume: bool,
+    /// Cursors of logs are offsets in files at hand: a log can be opened at its end and read from its beginning beside.
+    pub log_offsets: bool,
     /// Restarts by policy.
     pub restarts: bool,
     /// A time limit is enforced.

@@ -1,9 +1,11 @@
 //! A job after it was submitted: its handle, its phase, what happens to it.
 
+mod age;
 mod event;
 mod handle;
 mod status;
 
+pub use age::age;
 pub use event::{Action, JobEvent};
 pub use handle::{JobHandle, SubmissionId};
 pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus};

@@ -55,6 +55,8 @@ impl Pattern {
     pub fn regex(text: &str) -> Result<Self> {
         RegexBuilder::new(text)
             .case_insensitive(!text.chars().any(char::is_uppercase))
+            // A search runs over many lines at once.
+            .multi_line(true)
             .size_limit(1 << 22)
             .build()
             .map(|regex| Self { regex, literal: None })
@@ -75,18 +77,21 @@ impl Pattern {
         }
     }
 
-    /// Whether an entry holds it, as it is drawn.
-    pub fn matches(&self, entry: &Entry<'_>) -> bool {
-        if entry.is_plain() {
-            self.find(entry.raw).is_some()
-        } else {
-            self.find(entry.clean().text.as_bytes()).is_some()
+    /// Whether bytes of any number of lines hold it.
+    pub(super) fn is_in(&self, lines: &[u8]) -> bool {
+        match &self.literal {
+            Some(literal) => memchr::memmem::find(lines, literal).is_some(),
+            None => self.regex.is_match(lines),
         }
     }
 
-    /// The exact bytes every match holds, where it is that simple.
-    pub fn needle(&self) -> Option<&[u8]> {
-        self.literal.as_deref()
+    /// Whether an entry holds it, as it is drawn.
+    pub fn matches(&self, entry: &Entry) -> bool {
+        if entry.is_plain() {
+            self.find(entry.raw()).is_some()
+        } else {
+            self.find(entry.clean().text.as_bytes()).is_some()
+        }
     }
 }
 
@@ -138,7 +143,7 @@ impl Filter {
     }
 
     /// Whether a line is shown. Marks (gaps, resumes) are shown whatever the text looked for.
-    pub fn shows(&self, store: &LogStore, entry: &Entry<'_>) -> bool {
+    pub fn shows(&self, store: &LogStore, entry: &Entry) -> bool {
         let Some(lane) = store.lanes().get(entry.lane as usize) else { return false };
         self.terms.iter().all(|(positive, term)| match term {
             Term::Text(_) | Term::AtLeast(_) if entry.mark => true,
@@ -148,7 +153,7 @@ impl Filter {
 }
 
 impl Term {
-    fn holds(&self, lane: &Lane, entry: &Entry<'_>) -> bool {
+    fn holds(&self, lane: &Lane, entry: &Entry) -> bool {
         match self {
             Self::Ranks(ranges) => {
                 lane.rank.is_some_and(|rank| ranges.iter().any(|(a, b)| (*a..=*b).contains(&rank)))

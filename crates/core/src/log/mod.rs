@@ -3,6 +3,7 @@
 //! A backend gives [`LogBatch`]es; a [`LogStore`] makes lines of them, each with its rank, time and level; a
 //! [`Projection`] says which of them a reader wants to see; and nothing is drawn but a [`CleanLine`].
 
+mod attic;
 mod batch;
 mod escape;
 mod feed;
@@ -12,12 +13,14 @@ mod prefix;
 mod projection;
 mod resume;
 mod sanitise;
+mod search;
 mod segment;
 mod severity;
 mod stamp;
 mod store;
 mod style;
 
+pub use attic::Attic;
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark, SourceId};
 pub use filter::{Filter, Pattern, parse_ranks};
 pub use lane::{Lane, LaneId};

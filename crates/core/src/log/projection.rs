@@ -1,29 +1,120 @@
 //! The lines a reader wants to see, in the order of their times: what a filter leaves of a store.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+use super::store::Entry;
 use super::{Filter, LogStore, Pattern};
 
+/// Most lines listed one by one: with more, the oldest are left out and said to be.
+const MOST: usize = 4 << 20;
+
+/// Texts remembered to fold the same lines of several ranks into one.
+const MOST_TEXTS: usize = 16_384;
+
 /// Which lines of a store are shown, by number. Kept up to date as the store grows, without looking at a line twice.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Projection {
     filter: Filter,
-    /// Time and number of each line shown, sorted; times repeat the line before's where a line has none.
-    shown: Vec<(i64, u64)>,
-    seen: u64,
+    shown: Shown,
+    /// Numbers up to which lines were looked at: of the history, and of what came since.
+    seen: (u64, u64),
     generation: u64,
     lanes: usize,
     newest: i64,
     dropped: u64,
+    left_out: u64,
+    folds: Option<Folds>,
+}
+
+/// The lines shown.
+#[derive(Clone, Debug)]
+enum Shown {
+    /// All of them, in the order they came: a file of a gigabyte needs no list of its lines.
+    All { history: Range<u64>, live: Range<u64> },
+    /// Time and number of each, sorted; times repeat the line before's where a line has none.
+    Listed(Vec<(i64, u64)>),
+}
+
+/// Lines folded into the one before them that says the same.
+#[derive(Clone, Debug, Default)]
+struct Folds {
+    hasher: RandomState,
+    /// The line that first said a text.
+    first: HashMap<u64, u64>,
+    older: HashMap<u64, u64>,
+    /// How many more said what a line says.
+    more: HashMap<u64, u32>,
+}
+
+impl Folds {
+    /// Whether a line says what another one said; it is counted there.
+    fn folds(&mut self, entry: &Entry) -> bool {
+        if entry.mark {
+            return false;
+        }
+        let key = self.hasher.hash_one(entry.message());
+        let known = self.first.get(&key).or_else(|| self.older.get(&key)).copied();
+        if let Some(first) = known {
+            *self.more.entry(first).or_default() += 1;
+            return true;
+        }
+        if self.first.len() >= MOST_TEXTS {
+            self.older = std::mem::take(&mut self.first);
+        }
+        self.first.insert(key, entry.seq);
+        false
+    }
+}
+
+impl Default for Projection {
+    fn default() -> Self {
+        Self::new(Filter::default())
+    }
 }
 
 impl Projection {
     /// Makes the projection of a filter; it is empty until [`Self::update`].
     pub fn new(filter: Filter) -> Self {
-        Self { filter, newest: i64::MIN, ..Self::default() }
+        let shown = if filter.is_empty() {
+            Shown::All { history: 0..0, live: 0..0 }
+        } else {
+            Shown::Listed(Vec::new())
+        };
+        Self {
+            filter,
+            shown,
+            seen: (0, 0),
+            generation: 0,
+            lanes: 0,
+            newest: i64::MIN,
+            dropped: 0,
+            left_out: 0,
+            folds: None,
+        }
+    }
+
+    /// Shows lines that say the same once, with how many more said it.
+    #[must_use]
+    pub fn folded(mut self) -> Self {
+        (self.shown, self.folds) = (Shown::Listed(Vec::new()), Some(Folds::default()));
+        self
+    }
+
+    /// How many more lines said what this one says.
+    pub fn more(&self, seq: u64) -> u32 {
+        self.folds.as_ref().and_then(|folds| folds.more.get(&seq)).copied().unwrap_or(0)
     }
 
     /// The filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
+    }
+
+    /// Lines left out since there are too many to list.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Takes in what came to the store since the last call; gives how many lines were added.
@@ -35,94 +126,184 @@ impl Projection {
         let named = store.lanes().iter().filter(|lane| lane.rank.is_some()).count();
         if named != self.lanes && !self.filter.is_empty() {
             // A lane has got its rank: lines that were not its before are now.
-            self.shown.clear();
-            (self.seen, self.newest, self.dropped) = (0, i64::MIN, store.dropped());
+            self.begin_again(store);
         }
         self.lanes = named;
+        let before = self.len();
+        if let Shown::All { history, live } = &mut self.shown {
+            if store.dropped() == 0 && !store.has_times() {
+                (*history, *live) = (store.history_range(), store.live_range());
+                return self.len() - before;
+            }
+            self.shown = Shown::Listed(Vec::new());
+            self.begin_again(store);
+        }
         self.forget(store);
-        let before = self.shown.len();
-        let mut sorted = true;
-        for entry in store.from(self.seen) {
+        self.list(store);
+        self.len().saturating_sub(before)
+    }
+
+    fn begin_again(&mut self, store: &LogStore) {
+        if let Shown::Listed(shown) = &mut self.shown {
+            shown.clear();
+        }
+        if self.folds.is_some() {
+            self.folds = Some(Folds::default());
+        }
+        (self.seen, self.newest, self.dropped, self.left_out) = ((0, 0), i64::MIN, store.dropped(), 0);
+    }
+
+    fn list(&mut self, store: &LogStore) {
+        let Shown::Listed(shown) = &mut self.shown else { return };
+        let begun = shown.len();
+        let mut least = i64::MAX;
+        let history = store.history_range();
+        let mut take = |entry: Entry| {
             let time = entry.time.map_or(self.newest, |time| time.as_microsecond());
             if !self.filter.shows(store, &entry) {
-                continue;
+                return;
             }
-            sorted &= self.shown.last().is_none_or(|last| last.0 <= time);
+            if self.folds.as_mut().is_some_and(|folds| folds.folds(&entry)) {
+                return;
+            }
+            least = least.min(time);
             self.newest = self.newest.max(time);
-            self.shown.push((time, entry.seq));
+            shown.push((time, entry.seq));
+        };
+        if self.seen.0 < history.end {
+            store.from(self.seen.0).take_while(|entry| entry.seq < history.end).for_each(&mut take);
         }
-        self.seen = store.end();
-        if !sorted {
-            // Stable and fast on runs, which is what the histories of several sources are.
-            self.shown.sort();
+        let live = store.live_range();
+        store.from(self.seen.1.max(live.start)).for_each(&mut take);
+        self.seen = (history.end, live.end);
+        // Only what may be out of order is sorted: the new lines, and older ones with later times. Stable, and fast on
+        // runs, which is what several sources are.
+        let new =
+            shown.get(begun).map_or(u64::MAX, |_| shown[begun..].iter().map(|(_, s)| *s).min().unwrap_or(0));
+        let from = shown[..begun].partition_point(|line| *line < (least, new));
+        if !shown[from..].is_sorted() {
+            shown[from..].sort();
         }
-        self.shown.len() - before
+        if shown.len() > MOST {
+            let many = shown.len() - MOST + MOST / 4;
+            shown.drain(..many);
+            self.left_out += many as u64;
+        }
     }
 
     /// Leaves out lines the store has dropped; a few may stay for a while, so that a flood does not cost a walk a frame.
     fn forget(&mut self, store: &LogStore) {
         let lost = store.dropped() - self.dropped;
-        if lost == 0 || (lost as usize) < self.shown.len() / 16 {
+        let in_order = self.in_order(0);
+        let Shown::Listed(shown) = &mut self.shown else { return };
+        if lost == 0 || (lost as usize) < shown.len() / 16 {
             return;
         }
         self.dropped = store.dropped();
-        if self.in_order(0) {
+        if in_order {
             let mut held = store.from(0).map(|entry| entry.seq).peekable();
-            self.shown.retain(|(_, seq)| {
+            shown.retain(|(_, seq)| {
                 while held.next_if(|held| held < seq).is_some() {}
                 held.peek() == Some(seq)
             });
         } else {
-            self.shown.retain(|(_, seq)| store.get(*seq).is_some());
+            shown.retain(|(_, seq)| store.get(*seq).is_some());
         }
     }
 
     /// How many lines are shown.
     pub fn len(&self) -> usize {
-        self.shown.len()
+        match &self.shown {
+            Shown::All { history, live } => {
+                usize::try_from(history.end - history.start + live.end - live.start).unwrap_or(usize::MAX)
+            }
+            Shown::Listed(shown) => shown.len(),
+        }
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.shown.is_empty()
+        self.len() == 0
     }
 
     /// Number of the line at an index.
     pub fn seq(&self, index: usize) -> Option<u64> {
-        self.shown.get(index).map(|(_, seq)| *seq)
+        match &self.shown {
+            Shown::All { history, live } => {
+                let index = index as u64;
+                let early = history.end - history.start;
+                let seq = if index < early { history.start + index } else { live.start + (index - early) };
+                (index < early || seq < live.end).then_some(seq)
+            }
+            Shown::Listed(shown) => shown.get(index).map(|(_, seq)| *seq),
+        }
     }
 
     /// Index of a line by its number, or where it would be.
     pub fn index_of(&self, seq: u64) -> usize {
-        match self.shown.iter().rposition(|(_, s)| *s == seq) {
-            Some(index) => index,
-            None => self.shown.iter().position(|(_, s)| *s >= seq).unwrap_or(self.shown.len()),
+        match &self.shown {
+            Shown::All { history, live } => {
+                let early = history.end - history.start;
+                let index = if seq < history.end {
+                    seq.saturating_sub(history.start)
+                } else {
+                    early + seq.clamp(live.start, live.end) - live.start
+                };
+                usize::try_from(index).unwrap_or(usize::MAX)
+            }
+            Shown::Listed(shown) => match shown.iter().rposition(|(_, s)| *s == seq) {
+                Some(index) => index,
+                None => shown.iter().position(|(_, s)| *s >= seq).unwrap_or(shown.len()),
+            },
+        }
+    }
+
+    /// How many lines at the end are not older than a number.
+    pub fn since(&self, seq: u64) -> u64 {
+        match &self.shown {
+            Shown::All { live, .. } => live.end.saturating_sub(seq.max(live.start)),
+            Shown::Listed(shown) => shown.iter().rev().take_while(|(_, s)| *s >= seq).count() as u64,
         }
     }
 
     /// The next line, from an index on (itself included), that holds a text.
     pub fn find(&self, store: &LogStore, pattern: &Pattern, from: usize) -> Option<usize> {
-        let rest = self.shown.get(from..)?;
-        if let (Some(needle), true) = (pattern.needle(), self.in_order(from)) {
-            let finder = memchr::memmem::Finder::new(needle);
-            let hit = |seq: u64| rest.binary_search_by_key(&seq, |(_, s)| *s).ok();
-            return store
-                .candidates(&finder, rest.first()?.1)
-                .filter(|entry| entry.is_plain() || pattern.matches(entry))
-                .find_map(|entry| hit(entry.seq))
-                .map(|at| from + at);
+        if self.in_order(from) {
+            let seq = store.search(pattern, self.seq(from)?, |entry| self.holds(entry.seq))?;
+            return Some(self.index_of(seq));
         }
-        let matches = |seq: u64| store.get(seq).is_some_and(|entry| pattern.matches(&entry));
-        rest.iter().position(|(_, seq)| matches(*seq)).map(|at| from + at)
+        let Shown::Listed(shown) = &self.shown else { return None };
+        let hits = store.search_all(pattern);
+        let hit = |(_, seq): &(i64, u64)| hits.binary_search(seq).is_ok();
+        shown.get(from..)?.iter().position(hit).map(|at| from + at)
     }
 
     /// The nearest line before an index that holds a text.
     pub fn find_before(&self, store: &LogStore, pattern: &Pattern, before: usize) -> Option<usize> {
-        let matches = |seq: u64| store.get(seq).is_some_and(|entry| pattern.matches(&entry));
-        self.shown.get(..before)?.iter().rposition(|(_, seq)| matches(*seq))
+        if self.in_order(0) {
+            let end = self.seq(before).unwrap_or(u64::MAX);
+            let seq = store.search_back(pattern, end, |entry| self.holds(entry.seq))?;
+            return Some(self.index_of(seq));
+        }
+        let Shown::Listed(shown) = &self.shown else { return None };
+        let hits = store.search_all(pattern);
+        shown.get(..before)?.iter().rposition(|(_, seq)| hits.binary_search(seq).is_ok())
+    }
+
+    /// Whether a line is shown; only where lines are in the order they came.
+    fn holds(&self, seq: u64) -> bool {
+        match &self.shown {
+            Shown::All { history, live } => history.contains(&seq) || live.contains(&seq),
+            Shown::Listed(shown) => shown.binary_search_by_key(&seq, |(_, s)| *s).is_ok(),
+        }
     }
 
     fn in_order(&self, from: usize) -> bool {
-        self.shown[from..].is_sorted_by_key(|(_, seq)| *seq)
+        match &self.shown {
+            Shown::All { .. } => true,
+            Shown::Listed(shown) => {
+                shown.get(from..).is_some_and(|rest| rest.is_sorted_by_key(|(_, seq)| *seq))
+            }
+        }
     }
 }

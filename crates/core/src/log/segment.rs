@@ -1,11 +1,13 @@
-//! A block of stored lines.
+//! A block of stored lines, in memory or away in the attic.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Level;
 use super::lane::LaneId;
+use super::{Attic, Level};
 
-/// Bytes at which a segment is closed: what is dropped at once when memory is short.
+/// Bytes at which a segment is closed: what leaves memory at once when it is short.
 pub(super) const SEGMENT_BYTES: usize = 256 * 1024;
 
 /// What is known of one stored line, beside its bytes.
@@ -31,6 +33,9 @@ pub(super) const MARK: u8 = 8;
 /// It has a note: bytes were cut, or a bar was collapsed.
 pub(super) const NOTED: u8 = 16;
 
+/// Bytes of a [`Meta`] in the attic.
+const PACKED: usize = 22;
+
 impl Meta {
     pub(super) fn level(self) -> Level {
         Level::from_bits(self.bits)
@@ -39,57 +44,43 @@ impl Meta {
     pub(super) fn time(self) -> Option<Timestamp> {
         (self.time != NO_TIME).then(|| Timestamp::from_microsecond(self.time).ok()).flatten()
     }
+
+    fn pack(self, out: &mut Vec<u8>) {
+        for word in [self.start, self.delta, self.lane] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&[self.prefix, self.bits]);
+        out.extend_from_slice(&self.time.to_le_bytes());
+    }
+
+    fn unpack(bytes: &[u8; PACKED]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, prefix, bits, time @ ..] = *bytes;
+        Self {
+            start: u32::from_le_bytes([a, b, c, d]),
+            delta: u32::from_le_bytes([e, f, g, h]),
+            lane: LaneId::from_le_bytes([i, j, k, l]),
+            prefix,
+            bits,
+            time: i64::from_le_bytes(time),
+        }
+    }
 }
 
-/// A block of lines in the order they came.
-#[derive(Debug)]
-pub(super) struct Segment {
-    /// Number of its first line.
-    pub first: u64,
+/// The lines of a segment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Body {
     /// The lines' bytes, one behind the other with a newline behind each, so that a search can run over all at once.
     pub bytes: Vec<u8>,
     /// The lines.
     pub lines: Vec<Meta>,
-    /// Whether it holds what eviction left of older segments.
-    pub kept: bool,
 }
 
-impl Segment {
-    pub(super) fn new(first: u64, kept: bool) -> Self {
-        Self { first, bytes: Vec::new(), lines: Vec::new(), kept }
-    }
-
-    /// Bytes it takes in memory.
-    pub(super) fn size(&self) -> usize {
-        self.bytes.capacity() + self.lines.capacity() * size_of::<Meta>()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= SEGMENT_BYTES
-    }
-
-    pub(super) fn push(&mut self, seq: u64, meta: Meta, bytes: &[u8]) {
-        let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let delta = u32::try_from(seq - self.first).unwrap_or(u32::MAX);
-        self.lines.push(Meta { start, delta, ..meta });
-        self.bytes.extend_from_slice(bytes);
-        self.bytes.push(b'\n');
-    }
-
-    /// Number of the line at an index.
-    pub(super) fn seq(&self, index: usize) -> u64 {
-        self.first + u64::from(self.lines[index].delta)
-    }
-
-    /// Number of its last line; its first, if it has none.
-    pub(super) fn last(&self) -> u64 {
-        self.lines.last().map_or(self.first, |meta| self.first + u64::from(meta.delta))
-    }
-
-    /// Index of the first line whose number is at least `seq`.
-    pub(super) fn at_or_after(&self, seq: u64) -> usize {
-        let delta = seq.saturating_sub(self.first);
-        self.lines.partition_point(|meta| u64::from(meta.delta) < delta)
+impl Body {
+    /// The bytes of the line at an index.
+    pub(super) fn raw(&self, index: usize) -> &[u8] {
+        let end = self.lines.get(index + 1).map_or(self.bytes.len(), |next| next.start as usize);
+        let start = self.lines.get(index).map_or(end, |meta| meta.start as usize);
+        self.bytes.get(start..end.saturating_sub(1).max(start)).unwrap_or_default()
     }
 
     /// Index of the line that the byte at an offset is part of.
@@ -97,9 +88,124 @@ impl Segment {
         self.lines.partition_point(|meta| meta.start as usize <= offset).saturating_sub(1)
     }
 
-    /// The bytes of the line at an index.
-    pub(super) fn raw(&self, index: usize) -> &[u8] {
-        let end = self.lines.get(index + 1).map_or(self.bytes.len(), |next| next.start as usize);
-        &self.bytes[self.lines[index].start as usize..end.saturating_sub(1)]
+    fn size(&self) -> usize {
+        self.bytes.capacity() + self.lines.capacity() * size_of::<Meta>()
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Here(Arc<Body>),
+    Away(u64),
+}
+
+/// A block of lines in the order they came.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// Number of its first line.
+    pub first: u64,
+    /// Number of its last line; its first, if it has none.
+    pub last: u64,
+    /// How many lines it has.
+    pub count: usize,
+    /// Bytes of its lines.
+    pub length: usize,
+    /// Whether every line is printable ASCII, so that searching the bytes is searching the text.
+    pub plain: bool,
+    /// Whether it holds what eviction left of older segments.
+    pub kept: bool,
+    place: Place,
+}
+
+impl Segment {
+    pub(super) fn new(first: u64, kept: bool) -> Self {
+        let place = Place::Here(Arc::default());
+        Self { first, last: first, count: 0, length: 0, plain: true, kept, place }
+    }
+
+    /// Bytes it takes in memory.
+    pub(super) fn size(&self) -> usize {
+        match &self.place {
+            Place::Here(body) => body.size(),
+            Place::Away(_) => 0,
+        }
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self.place, Place::Here(_))
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.length >= SEGMENT_BYTES || !self.is_here()
+    }
+
+    pub(super) fn push(&mut self, seq: u64, meta: Meta, bytes: &[u8]) {
+        let Place::Here(body) = &mut self.place else { return };
+        let body = Arc::make_mut(body);
+        let start = u32::try_from(body.bytes.len()).unwrap_or(u32::MAX);
+        let delta = u32::try_from(seq - self.first).unwrap_or(u32::MAX);
+        body.lines.push(Meta { start, delta, ..meta });
+        body.bytes.extend_from_slice(bytes);
+        body.bytes.push(b'\n');
+        (self.last, self.count, self.length) = (seq, self.count + 1, body.bytes.len());
+        self.plain &= meta.bits & (PLAIN | MARK) != 0;
+        if self.length >= SEGMENT_BYTES {
+            body.bytes.shrink_to_fit();
+            body.lines.shrink_to_fit();
+        }
+    }
+
+    /// Puts the lines into the attic; false if it has no room.
+    pub(super) fn put_away(&mut self, attic: &mut dyn Attic) -> bool {
+        let Place::Here(body) = &self.place else { return true };
+        let mut packed = Vec::with_capacity(body.bytes.len() + body.lines.len() * PACKED);
+        packed.extend_from_slice(&body.bytes);
+        body.lines.iter().for_each(|meta| meta.pack(&mut packed));
+        match attic.put(&packed) {
+            Some(at) => {
+                self.place = Place::Away(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The lines. What cannot be read back from the attic is empty lines: their numbers stay.
+    pub(super) fn body(&self, attic: Option<&dyn Attic>) -> Arc<Body> {
+        let at = match &self.place {
+            Place::Here(body) => return body.clone(),
+            Place::Away(at) => *at,
+        };
+        let mut bytes = vec![0; self.length + self.count * PACKED];
+        if !attic.is_some_and(|attic| attic.get(at, &mut bytes)) {
+            let blank = |delta| Meta { start: 0, delta, lane: 0, prefix: 0, bits: PLAIN, time: NO_TIME };
+            let count = u32::try_from(self.count).unwrap_or(u32::MAX);
+            return Arc::new(Body { bytes: Vec::new(), lines: (0..count).map(blank).collect() });
+        }
+        let packed = bytes.split_off(self.length);
+        let lines = packed.as_chunks::<PACKED>().0.iter().map(Meta::unpack).collect();
+        Arc::new(Body { bytes, lines })
+    }
+
+    /// Runs over the bytes of all lines, without keeping what had to be read for it.
+    pub(super) fn scan<T>(
+        &self,
+        attic: Option<&dyn Attic>,
+        room: &mut Vec<u8>,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        match &self.place {
+            Place::Here(body) => Some(look(&body.bytes)),
+            Place::Away(at) => {
+                room.resize(self.length, 0);
+                attic?.get(*at, room).then(|| look(room))
+            }
+        }
+    }
+
+    /// Index of the first line whose number is at least `seq`.
+    pub(super) fn at_or_after(&self, body: &Body, seq: u64) -> usize {
+        let delta = seq.saturating_sub(self.first);
+        body.lines.partition_point(|meta| u64::from(meta.delta) < delta)
     }
 }

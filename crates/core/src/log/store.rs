@@ -1,38 +1,75 @@
 //! The lines of a job, in memory, bounded by bytes, each with its rank, time and level.
 //!
 //! Bytes never travel as messages: whoever reads a backend's stream calls [`LogStore::ingest`], and whoever draws asks
-//! for the lines it can show. [`LogStore::generation`] says whether there is anything new.
+//! for the lines it can show. [`LogStore::generation`] says whether there is anything new. What memory has no room for
+//! goes to the [`Attic`], if there is one; else the oldest lines are dropped, and counted.
+//!
+//! A log that is opened at its end gives its last lines to `ingest` and what stands before them to
+//! [`LogStore::ingest_history`]: lines of the history have lower numbers than all that came since.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
 use super::feed::{Feed, Whole};
 use super::lane::{Lane, LaneId, Lanes};
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
-use super::segment::{MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
+use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
 use super::severity::level;
-use super::{Level, LogBatch, Mark, SourceId};
+use super::{Attic, Level, LogBatch, Mark, SourceId};
 
 /// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.
 pub const DEFAULT_BUDGET: usize = 128 * 1024 * 1024;
 
+/// Number of the first line that is not history, in a store that has one.
+const LIVE: u64 = 1 << 40;
+
+/// Most lines of which it is remembered what was left out.
+const MOST_NOTES: usize = 200_000;
+
+/// Segments of the attic that were read last, kept for the next look.
+const READ_LAST: usize = 4;
+
 /// The lines of a job.
 #[derive(Debug)]
 pub struct LogStore {
-    segments: VecDeque<Segment>,
+    /// In the order of their numbers: the history, then what came since.
+    pub(super) segments: VecDeque<Segment>,
+    pub(super) attic: Option<Box<dyn Attic>>,
+    read_last: Mutex<VecDeque<(u64, Arc<Body>)>>,
     lanes: Lanes,
-    feeds: HashMap<Arc<SourceId>, (usize, Feed)>,
-    notes: HashMap<u64, Note>,
+    feeds: HashMap<Arc<SourceId>, Source>,
+    notes: BTreeMap<u64, Note>,
     budget: usize,
     size: usize,
-    next: u64,
+    /// Segments of the history.
+    history: usize,
+    /// Number the next line of the history will have, and the next of those that come.
+    next: (u64, u64),
+    begin: u64,
+    reads_history: bool,
     dropped: u64,
     bytes: u64,
     gaps: u64,
     timed: bool,
     generation: u64,
+}
+
+/// What is known of a source: its number, and its unfinished lines in the history and at its end.
+#[derive(Debug, Default)]
+struct Source {
+    number: usize,
+    history: Feed,
+    live: Feed,
+}
+
+/// Which part of a log lines are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    History,
+    Live,
 }
 
 /// What was left out of a line.
@@ -46,9 +83,9 @@ pub struct Note {
 }
 
 /// One entry of a store: a line, or a mark between lines.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Entry<'a> {
+pub struct Entry {
     /// Its number: lines are numbered as they come, from 0.
     pub seq: u64,
     /// Its lane.
@@ -61,17 +98,39 @@ pub struct Entry<'a> {
     pub mark: bool,
     /// What was left out of it.
     pub note: Note,
-    /// The bytes as they came, the launcher's prefix included. For export and search; never for a terminal.
-    pub raw: &'a [u8],
+    body: Arc<Body>,
+    index: usize,
     prefix: usize,
     plain: bool,
 }
 
-impl Entry<'_> {
+impl Entry {
+    /// The bytes as they came, the launcher's prefix included. For export and search; never for a terminal.
+    pub fn raw(&self) -> &[u8] {
+        self.body.raw(self.index)
+    }
+
+    fn text(&self) -> &[u8] {
+        let raw = self.raw();
+        &raw[self.prefix.min(raw.len())..]
+    }
+
     /// The line without its launcher's prefix, safe to draw.
     pub fn clean(&self) -> CleanLine {
-        let text = &self.raw[self.prefix.min(self.raw.len())..];
-        CleanLine { cut: self.note.cut, updates: self.note.updates, ..clean_line(text) }
+        CleanLine { cut: self.note.cut, updates: self.note.updates, ..clean_line(self.text()) }
+    }
+
+    /// What the line says, without who says it: the same for all ranks that say the same.
+    pub fn message(&self) -> &[u8] {
+        let text = self.text();
+        let near = &text[..text.len().min(160)];
+        if let Some(at) = memchr::memmem::find(near, b" NCCL ") {
+            return &text[at..];
+        }
+        match text.strip_prefix(b"[rank").and_then(|rest| Some((rest, memchr::memchr(b']', rest)?))) {
+            Some((rest, end)) if rest[..end].iter().all(u8::is_ascii_digit) => &rest[end..],
+            _ => text,
+        }
     }
 
     /// Whether its bytes are printable ASCII, so that searching the bytes is searching the text.
@@ -91,12 +150,17 @@ impl LogStore {
     pub fn new(budget: usize) -> Self {
         Self {
             segments: VecDeque::new(),
+            attic: None,
+            read_last: Mutex::default(),
             lanes: Lanes::default(),
             feeds: HashMap::new(),
-            notes: HashMap::new(),
+            notes: BTreeMap::new(),
             budget,
             size: 0,
-            next: 0,
+            history: 0,
+            next: (0, 0),
+            begin: 0,
+            reads_history: false,
             dropped: 0,
             bytes: 0,
             gaps: 0,
@@ -105,19 +169,66 @@ impl LogStore {
         }
     }
 
+    /// Lines that memory has no room for go here instead of being dropped.
+    #[must_use]
+    pub fn with_attic(mut self, attic: Box<dyn Attic>) -> Self {
+        self.attic = Some(attic);
+        self
+    }
+
+    /// Leaves room for lines before the first: [`Self::ingest_history`] brings them. For a store without lines.
+    #[must_use]
+    pub fn with_history(mut self) -> Self {
+        (self.begin, self.next, self.reads_history) = (LIVE, (0, LIVE), true);
+        self
+    }
+
     /// Changes whenever the lines or their lanes do.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Number the next line will have: all lines that ever came.
+    /// Number the next line will have.
     pub fn end(&self) -> u64 {
-        self.next
+        self.next.1
+    }
+
+    /// All lines that ever came.
+    pub fn count(&self) -> u64 {
+        self.next.0 + (self.next.1 - self.begin)
+    }
+
+    /// Whether lines of the history are still to come.
+    pub fn reads_history(&self) -> bool {
+        self.reads_history
+    }
+
+    /// Says that the history is complete.
+    pub fn end_history(&mut self) {
+        (self.reads_history, self.generation) = (false, self.generation + 1);
+    }
+
+    /// Numbers of the history.
+    pub fn history_range(&self) -> Range<u64> {
+        0..self.next.0
+    }
+
+    /// Numbers of the lines that are not history.
+    pub fn live_range(&self) -> Range<u64> {
+        self.begin..self.next.1
+    }
+
+    /// How many lines are missing between two that follow each other.
+    pub fn missing(&self, before: u64, after: u64) -> u64 {
+        if before < self.begin && after >= self.begin {
+            return (self.next.0 - 1 - before.min(self.next.0.saturating_sub(1))) + (after - self.begin);
+        }
+        (after - before).saturating_sub(1)
     }
 
     /// Number of the oldest line still held.
     pub fn start(&self) -> u64 {
-        self.segments.iter().find(|s| !s.lines.is_empty()).map_or(self.next, |s| s.seq(0))
+        self.segments.iter().find(|s| s.count > 0).map_or(self.next.1, |s| s.first)
     }
 
     /// Lines dropped to stay inside the budget.
@@ -150,14 +261,12 @@ impl LogStore {
         &self.lanes.all
     }
 
-    /// Tells which global rank a process is, once NCCL's lines have proved it.
-    pub fn learn(&mut self, host: &str, pid: u32, rank: u32) {
-        for lane in &mut self.lanes.all {
-            if lane.rank != Some(rank)
-                && lane.source.rank.is_none()
-                && lane.process.as_ref().is_some_and(|(h, p)| h == host && *p == pid)
-            {
-                lane.rank = Some(rank);
+    /// Tells which global rank each process (host, process id) is, once NCCL's lines have proved it.
+    pub fn learn(&mut self, ranks: &HashMap<(String, u32), u32>) {
+        for lane in self.lanes.all.iter_mut().filter(|lane| lane.source.rank.is_none()) {
+            let known = lane.process.as_ref().and_then(|process| ranks.get(process)).copied();
+            if known.is_some() && lane.rank != known {
+                lane.rank = known;
                 self.generation += 1;
             }
         }
@@ -165,16 +274,34 @@ impl LogStore {
 
     /// Takes a batch in.
     pub fn ingest(&mut self, batch: &LogBatch) {
+        self.take(batch, Era::Live);
+    }
+
+    /// Takes in a batch of what stands before the lines that were ingested first.
+    pub fn ingest_history(&mut self, batch: &LogBatch) {
+        self.take(batch, Era::History);
+    }
+
+    fn take(&mut self, batch: &LogBatch, era: Era) {
         self.generation += 1;
         self.bytes += batch.bytes.len() as u64;
         let source = &batch.source;
-        let (number, mut feed) = match self.feeds.remove(source) {
+        let mut known = match self.feeds.remove(source) {
             Some(known) => known,
-            None => (self.lanes.source(), Feed::default()),
+            None => {
+                let number = self.lanes.source();
+                if source.attempt > 0 {
+                    let text = format!("{}: attempt {} begins", name(source), source.attempt + 1);
+                    self.note(number, source, &clean_text(&text));
+                }
+                Source { number, ..Source::default() }
+            }
         };
+        let number = known.number;
+        let feed = if era == Era::History { &mut known.history } else { &mut known.live };
         if let Some(mark) = &batch.mark {
             if matches!(mark, Mark::Truncated | Mark::Ended { .. }) {
-                feed.end(|line| self.line(number, source, line, None));
+                feed.end(|line| self.line(number, source, line, None, era));
             }
             self.mark(number, source, mark);
         }
@@ -183,11 +310,11 @@ impl LogStore {
         for at in memchr::memchr_iter(b'\n', &batch.bytes) {
             while ends.next_if(|end| end.end <= at).is_some() {}
             let time = ends.next_if(|end| end.end == at + 1).and_then(|end| end.time);
-            feed.line(&batch.bytes[start..at], |line| self.line(number, source, line, time));
+            feed.line(&batch.bytes[start..at], |line| self.line(number, source, line, time, era));
             start = at + 1;
         }
         feed.keep(&batch.bytes[start..]);
-        self.feeds.insert(source.clone(), (number, feed));
+        self.feeds.insert(source.clone(), known);
         self.evict();
     }
 
@@ -195,32 +322,42 @@ impl LogStore {
     pub fn say(&mut self, source: &Arc<SourceId>, text: &str) {
         self.generation += 1;
         let number = match self.feeds.get(source) {
-            Some((number, _)) => *number,
+            Some(known) => known.number,
             None => {
                 let number = self.lanes.source();
-                self.feeds.insert(source.clone(), (number, Feed::default()));
+                self.feeds.insert(source.clone(), Source { number, ..Source::default() });
                 number
             }
         };
+        self.note(number, source, &clean_text(text));
+    }
+
+    /// Puts a mark between the lines.
+    fn note(&mut self, number: usize, source: &Arc<SourceId>, text: &str) {
         let (lane, _) = self.lanes.of(number, source, b"");
-        let meta =
-            Meta { start: 0, delta: 0, lane, prefix: 0, bits: Level::Warn as u8 | MARK, time: NO_TIME };
-        self.push(meta, clean_text(text).as_bytes(), Note::default());
+        let bits = Level::Warn as u8 | MARK | if is_plain(text.as_bytes()) { PLAIN } else { 0 };
+        let meta = Meta { start: 0, delta: 0, lane, prefix: 0, bits, time: NO_TIME };
+        self.push(meta, text.as_bytes(), Note::default(), Era::Live);
     }
 
     fn mark(&mut self, number: usize, source: &Arc<SourceId>, mark: &Mark) {
         let text = match mark {
-            Mark::Ended { .. } if source.attempt == 0 => return,
+            // That all went well goes without saying.
+            Mark::Ended { exit_code: None | Some(0) } if source.attempt == 0 => return,
             mark => mark_text(source, mark),
         };
         self.gaps += u64::from(matches!(mark, Mark::Gap { .. } | Mark::Truncated));
-        let (lane, _) = self.lanes.of(number, source, b"");
-        let meta =
-            Meta { start: 0, delta: 0, lane, prefix: 0, bits: Level::Warn as u8 | MARK, time: NO_TIME };
-        self.push(meta, text.as_bytes(), Note::default());
+        self.note(number, source, &text);
     }
 
-    fn line(&mut self, number: usize, source: &Arc<SourceId>, line: Whole<'_>, time: Option<Timestamp>) {
+    fn line(
+        &mut self,
+        number: usize,
+        source: &Arc<SourceId>,
+        line: Whole<'_>,
+        time: Option<Timestamp>,
+        era: Era,
+    ) {
         let (lane, prefix) = self.lanes.of(number, source, line.bytes);
         let level = level(line.bytes);
         self.lanes.count(lane, level, line.bytes.len(), time);
@@ -228,46 +365,82 @@ impl LogStore {
         let plain = if is_plain(line.bytes) { PLAIN } else { 0 };
         let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
         let meta = Meta { start: 0, delta: 0, lane, prefix, bits: level as u8 | plain, time };
-        self.push(meta, line.bytes, Note { cut: line.cut, updates: line.updates });
+        self.push(meta, line.bytes, Note { cut: line.cut, updates: line.updates }, era);
     }
 
-    fn push(&mut self, mut meta: Meta, bytes: &[u8], note: Note) {
-        let seq = self.next;
-        self.next += 1;
+    fn push(&mut self, mut meta: Meta, bytes: &[u8], note: Note, era: Era) {
+        let next = if era == Era::History { &mut self.next.0 } else { &mut self.next.1 };
+        let seq = *next;
+        *next += 1;
         if note != Note::default() {
             self.notes.insert(seq, note);
+            if self.notes.len() > MOST_NOTES {
+                self.notes.pop_first();
+            }
             meta.bits |= NOTED;
         }
-        if self.segments.back().is_none_or(|last| last.kept || last.is_full()) {
-            self.segments.push_back(Segment::new(seq, false));
-        }
-        if let Some(last) = self.segments.back_mut() {
-            let before = last.size();
-            last.push(seq, meta, bytes);
-            self.size += last.size() - before;
+        // Where the era's newest segment stands, and where one behind it would.
+        let behind = if era == Era::History { self.history } else { self.segments.len() };
+        let begin = if era == Era::History { 0 } else { self.history };
+        let open = (begin..behind)
+            .next_back()
+            .filter(|at| !self.segments[*at].kept && !self.segments[*at].is_full());
+        let at = open.unwrap_or_else(|| {
+            self.segments.insert(behind, Segment::new(seq, false));
+            self.history += usize::from(era == Era::History);
+            behind
+        });
+        let segment = &mut self.segments[at];
+        let before = segment.size();
+        segment.push(seq, meta, bytes);
+        self.size = self.size - before + segment.size();
+    }
+
+    /// Makes room until the budget holds: full segments go to the attic, the oldest first. Without one they are
+    /// dropped, but for the lines of lanes that have less than their fair share: one chatty rank does not push out what
+    /// seven others said once.
+    fn evict(&mut self) {
+        while self.size > self.budget {
+            if !self.put_away() && !self.drop_oldest() {
+                return;
+            }
         }
     }
 
-    /// Drops the oldest segments until the budget holds. Lines of lanes that have less than their fair share stay:
-    /// one chatty rank does not push out what seven others said once.
-    fn evict(&mut self) {
-        while self.size > self.budget && self.segments.len() > 1 {
-            let kept_size: usize = self.segments.iter().take_while(|s| s.kept).map(Segment::size).sum();
-            let kept = self.segments.iter().take_while(|s| s.kept).count();
-            let newest = self.segments.len() - 1;
-            let victim = if kept_size > self.budget / 2 || kept >= newest { 0 } else { kept };
-            let Some(old) = self.segments.remove(victim) else { return };
-            self.size -= old.size();
-            self.release(&old, if old.kept { None } else { Some(victim) });
+    fn put_away(&mut self) -> bool {
+        let Some(attic) = self.attic.as_deref_mut() else { return false };
+        let Some(old) = self.segments.iter_mut().find(|s| s.is_here() && s.is_full()) else { return false };
+        let size = old.size();
+        let done = old.put_away(attic);
+        if done {
+            self.size -= size;
         }
+        done
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let here: Vec<usize> = (0..self.segments.len()).filter(|at| self.segments[*at].is_here()).collect();
+        let (Some(first), true) = (here.first().copied(), here.len() > 1) else { return false };
+        let kept_size: usize = self.segments.iter().filter(|s| s.kept).map(Segment::size).sum();
+        let newest = here.iter().copied().find(|at| !self.segments[*at].kept);
+        let victim = match newest {
+            Some(at) if kept_size <= self.budget / 2 && at + 1 < self.segments.len() => at,
+            _ => first,
+        };
+        let Some(old) = self.segments.remove(victim) else { return false };
+        self.history -= usize::from(victim < self.history);
+        self.size -= old.size();
+        self.release(&old, if old.kept { None } else { Some(victim) });
+        true
     }
 
     /// Forgets a segment; with `keep_at`, the lines under their fair share move to the kept segments before it.
     fn release(&mut self, old: &Segment, keep_at: Option<usize>) {
         let fair = self.budget / 2 / self.lanes.all.len().max(1);
-        for (index, meta) in old.lines.iter().enumerate() {
-            let seq = old.seq(index);
-            let bytes = old.raw(index);
+        let body = old.body(self.attic.as_deref());
+        for (index, meta) in body.lines.iter().enumerate() {
+            let seq = old.first + u64::from(meta.delta);
+            let bytes = body.raw(index);
             let lane = &mut self.lanes.all[meta.lane as usize];
             if let Some(at) = keep_at
                 && lane.bytes <= fair
@@ -284,56 +457,67 @@ impl LogStore {
     }
 
     fn keep(&mut self, mut at: usize, seq: u64, meta: Meta, bytes: &[u8]) {
-        // `at` kept segments stood before the old one; one may have been opened since.
+        // The kept segment stands before the old one; one may have been opened since.
         while self.segments.get(at).is_some_and(|s| s.kept) {
             at += 1;
         }
-        if at == 0 || self.segments[at - 1].is_full() {
+        if at == 0 || !self.segments[at - 1].kept || self.segments[at - 1].is_full() {
             self.segments.insert(at, Segment::new(seq, true));
+            self.history += usize::from(seq < self.begin);
             at += 1;
         }
         let target = &mut self.segments[at - 1];
         let before = target.size();
         target.push(seq, meta, bytes);
-        self.size += target.size() - before;
+        self.size = self.size - before + target.size();
     }
 
     /// The line of a number, if it is still held.
-    pub fn get(&self, seq: u64) -> Option<Entry<'_>> {
-        let (segment, index) = self.locate(seq)?;
-        let segment = &self.segments[segment];
-        (segment.seq(index) == seq).then(|| self.entry(segment, index))
+    pub fn get(&self, seq: u64) -> Option<Entry> {
+        let segment = self.segments.get(self.segments.partition_point(|s| s.last < seq))?;
+        let body = self.body(segment);
+        let index = segment.at_or_after(&body, seq);
+        let meta = body.lines.get(index)?;
+        (segment.first + u64::from(meta.delta) == seq).then(|| self.entry(segment, &body, index))
     }
 
     /// The lines from a number on, in the order they came.
-    pub fn from(&self, seq: u64) -> impl Iterator<Item = Entry<'_>> {
-        let (first, skip) = self.locate(seq).unwrap_or((self.segments.len(), 0));
-        self.segments.iter().enumerate().skip(first).flat_map(move |(number, segment)| {
-            let skip = if number == first { skip } else { 0 };
-            (skip..segment.lines.len()).map(move |index| self.entry(segment, index))
+    pub fn from(&self, seq: u64) -> impl Iterator<Item = Entry> {
+        let first = self.segments.partition_point(|s| s.last < seq);
+        self.segments.iter().skip(first).flat_map(move |segment| {
+            let body = segment.body(self.attic.as_deref());
+            let skip = segment.at_or_after(&body, seq);
+            (skip..body.lines.len()).map(move |index| self.entry(segment, &body, index))
         })
     }
 
     /// The lines before a number, the newest first.
-    pub fn before(&self, seq: u64) -> impl Iterator<Item = Entry<'_>> {
-        let (first, end) = self.locate(seq).unwrap_or((self.segments.len(), 0));
-        let whole = self.segments.iter().enumerate().take(first + 1).rev();
-        whole.flat_map(move |(number, segment)| {
-            let end = if number == first { end } else { segment.lines.len() };
-            (0..end).rev().map(move |index| self.entry(segment, index))
+    pub fn before(&self, seq: u64) -> impl Iterator<Item = Entry> {
+        self.segments.iter().rev().skip_while(move |s| s.first >= seq).flat_map(move |segment| {
+            let body = segment.body(self.attic.as_deref());
+            let end = segment.at_or_after(&body, seq);
+            (0..end).rev().map(move |index| self.entry(segment, &body, index))
         })
     }
 
-    /// Segment and index of the first line whose number is at least `seq`.
-    fn locate(&self, seq: u64) -> Option<(usize, usize)> {
-        let segment = self.segments.partition_point(|s| s.last() < seq);
-        let found = self.segments.get(segment)?;
-        Some((segment, found.at_or_after(seq))).filter(|_| !found.lines.is_empty())
+    /// The lines of a segment; those read back from the attic last are at hand.
+    fn body(&self, segment: &Segment) -> Arc<Body> {
+        if segment.is_here() {
+            return segment.body(None);
+        }
+        let mut last = self.read_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, body)) = last.iter().find(|(first, _)| *first == segment.first) {
+            return body.clone();
+        }
+        let body = segment.body(self.attic.as_deref());
+        last.truncate(READ_LAST - 1);
+        last.push_front((segment.first, body.clone()));
+        body
     }
 
-    fn entry<'a>(&'a self, segment: &'a Segment, index: usize) -> Entry<'a> {
-        let meta = segment.lines[index];
-        let seq = segment.seq(index);
+    pub(super) fn entry(&self, segment: &Segment, body: &Arc<Body>, index: usize) -> Entry {
+        let meta = body.lines[index];
+        let seq = segment.first + u64::from(meta.delta);
         let note = if meta.bits & NOTED == 0 { None } else { self.notes.get(&seq).copied() };
         Entry {
             seq,
@@ -342,42 +526,21 @@ impl LogStore {
             level: meta.level(),
             mark: meta.bits & MARK != 0,
             note: note.unwrap_or_default(),
-            raw: segment.raw(index),
+            body: body.clone(),
+            index,
             prefix: usize::from(meta.prefix),
             plain: meta.bits & PLAIN != 0,
         }
     }
+}
 
-    /// The lines from a number on whose bytes may hold `needle`: all that hold it, and those that only a closer look
-    /// (escapes inside words) can decide. Runs at memory speed over whole segments.
-    pub fn candidates<'a>(
-        &'a self,
-        needle: &'a memchr::memmem::Finder<'a>,
-        seq: u64,
-    ) -> impl Iterator<Item = Entry<'a>> {
-        self.segments.iter().filter(move |s| s.last() >= seq).flat_map(move |segment| {
-            let mut found: Vec<usize> = Vec::new();
-            for at in needle.find_iter(&segment.bytes) {
-                let index = segment.index_at(at);
-                if found.last() != Some(&index) {
-                    found.push(index);
-                }
-            }
-            let start = segment.at_or_after(seq);
-            let escaped =
-                (start..segment.lines.len()).filter(|i| segment.lines[*i].bits & (PLAIN | MARK) == 0);
-            found.retain(|index| *index >= start);
-            found.extend(escaped);
-            found.sort_unstable();
-            found.dedup();
-            found.into_iter().map(move |index| self.entry(segment, index))
-        })
-    }
+fn name(source: &SourceId) -> String {
+    source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"))
 }
 
 /// What a mark says to a reader.
 pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
-    let name = source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"));
+    let name = name(source);
     let text = match mark {
         Mark::Gap { reason } => format!("{name}: lines are missing: {reason}"),
         Mark::Resumed { lost: Some(lost), repeated } => {

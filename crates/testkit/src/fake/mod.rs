@@ -54,6 +54,7 @@ impl Fake {
             rank_logs: true,
             log_times: false,
             exact_resume: true,
+            log_offsets: false,
             restarts: true,
             time_limit: true,
             max_name: 63,

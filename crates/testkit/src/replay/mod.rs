@@ -18,6 +18,7 @@
 
 mod capture;
 mod player;
+mod stage;
 mod template;
 mod topology;
 mod truth;
@@ -25,5 +26,6 @@ mod widen;
 
 pub use capture::{Capture, SHIPPED, TimedLine};
 pub use player::PLAYER;
+pub use stage::{STAGE, Stage};
 pub use truth::{Pair, Truth};
 pub use widen::{Replay, Shape};

@@ -75,7 +75,7 @@ impl Field {
 
     /// Whether it takes letters (the others are chosen with left and right).
     pub fn is_text(self) -> bool {
-        !matches!(self, Self::Target | Self::Launch | Self::Fabric | Self::Changes)
+        !matches!(self, Self::Target | Self::Launch | Self::Fabric | Self::Profile | Self::Changes)
     }
 }
 
@@ -100,6 +100,27 @@ pub const FABRICS: [(Fabric, &str); 6] = [
 /// The word of a fabric.
 pub fn fabric_word(fabric: Fabric) -> &'static str {
     FABRICS.iter().find(|(known, _)| *known == fabric).map_or("?", |(_, word)| word)
+}
+
+/// How the changes are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// One a line, each with its rule.
+    #[default]
+    Changes,
+    /// The document, with added and removed lines.
+    Diff,
+    /// The document without and with the changes, beside each other.
+    Beside,
+}
+
+/// What there is to choose from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// Targets.
+    pub targets: Vec<String>,
+    /// Profiles, without the empty one that means the target's own.
+    pub profiles: Vec<String>,
 }
 
 /// What planning a draft gave.
@@ -136,14 +157,18 @@ pub struct Draft {
     pub launch: usize,
     /// Index in [`FABRICS`].
     pub fabric: usize,
+    /// Profiles to choose from; the empty one is the target's own.
+    pub profiles: Vec<String>,
+    /// Index of the profile.
+    pub profile: usize,
     /// Rules switched off here.
     pub off: BTreeSet<String>,
     /// The field under the cursor.
     pub field: Field,
     /// The change under the cursor.
     pub change: usize,
-    /// Whether the whole document is shown instead of the changes.
-    pub document: bool,
+    /// How the changes are shown.
+    pub shown: Shown,
     /// Lines the document is scrolled.
     pub scroll: usize,
     /// Counts the edits: answers to older plans are thrown away.
@@ -158,7 +183,15 @@ pub struct Draft {
 
 impl Draft {
     /// Makes a draft of a job; an empty form is a job of one node.
-    pub fn new(base: JobSpec, file: Option<String>, targets: Vec<String>, target: &str) -> Self {
+    pub fn new(base: JobSpec, file: Option<String>, choices: Choices, target: &str) -> Self {
+        let targets = choices.targets;
+        let mut profiles = choices.profiles;
+        profiles.insert(0, String::new());
+        let own = base.profile.clone().unwrap_or_default();
+        if !profiles.contains(&own) {
+            profiles.push(own.clone());
+        }
+        let profile = profiles.iter().position(|name| *name == own).unwrap_or(0);
         let role = base.workers().next().cloned().unwrap_or_else(Role::worker);
         let env: Vec<String> = base.env.iter().map(|v| format!("{}={}", v.name, quote(&v.value))).collect();
         let text = |field, value: String| (field, Input::new(value));
@@ -169,7 +202,6 @@ impl Draft {
             text(Field::Gpus, role.gpus_per_node.to_string()),
             text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
             text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
-            text(Field::Profile, base.profile.clone().unwrap_or_default()),
             text(Field::Env, env.join(" ")),
         ];
         let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
@@ -190,10 +222,12 @@ impl Draft {
             inputs,
             launch,
             fabric,
+            profiles,
+            profile,
             off,
             field: Field::Name,
             change: 0,
-            document: false,
+            shown: Shown::default(),
             scroll: 0,
             revision: 0,
             planned: None,
@@ -218,7 +252,7 @@ impl Draft {
         let filled = |field| Some(self.text(field).trim().to_owned()).filter(|text| !text.is_empty());
         spec.name = filled(Field::Name).ok_or("the job has no name")?;
         spec.image = filled(Field::Image);
-        spec.profile = filled(Field::Profile);
+        spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
         spec.launch = LAUNCHES[self.launch].0;
         spec.fabric.kind = FABRICS[self.fabric].0;
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
@@ -251,8 +285,40 @@ impl Draft {
         Ok(spec)
     }
 
+    /// Whether flags can say all of the job that is not in its file.
+    fn fits_flags(&self, spec: &JobSpec) -> bool {
+        let Some(role) = spec.workers().next() else { return false };
+        let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
+        plain.command.clone_from(&role.command);
+        plain.instance_type.clone_from(&role.instance_type);
+        let Ok(mut same) = JobSpec::builder(&spec.name).launch(spec.launch).role(plain).build() else {
+            return false;
+        };
+        (same.image, same.profile, same.env) = (spec.image.clone(), spec.profile.clone(), spec.env.clone());
+        same.fabric.kind = spec.fabric.kind;
+        same.fabric.rules.clone_from(&spec.fabric.rules);
+        let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
+        off && same == *spec
+    }
+
+    /// The job was saved as a file: from now on that is where it comes from.
+    pub fn saved(&mut self, path: &std::path::Path) {
+        if let Ok(spec) = self.spec() {
+            (self.base, self.file) = (spec, Some(path.display().to_string()));
+        }
+    }
+
+    /// Whether the equal command needs the job saved as a file first.
+    pub fn needs_file(&self) -> bool {
+        self.file.is_none() && self.spec().is_ok_and(|spec| !self.fits_flags(&spec))
+    }
+
     /// The `weftrun submit` command that does the same.
     pub fn command(&self) -> String {
+        if self.needs_file() {
+            let file = format!("{}.toml", self.text(Field::Name));
+            return format!("weftrun submit {} -b {}", quote(&file), quote(self.target_name()));
+        }
         let mut parts = vec!["weftrun submit".to_owned()];
         let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
         let spec = self.spec().unwrap_or_else(|_| self.base.clone());

@@ -20,6 +20,8 @@ pub enum Prompt {
     ExportPairs,
     /// Job file to take.
     JobFile,
+    /// File to save the job to.
+    SaveJob,
 }
 
 impl Prompt {
@@ -30,7 +32,7 @@ impl Prompt {
             Self::Find => "find",
             Self::LogFilter => "show only",
             Self::Ranks => "ranks (0,8-15)",
-            Self::ExportLog | Self::ExportPairs => "save to",
+            Self::ExportLog | Self::ExportPairs | Self::SaveJob => "save to",
             Self::JobFile => "job file",
         }
     }

@@ -74,6 +74,10 @@ pub struct LogPane {
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
+    /// Whether lines that say the same are shown once.
+    pub folded: bool,
+    /// The rank whose last lines stay in sight, and those lines.
+    pub pinned: Option<(u32, Projection)>,
     /// Lines the pane had room for when it was last drawn.
     pub height: usize,
 }
@@ -95,6 +99,8 @@ impl Default for LogPane {
             find: None,
             bookmarks: Vec::new(),
             previous: false,
+            folded: false,
+            pinned: None,
             height: 10,
         }
     }
@@ -110,17 +116,22 @@ impl LogPane {
     pub fn update(&mut self) {
         let store = self.store.read();
         self.projection.update(&store);
+        if let Some((_, lines)) = &mut self.pinned {
+            lines.update(&store);
+        }
+    }
+
+    /// Keeps the last lines of a rank in sight, or lets go of it.
+    pub fn pin(&mut self, rank: u32) -> bool {
+        let same = self.pinned.as_ref().is_some_and(|(pinned, _)| *pinned == rank);
+        self.pinned = (!same).then(|| (rank, Projection::new(Filter::default().with_ranks([rank]))));
+        self.update();
+        !same
     }
 
     /// Lines that came since it was paused, and are shown.
     pub fn new_lines(&self) -> u64 {
-        if self.follows() {
-            return 0;
-        }
-        let newer = (0..self.projection.len())
-            .rev()
-            .map_while(|i| self.projection.seq(i).filter(|s| *s >= self.paused_at));
-        newer.count() as u64
+        if self.follows() { 0 } else { self.projection.since(self.paused_at) }
     }
 
     /// Index of the first line drawn.
@@ -138,6 +149,13 @@ impl LogPane {
     pub fn cursor_index(&self) -> usize {
         let last = self.projection.len().saturating_sub(1);
         self.cursor.map_or(last, |seq| self.projection.index_of(seq).min(last))
+    }
+
+    /// The rank that wrote the line under the cursor.
+    pub fn cursor_rank(&self) -> Option<u32> {
+        let store = self.store.read();
+        let entry = store.get(self.projection.seq(self.cursor_index())?)?;
+        store.lanes().get(entry.lane as usize)?.rank
     }
 
     /// Pauses where it stands.
@@ -180,7 +198,8 @@ impl LogPane {
 
     /// Shows what another filter leaves; the cursor stays near the line it was on.
     pub fn refilter(&mut self, filter: Filter) {
-        self.projection = Projection::new(filter);
+        let projection = Projection::new(filter);
+        self.projection = if self.folded { projection.folded() } else { projection };
         self.update();
         if let Some(cursor) = self.cursor {
             let index = self.projection.index_of(cursor);

@@ -6,6 +6,7 @@ pub mod layer;
 pub mod logs;
 pub mod open;
 pub mod picture;
+pub mod session;
 
 use jiff::Timestamp;
 use weftrun::core::job::JobHandle;
@@ -104,8 +105,12 @@ pub struct Model {
     pub has_demo: bool,
     /// The target new jobs go to.
     pub default_target: String,
+    /// Profiles a new job can name.
+    pub profiles: Vec<String>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
+    /// What the last session had open, until it is open again or the user goes elsewhere.
+    pub resume: Option<session::Session>,
 }
 
 impl Model {
@@ -128,7 +133,9 @@ impl Model {
             size: (80, 24),
             has_demo: false,
             default_target,
+            profiles: Vec::new(),
             wanted: None,
+            resume: None,
         }
     }
 

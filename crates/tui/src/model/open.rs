@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weftrun::Finding;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
+use weftrun::core::spec::JobSpec;
 
 use super::logs::LogPane;
 use super::picture::Picture;
@@ -32,6 +33,8 @@ pub struct Open {
     pub error: Option<String>,
     /// What was planned for it, if it was submitted here.
     pub plan: Option<FabricPlan>,
+    /// The job as it was submitted, if it was submitted here.
+    pub spec: Option<JobSpec>,
     /// What its logs have proved.
     pub picture: Arc<Picture>,
     /// Its logs.
@@ -67,6 +70,7 @@ impl Open {
             detail: None,
             error: None,
             plan: None,
+            spec: None,
             picture: Arc::new(Picture::default()),
             logs: LogPane::default(),
             events: Vec::new(),
@@ -123,6 +127,23 @@ impl Open {
         }
         all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         all
+    }
+
+    /// Whether the overview lists nodes: ranks, where they were asked for or are few.
+    pub fn lists_nodes(&self) -> bool {
+        !self.by_rank && self.picture.nodes.len() > 1 && self.picture.ranks.len() > 16
+    }
+
+    /// The ranks under the cursor of the overview: one, or those of a node.
+    pub fn chosen_ranks(&self) -> Vec<u32> {
+        let ranks = &self.picture.ranks;
+        let indices = if self.lists_nodes() {
+            let at = self.row.min(self.picture.nodes.len() - 1);
+            self.picture.nodes[at].ranks.clone()
+        } else {
+            self.rank_rows().get(self.row).copied().into_iter().collect()
+        };
+        indices.iter().filter_map(|index| ranks.get(*index)?.rank).collect()
     }
 
     /// How many rows and columns the matrix has.

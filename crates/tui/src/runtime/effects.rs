@@ -1,15 +1,19 @@
 //! Runs the effects that need no terminal, each in a task of its own; what they find out comes back as a message.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use weftrun::core::job::{Action, JobHandle};
+use weftrun::core::log::Projection;
 use weftrun::{Client, Result};
 
 use super::{Options, StartDemo, ingest, plan, targets};
-use crate::msg::{Effect, Msg};
+use crate::model::logs::SharedStore;
+use crate::msg::{Effect, Known, Msg};
 
 /// Runs effects.
 pub(super) struct Runner {
@@ -51,6 +55,7 @@ impl Runner {
                 name.clone(),
                 self.outbox.clone(),
                 self.again.clone(),
+                targets::PATIENCE,
             ));
         }
     }
@@ -106,6 +111,17 @@ impl Runner {
                     let _ = outbox.blocking_send(Msg::Saved(save(&path, &lines)));
                 });
             }
+            Effect::Export(path, store, shown) => {
+                tokio::task::spawn_blocking(move || {
+                    let _ = outbox.blocking_send(Msg::Saved(export(&path, &store, &shown)));
+                });
+            }
+            Effect::Keep(path, text) => {
+                tokio::task::spawn_blocking(move || {
+                    let kept = keep(&path, &text).map_err(|error| format!("{}: {error}", path.display()));
+                    let _ = outbox.blocking_send(Msg::Kept(kept.map(|()| path)));
+                });
+            }
             Effect::Demo => {
                 let Some(demo) = self.demo.clone() else { return };
                 tokio::spawn(async move {
@@ -144,7 +160,11 @@ async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) 
     let answer = async {
         let job = client.attach(&handle).await?;
         let detail = job.describe().await?;
-        Ok::<_, weftrun::Error>(Box::new((detail, job.plan().cloned())))
+        Ok::<_, weftrun::Error>(Box::new(Known {
+            detail,
+            plan: job.plan().cloned(),
+            spec: job.spec().cloned(),
+        }))
     };
     let answer = answer.await.map_err(|error| said(&error));
     let _ = outbox.send(Msg::Detail(handle, answer)).await;
@@ -152,13 +172,50 @@ async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) 
 
 /// Writes lines to a new file; one that is there already stays.
 fn save(path: &Path, lines: &[Vec<u8>]) -> Result<PathBuf, String> {
-    use std::io::Write;
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
-    let mut out = std::io::BufWriter::new(file);
-    for line in lines {
-        out.write_all(line).and_then(|()| out.write_all(b"\n")).map_err(failed)?;
-    }
-    out.flush().map_err(failed)?;
+    write(path, |out| {
+        lines.iter().try_for_each(|line| out.write_all(line).and_then(|()| out.write_all(b"\n")))
+    })
+}
+
+/// Lines of a log written between two looks of others at its store.
+const AT_ONCE: usize = 4096;
+
+/// Writes the lines that are shown to a new file, as they came. The store stays free for its reader and its writer.
+fn export(path: &Path, store: &SharedStore, shown: &Projection) -> Result<PathBuf, String> {
+    write(path, |out| {
+        let mut at = 0;
+        while at < shown.len() {
+            let store = store.read();
+            for index in at..(at + AT_ONCE).min(shown.len()) {
+                if let Some(entry) = shown.seq(index).and_then(|seq| store.get(seq)) {
+                    out.write_all(entry.raw()).and_then(|()| out.write_all(b"\n"))?;
+                }
+            }
+            at += AT_ONCE;
+        }
+        Ok(())
+    })
+}
+
+fn write(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<PathBuf, String> {
+    let attempt = || {
+        let mut out = BufWriter::new(File::options().write(true).create_new(true).open(path)?);
+        fill(&mut out)?;
+        out.flush()
+    };
+    attempt().map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path.to_owned())
+}
+
+/// Keeps a text in a file only its owner can read, instead of what was there.
+fn keep(path: &Path, text: &str) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
 }

@@ -4,15 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobHandle;
-use weftrun::core::log::{LogOptions, LogStore};
+use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::{Client, Result};
 
+use super::attic::TempFile;
+use super::halves::Halves;
 use super::survey::Survey;
 use crate::model::logs::SharedStore;
+use crate::model::picture::Rank;
 use crate::msg::Msg;
+
+/// Bytes of lines held in memory; with everything else, 256 MB in all. The rest goes to the attic.
+const BUDGET: usize = 64 << 20;
+
+/// Lines of each source that are read first, where a log can be opened at its end.
+const FIRST: u64 = 2_000;
 
 /// Least time between two pictures; one that takes long to make comes less often.
 const PICTURE: Duration = Duration::from_millis(100);
@@ -37,40 +47,88 @@ async fn follow(
     outbox: &mpsc::Sender<Msg>,
     grew: &Notify,
 ) -> Result<()> {
-    let store = SharedStore::new(LogStore::default());
-    let _ = outbox.send(Msg::LogsOpened(handle.clone(), store.clone())).await;
     let job = client.attach(handle).await?;
+    let from_end = job.backend().capability().log_offsets && !previous;
+    let store = LogStore::new(BUDGET).with_attic(Box::new(TempFile::default()));
+    let store = SharedStore::new(if from_end { store.with_history() } else { store });
+    let _ = outbox.send(Msg::LogsOpened(handle.clone(), store.clone())).await;
     let mut options = LogOptions::follow();
     options.previous = previous;
-    let mut stream = job.logs(options);
-    let mut pictures = Pictures::new(handle.clone(), job.plan().cloned(), store.clone(), outbox.clone());
+    let whole = job.logs(options.clone());
+    let pictures = Pictures::new(handle.clone(), job.plan().cloned(), store.clone(), outbox.clone());
+    if from_end {
+        options.tail = Some(FIRST);
+        return both(job.logs(options), whole, &store, pictures, grew).await;
+    }
+    one(whole, &store, pictures, grew).await
+}
+
+type Batches = BoxStream<'static, Result<LogBatch>>;
+
+/// Reads a log from its beginning.
+async fn one(mut stream: Batches, store: &SharedStore, mut pictures: Pictures, grew: &Notify) -> Result<()> {
     loop {
-        let wait = pictures.due();
-        let batch = tokio::select! {
+        tokio::select! {
             biased;
-            batch = stream.next() => batch,
-            () = sleep_until(wait) => {
+            batch = stream.next() => {
+                let Some(batch) = batch else { break };
+                let batch = batch?;
+                // Before the store: what it drops has been looked at.
+                pictures.observe(&batch).await;
+                store.write(|store| store.ingest(&batch));
+                grew.notify_one();
+            }
+            () = sleep_until(pictures.due()) => pictures.send().await,
+        }
+    }
+    pictures.finish().await;
+    Ok(())
+}
+
+/// Reads a log from its end, to be shown at once, and from its beginning, for NCCL's lines and the history.
+async fn both(
+    mut end: Batches,
+    mut whole: Batches,
+    store: &SharedStore,
+    mut pictures: Pictures,
+    grew: &Notify,
+) -> Result<()> {
+    let mut halves = Halves::default();
+    let (mut end_over, mut whole_over, mut noted) = (false, false, false);
+    while !(end_over && whole_over) {
+        let read_on = end_over || !halves.waits();
+        tokio::select! {
+            biased;
+            batch = end.next(), if !end_over => {
+                let Some(batch) = batch else { end_over = true; continue };
+                let batch = batch?;
+                let waited = halves.end(&batch);
+                store.write(|store| {
+                    waited.iter().for_each(|batch| store.ingest_history(batch));
+                    store.ingest(&batch);
+                });
+            }
+            batch = whole.next(), if !whole_over && read_on => {
+                let Some(batch) = batch else { whole_over = true; continue };
+                let batch = batch?;
+                pictures.observe(&batch).await;
+                if let Some(history) = halves.beginning(batch) {
+                    store.write(|store| store.ingest_history(&history));
+                }
+            }
+            () = sleep_until(pictures.due()) => {
                 pictures.send().await;
                 continue;
             }
-        };
-        match batch {
-            None => break,
-            Some(batch) => {
-                let batch = batch?;
-                // Before the store: what it drops has been looked at.
-                pictures.survey.observe(&batch);
-                pictures.touched = true;
-                store.write(|store| store.ingest(&batch));
-                grew.notify_one();
-                if wait.is_some_and(|due| due <= Instant::now()) {
-                    pictures.send().await;
-                }
-            }
         }
+        if !noted && halves.is_whole() {
+            noted = true;
+            store.write(LogStore::end_history);
+        }
+        grew.notify_one();
     }
-    pictures.touched = true;
-    pictures.send().await;
+    store.write(LogStore::end_history);
+    pictures.finish().await;
     Ok(())
 }
 
@@ -104,6 +162,19 @@ impl Pictures {
         Self { handle, plan, store, survey, outbox, touched: false, last: Instant::now(), spacing: PICTURE }
     }
 
+    async fn observe(&mut self, batch: &LogBatch) {
+        self.survey.observe(batch);
+        self.touched = true;
+        if self.due().is_some_and(|due| due <= Instant::now()) {
+            self.send().await;
+        }
+    }
+
+    async fn finish(&mut self) {
+        self.touched = true;
+        self.send().await;
+    }
+
     fn due(&self) -> Option<Instant> {
         self.touched.then(|| self.last + self.spacing)
     }
@@ -114,13 +185,9 @@ impl Pictures {
         }
         let begun = Instant::now();
         let picture = self.survey.picture(self.plan.as_ref());
-        self.store.write(|store| {
-            for rank in &picture.ranks {
-                if let Some(number) = rank.rank {
-                    store.learn(&rank.host, rank.pid, number);
-                }
-            }
-        });
+        let known = |rank: &Rank| Some(((rank.host.clone(), rank.pid), rank.rank?));
+        let ranks = picture.ranks.iter().filter_map(known).collect();
+        self.store.write(|store| store.learn(&ranks));
         self.touched = false;
         self.last = Instant::now();
         self.spacing = PICTURE.max((self.last - begun) * 10);

@@ -1,8 +1,10 @@
 //! Where the model meets the world: one loop that waits for keys, answers and signals, changes the model, runs the
 //! effects, and draws when something has changed; never more often than every 16 ms, and not at all when nothing does.
 
+mod attic;
 mod clipboard;
 mod effects;
+mod halves;
 mod ingest;
 mod plan;
 mod survey;
@@ -11,6 +13,7 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,7 @@ use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::keymap::Keymap;
 use crate::model::jobs::Health;
+use crate::model::session::Session;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
@@ -34,6 +38,8 @@ use terminal::Screenful;
 
 /// Least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
+/// Least time between two frames for a terminal at the other end of a network.
+const REMOTE_FRAME: Duration = Duration::from_millis(33);
 
 /// Starts the demo job; gives its handle.
 pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>> + Send + Sync>;
@@ -57,6 +63,14 @@ pub struct Options {
     pub mouse: bool,
     /// Whether colours are forbidden.
     pub no_colour: bool,
+    /// Profiles a new job can name.
+    pub profiles: Vec<String>,
+    /// Whether the terminal is at the other end of a network: fewer frames are drawn.
+    pub remote: bool,
+    /// Where the last session ended, to go on from there.
+    pub session: Option<Session>,
+    /// Where copied text is saved too, for terminals that do not take it.
+    pub copies: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Options {
@@ -68,12 +82,12 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Runs the UI until the user quits.
+/// Runs the UI until the user quits; gives where they left off.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] without a terminal, [`ErrorKind::InvalidConfig`] for unknown keys or themes, [`ErrorKind::Io`]
 /// when the terminal fails.
-pub async fn run(client: Client, options: Options) -> Result<()> {
+pub async fn run(client: Client, options: Options) -> Result<Session> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Error::new(ErrorKind::Usage, "the terminal UI needs a terminal")
             .hint("`weftrun list`, `logs`, `transport` and `watch` print the same without one"));
@@ -82,12 +96,16 @@ pub async fn run(client: Client, options: Options) -> Result<()> {
     let mut screen = Screenful::enter()?;
     let outcome = Loop::new(client, &options).run(&mut model, &mut screen).await;
     screen.leave();
-    outcome
+    outcome.map(|()| Session::of(&model))
 }
 
 fn model(options: &Options) -> Result<Model> {
     let mut model = Model::new(options.targets.iter().cloned(), Timestamp::now());
     model.keymap = Keymap::default().rebind(&options.keys)?;
+    if let Some(session) = &options.session {
+        session.restore(&mut model);
+        model.resume = Some(session.clone()).filter(|session| options.job.is_none() && session.job.is_some());
+    }
     if let Some(name) = &options.theme {
         let names: Vec<&str> = Theme::ALL.iter().map(|theme| theme.name()).collect();
         model.theme = Theme::parse(name).ok_or_else(|| {
@@ -99,6 +117,7 @@ fn model(options: &Options) -> Result<Model> {
         model.theme = Theme::Mono;
     }
     model.mouse = options.mouse;
+    model.profiles.clone_from(&options.profiles);
     model.has_demo = options.demo.is_some();
     model.wanted.clone_from(&options.job);
     if let Some(target) = &options.default_target {
@@ -122,6 +141,8 @@ struct Loop {
     runner: Runner,
     inbox: mpsc::Receiver<Msg>,
     grew: Arc<Notify>,
+    frame: Duration,
+    copies: Option<PathBuf>,
 }
 
 impl Loop {
@@ -129,7 +150,8 @@ impl Loop {
         let (outbox, inbox) = mpsc::channel(1024);
         let grew = Arc::new(Notify::new());
         let runner = Runner::new(client, options, outbox, grew.clone());
-        Self { runner, inbox, grew }
+        let frame = if options.remote { REMOTE_FRAME } else { FRAME };
+        Self { runner, inbox, grew, frame, copies: options.copies.clone() }
     }
 
     async fn run(mut self, model: &mut Model, screen: &mut Screenful) -> Result<()> {
@@ -143,8 +165,8 @@ impl Loop {
             self.perform(effects, screen, &mut input).await?;
         }
         let mut dirty = true;
-        let mut spacing = FRAME;
-        let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
+        let mut spacing = self.frame;
+        let mut drawn = Instant::now().checked_sub(self.frame).unwrap_or_else(Instant::now);
         loop {
             let wake =
                 self.wait(&mut input, &mut signals, dirty.then(|| drawn + spacing), next_tick(model)).await;
@@ -174,13 +196,13 @@ impl Loop {
                 Wake::Stop => effects.push(Effect::Sleep),
                 Wake::Draw => {
                     if let Some(open) = &mut model.open {
-                        open.logs.height = crate::view::log_height_of(model.screen, model.size);
+                        open.logs.height = crate::view::log_height_of(&open.logs, model.screen, model.size);
                     }
                     let begun = Instant::now();
                     screen.draw(|frame| view(model, frame))?;
                     drawn = Instant::now();
                     // A terminal that takes long to write to (a slow link) gets fewer frames, not a queue of them.
-                    spacing = FRAME.max((drawn - begun) * 2).min(Duration::from_millis(250));
+                    spacing = self.frame.max((drawn - begun) * 2).min(Duration::from_millis(250));
                     dirty = false;
                 }
             }
@@ -228,7 +250,12 @@ impl Loop {
                 Effect::Sleep => screen.sleep()?,
                 Effect::Redraw => screen.clear()?,
                 Effect::Mouse(on) => screen.mouse(on)?,
-                Effect::Copy(text) => screen.copy(&text)?,
+                Effect::Copy(text) => {
+                    screen.copy(&text)?;
+                    if let Some(path) = self.copies.clone() {
+                        self.runner.start(Effect::Keep(path, text));
+                    }
+                }
                 Effect::Edit(spec) => {
                     // The editor reads the same keyboard: nobody else may.
                     *input = EventStream::new();

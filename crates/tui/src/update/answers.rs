@@ -24,13 +24,13 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             };
             match answer {
                 Ok(known) => {
-                    let (detail, plan) = *known;
+                    let crate::msg::Known { detail, plan, spec } = *known;
                     let detail = safe::detail(detail);
                     for event in detail.history.iter().cloned() {
                         open.event(event);
                     }
                     open.detail = Some(detail);
-                    open.plan = plan;
+                    (open.plan, open.spec) = (plan, spec);
                     open.error = None;
                 }
                 Err(error) => open.error = Some(clean_text(&error).into_owned()),
@@ -39,13 +39,12 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::LogsOpened(handle, store) => {
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
                 let old = std::mem::take(&mut open.logs);
-                open.logs = crate::model::logs::LogPane {
-                    store,
-                    cursor: None,
-                    top: None,
-                    bookmarks: Vec::new(),
-                    ..old
-                };
+                let pinned = old.pinned.as_ref().map(|(rank, _)| *rank);
+                open.logs =
+                    crate::model::logs::LogPane { store, cursor: None, top: None, pinned: None, ..old };
+                if let Some(rank) = pinned {
+                    open.logs.pin(rank);
+                }
                 open.logs_ended = false;
             }
             return logs::refilter(model);
@@ -90,7 +89,19 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Acted(handle, action, Err(error)) => {
             model.fail(format!("{} {}: {error}", screens::verb(action), handle.name()));
         }
-        Msg::Saved(Ok(path)) => model.say(format!("saved {}", path.display())),
+        Msg::Saved(Ok(path)) => {
+            model.say(format!("saved {}", path.display()));
+            if let (Screen::Submit, Some(draft)) = (model.screen, &mut model.draft) {
+                draft.saved(&path);
+            }
+        }
+        Msg::Kept(Ok(path)) => {
+            if let Some(notice) = model.notice.as_mut().filter(|notice| notice.text.starts_with("copied")) {
+                notice.text =
+                    format!("copied (also in {}){}", path.display(), &notice.text["copied".len()..]);
+            }
+        }
+        Msg::Kept(Err(error)) => model.fail(format!("copied, but not kept in a file: {error}")),
         Msg::Saved(Err(error)) => model.fail(error),
         Msg::Planned(..) | Msg::Checked(..) | Msg::Spec(..) => return draft::answer(model, msg),
         _ => {}
@@ -109,7 +120,26 @@ fn listed(model: &mut Model, name: &str, jobs: Vec<weftrun::core::job::JobSummar
     }
     let wanted =
         model.wanted.take_if(|wanted| model.jobs.entries.iter().any(|e| e.summary.handle == *wanted));
-    wanted.map_or_else(Vec::new, |handle| screens::open(model, &handle))
+    match wanted {
+        Some(handle) => screens::open(model, &handle),
+        None => resume(model),
+    }
+}
+
+/// Opens what the last session had open, once it is listed.
+fn resume(model: &mut Model) -> Vec<Effect> {
+    let listed = |session: &mut crate::model::session::Session| {
+        session.job.as_ref().is_some_and(|job| model.jobs.entries.iter().any(|e| e.summary.handle == *job))
+    };
+    let Some(session) = model.resume.take_if(listed) else { return Vec::new() };
+    let Some(handle) = session.job.clone() else { return Vec::new() };
+    let effects = screens::open(model, &handle);
+    model.screen = session.screen();
+    if let Some(open) = &mut model.open {
+        session.log.restore(&mut open.logs);
+    }
+    model.say(format!("{} as you left it; 1 shows all jobs", handle.name()));
+    effects
 }
 
 fn down(model: &mut Model, name: &str, error: &str) {

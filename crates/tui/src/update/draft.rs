@@ -7,7 +7,7 @@ use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
-use crate::model::draft::{Draft, FABRICS, Field, LAUNCHES};
+use crate::model::draft::{Choices, Draft, FABRICS, Field, LAUNCHES, Shown};
 use crate::model::layer::{Layer, Prompt, Question};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -30,11 +30,57 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
 }
 
 fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
-    let targets: Vec<String> = model.jobs.targets.iter().map(|target| target.name.clone()).collect();
+    let targets = model.jobs.targets.iter().map(|target| target.name.clone()).collect();
+    let choices = Choices { targets, profiles: model.profiles.clone() };
     let target = model.draft.as_ref().map_or(model.default_target.clone(), |d| d.target_name().to_owned());
-    model.draft = Some(Draft::new(spec, file, targets, &target));
+    model.draft = Some(Draft::new(spec, file, choices, &target));
     model.screen = Screen::Submit;
     changed(model)
+}
+
+/// Makes a new job like the one under the cursor or the open one.
+pub(super) fn again(model: &mut Model) -> Vec<Effect> {
+    let handle = model.current();
+    let open = model.open.as_ref().filter(|open| Some(&open.handle) == handle.as_ref());
+    let Some(mut spec) = open.and_then(|open| open.spec.clone()) else {
+        model.say(if open.is_some() {
+            "what this job was made of is not known here: it was submitted elsewhere"
+        } else {
+            "open the job first"
+        });
+        return Vec::new();
+    };
+    let target = handle.map(|handle| handle.target().to_owned());
+    spec.name = next_name(&spec.name);
+    let effects = take(model, spec, None);
+    aim(model, target.as_deref(), effects)
+}
+
+/// Sends the draft to a target, if there is such a one.
+fn aim(model: &mut Model, target: Option<&str>, effects: Vec<Effect>) -> Vec<Effect> {
+    let Some(draft) = &mut model.draft else { return effects };
+    match draft.targets.iter().position(|name| Some(name.as_str()) == target) {
+        Some(at) if at != draft.target => {
+            draft.target = at;
+            changed(model)
+        }
+        _ => effects,
+    }
+}
+
+/// `name-2` behind `name`, `name-3` behind `name-2`.
+fn next_name(name: &str) -> String {
+    match name.rsplit_once('-').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?))) {
+        Some((stem, number)) if number < 10_000 => format!("{stem}-{}", number + 1),
+        _ => format!("{name}-2"),
+    }
+}
+
+/// Saves the job as a file; from then on the equal command names it.
+pub(super) fn save(model: &mut Model, path: &str) -> Result<Vec<Effect>, String> {
+    let Some(draft) = &mut model.draft else { return Ok(Vec::new()) };
+    let text = to_toml(&draft.spec()?);
+    Ok(vec![Effect::Save(path.into(), text.lines().map(|line| line.as_bytes().to_vec()).collect())])
 }
 
 /// Gives a key to the field under the cursor; none if it does not take it.
@@ -59,6 +105,7 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
             match field {
                 Field::Target => draft.target = turn(draft.target, draft.targets.len()),
                 Field::Launch => draft.launch = turn(draft.launch, LAUNCHES.len()),
+                Field::Profile => draft.profile = turn(draft.profile, draft.profiles.len()),
                 _ => draft.fabric = turn(draft.fabric, FABRICS.len()),
             }
             Some(changed(model))
@@ -110,11 +157,19 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             return changed(model);
         }
         Action::Diff => {
-            draft.document = !draft.document;
+            draft.shown = match draft.shown {
+                Shown::Changes => Shown::Diff,
+                Shown::Diff => Shown::Beside,
+                Shown::Beside => Shown::Changes,
+            };
             draft.scroll = 0;
             draft.field = Field::Changes;
         }
         Action::File => prompt(model, Prompt::JobFile, String::new()),
+        Action::SaveJob => {
+            let name = format!("{}.toml", draft.text(Field::Name));
+            prompt(model, Prompt::SaveJob, name);
+        }
         Action::Edit | Action::Check | Action::Submit => return with_spec(model, action),
         Action::Copy => {
             let command = draft.command();
@@ -122,7 +177,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         action => {
             let Some(by) = distance(action, page) else { return Vec::new() };
-            if draft.document {
+            if draft.shown != Shown::Changes {
                 draft.scroll = draft.scroll.saturating_add_signed(by).min(100_000);
             } else if by < 0 && draft.change == 0 {
                 return focus(model, -1);
@@ -157,9 +212,11 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         _ => {
-            let question = Question::Submit(draft.revision);
-            model.layers.push(Layer::Confirm(question));
-            Vec::new()
+            // While the user reads the question the cluster is asked whether it would take the job.
+            let revision = draft.revision;
+            let known = draft.checked.as_ref().is_some_and(|(checked, _)| *checked == revision);
+            model.layers.push(Layer::Confirm(Question::Submit(revision)));
+            if known { Vec::new() } else { vec![Effect::Check(revision, target, spec)] }
         }
     }
 }
@@ -207,13 +264,15 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
         return Vec::new();
     };
     let (patch, text) = (fix.patch.clone(), fix.text.clone());
-    let mut effects = begin(model);
+    // The new job is like the one the finding is of; where that is not known, it is the draft there is, or an empty one.
+    let known = model.open.as_ref().is_some_and(|open| open.spec.is_some());
+    let mut effects = if known { again(model) } else { begin(model) };
     let Some(draft) = &model.draft else { return effects };
     if patch.is_empty() {
         model.say(format!("to do by hand: {text}"));
         return effects;
     }
-    let file = draft.file.clone();
+    let (file, target) = (draft.file.clone(), draft.target_name().to_owned());
     let patched = draft.spec().and_then(|spec| {
         let toml = patched("job.toml", &to_toml(&spec), &patch).map_err(|error| error.to_string())?;
         JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string())
@@ -221,6 +280,7 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
     match patched {
         Ok(job) => {
             effects = take(model, job.spec, file);
+            effects = aim(model, Some(&target), effects);
             model.say(format!("the fix is in the new job: {text}"));
         }
         Err(error) => model.fail(format!("{error}; to do by hand: {text}")),

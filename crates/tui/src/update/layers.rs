@@ -159,6 +159,7 @@ fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
             "find" => Some(Prompt::Find),
             "ranks" => Some(Prompt::Ranks),
             "export" => Some(Prompt::ExportLog),
+            "save-job" => Some(Prompt::SaveJob),
             _ => None,
         };
         if let Some(prompt) = prompt {
@@ -214,7 +215,8 @@ fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, 
             let pairs = model.open.as_ref().map(crate::view::matrix::table).unwrap_or_default();
             return Ok(vec![Effect::Save(text.into(), pairs)]);
         }
-        Prompt::ExportLog => return Ok(vec![Effect::Save(text.into(), logs::export(model))]),
+        Prompt::ExportLog => return Ok(logs::export(model, text)),
+        Prompt::SaveJob => return draft::save(model, text),
         Prompt::Find => {
             let pattern = match text.strip_prefix('/').and_then(|t| t.strip_suffix('/')) {
                 Some(regex) => Pattern::regex(regex),

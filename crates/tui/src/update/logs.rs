@@ -59,6 +59,20 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::FindNext => find(model, true),
         Action::FindPrevious => find(model, false),
+        Action::Fold => {
+            pane.folded = !pane.folded;
+            let text =
+                if pane.folded { "lines that say the same are shown once" } else { "every line is shown" };
+            model.say(text);
+            return refilter(model);
+        }
+        Action::Pin => {
+            let rank = pane.cursor_rank();
+            match rank {
+                Some(rank) => pin(model, rank),
+                None => model.say("it is not known which rank wrote this line"),
+            }
+        }
         Action::Bookmark => bookmark(pane),
         Action::NextBookmark => next_bookmark(model),
         Action::Open => whole_line(model),
@@ -108,6 +122,14 @@ pub(crate) fn filter_of(pane: &LogPane, now: jiff::Timestamp) -> Result<Filter, 
     }
     let filter = Filter::parse(&text, now).map_err(|error| error.to_string())?;
     Ok(filter.with_level(pane.level))
+}
+
+/// Keeps a rank in sight, or lets go of it.
+pub(super) fn pin(model: &mut Model, rank: u32) {
+    let Some(open) = &mut model.open else { return };
+    let text =
+        if open.logs.pin(rank) { "stays in sight in the logs; K lets go" } else { "is no longer pinned" };
+    model.say(format!("r{rank} {text}"));
 }
 
 /// Goes to the next place the text is found, or to the one before.
@@ -195,12 +217,11 @@ fn whole_line(model: &mut Model) {
     model.layers.push(Layer::Text { title, lines: vec![text], scroll: 0 });
 }
 
-/// The lines that are shown, as they came, for a file.
-pub(super) fn export(model: &Model) -> Vec<Vec<u8>> {
+/// Saves the lines that are shown, as they came.
+pub(super) fn export(model: &Model, path: &str) -> Vec<Effect> {
     let Some(open) = &model.open else { return Vec::new() };
-    let store = open.logs.store.read();
-    let all = (0..open.logs.projection.len()).filter_map(|index| open.logs.projection.seq(index));
-    all.filter_map(|seq| store.get(seq)).map(|entry| entry.raw.to_vec()).collect()
+    let pane = &open.logs;
+    vec![Effect::Export(path.into(), pane.store.clone(), Box::new(pane.projection.clone()))]
 }
 
 /// Whether new lines are of interest to the screen that is shown.

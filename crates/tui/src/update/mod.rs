@@ -41,6 +41,8 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
 /// A key goes to the topmost layer, then to the field under the cursor, then to the table of actions.
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
+    // Whoever has begun to work is not taken elsewhere.
+    model.resume = None;
     if let Some(effects) = layers::press(model, key) {
         return effects;
     }
@@ -99,6 +101,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Logs => return screens::show(model, Screen::Logs),
         Action::Diagnosis => return screens::show(model, Screen::Diagnosis),
         Action::New => return draft::begin(model),
+        Action::Again => return draft::again(model),
         Action::Demo if model.has_demo => {
             model.say("starting the demo on this machine");
             return vec![Effect::Demo];

@@ -148,7 +148,8 @@ pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
 pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
     let rows = page(model);
     let Some(open) = &mut model.open else { return Vec::new() };
-    let last = open.picture.ranks.len().saturating_sub(1);
+    let listed = if open.lists_nodes() { open.picture.nodes.len() } else { open.picture.ranks.len() };
+    let last = listed.saturating_sub(1);
     if let Some(by) = distance(action, rows / 2) {
         open.row = open.row.saturating_add_signed(by).min(last);
         return Vec::new();
@@ -168,13 +169,17 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
             };
             model.say(words);
         }
-        Action::Zoom => open.by_rank = !open.by_rank,
+        Action::Zoom => (open.by_rank, open.row) = (!open.by_rank, 0),
         Action::Communicator => next_communicator(open),
+        Action::Pin => {
+            if let Some(rank) = open.chosen_ranks().first().copied() {
+                super::logs::pin(model, rank);
+            }
+        }
         Action::Open => {
-            let chosen =
-                open.rank_rows().get(open.row).and_then(|index| open.picture.ranks.get(*index)?.rank);
-            if let Some(rank) = chosen {
-                open.logs.ranks = rank.to_string();
+            let ranks = open.chosen_ranks();
+            if !ranks.is_empty() {
+                open.logs.ranks = crate::view::paint::ranges(&ranks);
                 model.screen = Screen::Logs;
                 return super::logs::refilter(model);
             }

@@ -25,14 +25,26 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
                 "Help ─ type to filter ─ ? signs ─ esc closes"
             };
             let inside = paint.popup(frame, area, size, title);
+            let columns = if inside.width >= 100 { 2 } else { 1 };
+            let each = inside.width / columns;
             let lines = if *signs {
                 signs_lines()
             } else {
-                help_lines(model, paint, filter.value(), usize::from(inside.width))
+                help_lines(model, paint, filter.value(), usize::from(each))
             };
-            let last = lines.len().saturating_sub(usize::from(inside.height));
-            let shown: Vec<Line> = lines.into_iter().skip((*scroll).min(last)).collect();
-            frame.render_widget(Paragraph::new(shown), inside);
+            let rows = usize::from(inside.height);
+            let last = lines.len().saturating_sub(rows * usize::from(columns));
+            let mut rest = lines.into_iter().skip((*scroll).min(last));
+            for column in 0..columns {
+                let text: Vec<Line> = rest.by_ref().take(rows).collect();
+                let place = Rect { x: inside.x + column * each, width: each, ..inside };
+                frame.render_widget(Paragraph::new(text), place);
+            }
+            if rest.next().is_some() {
+                let more =
+                    Rect { x: inside.right().saturating_sub(12), y: inside.bottom(), width: 11, height: 1 };
+                frame.render_widget(Line::from(paint.span(" more: pgdn", Meaning::Key)), more);
+            }
         }
         Some(Layer::Palette { input, selected }) => palette(model, frame, paint, area, input, *selected),
         Some(Layer::Confirm(question)) => confirm(model, frame, paint, area, question),
@@ -143,6 +155,18 @@ fn palette(
     frame.set_cursor_position((inside.x + column, inside.y));
 }
 
+/// What the cluster said to the draft.
+fn checked(draft: &crate::model::draft::Draft) -> String {
+    match &draft.checked {
+        Some((revision, Ok(findings))) if *revision == draft.revision => match findings.first() {
+            Some(finding) => format!("{}: {}", Paint::severity(finding.severity).1, finding.message),
+            None => format!("ok, {} would take it", draft.target_name()),
+        },
+        Some((revision, Err(error))) if *revision == draft.revision => format!("failed: {error}"),
+        _ => format!("asking {} …", draft.target_name()),
+    }
+}
+
 fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question: &Question) {
     let mut lines = Vec::new();
     let title = match question {
@@ -162,19 +186,22 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
             if let Some(draft) = &model.draft {
                 lines.push(format!("target  {}", draft.target_name()));
                 lines.push(format!("same as {}", draft.command()));
+                lines.push(format!("check   {}", checked(draft)));
             }
             "submit this job?".to_owned()
         }
     };
-    let size = (area.width.saturating_sub(4).min(90), 9.min(area.height));
-    let inside = paint.popup(frame, area, size, title);
-    let columns = usize::from(inside.width).saturating_sub(2);
+    let wide = area.width.saturating_sub(4).min(90);
+    let columns = usize::from(wide).saturating_sub(4);
+    let most = usize::from(area.height).saturating_sub(5);
     let mut text: Vec<Line> = lines
         .iter()
         .flat_map(|line| wrap(&clean_text(line), columns))
-        .take(5)
+        .take(most)
         .map(|l| Line::from(format!(" {l}")))
         .collect();
+    let high = u16::try_from(text.len() + 4).unwrap_or(area.height).min(area.height);
+    let inside = paint.popup(frame, area, (wide, high), title);
     text.push(Line::from(""));
     text.push(Line::from(vec![
         paint.span(" y", Meaning::Key),

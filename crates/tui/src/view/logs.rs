@@ -20,19 +20,28 @@ use crate::theme::Meaning;
 const STRIP_FROM: usize = 16;
 
 /// Lines there is room for in an area of this height.
-pub(super) fn height(rows: usize) -> usize {
+pub(super) fn height(pane: &LogPane, rows: usize) -> usize {
     let strip = if rows >= STRIP_FROM { 2 } else { 0 };
-    rows.saturating_sub(2 + strip).max(1)
+    rows.saturating_sub(2 + strip + pinned_rows(pane, rows)).max(1)
 }
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let strip = if usize::from(area.height) >= STRIP_FROM { 2 } else { 0 };
-    let [upper, lower] = Layout::vertical([Constraint::Min(3), Constraint::Length(strip)]).areas(area);
+    let pinned = pinned_rows(&open.logs, usize::from(area.height));
+    let [pin, upper, lower] = Layout::vertical([
+        Constraint::Length(u16::try_from(pinned).unwrap_or(0)),
+        Constraint::Min(3),
+        Constraint::Length(strip),
+    ])
+    .areas(area);
     let pane = &open.logs;
     let store = pane.store.read();
+    if pinned > 0 {
+        pinned_panel(pane, &store, frame, paint, pin);
+    }
     let inside = paint.frame(frame, upper, title(open, &store));
     let lines = if pane.projection.is_empty() {
-        let text = match (store.end(), open.logs_ended) {
+        let text = match (store.count(), open.logs_ended) {
             (0, false) => " Waiting for the first line …",
             (0, true) => " The job wrote nothing.",
             _ => " No line is left by the filter. & changes it, r the ranks, v the level.",
@@ -63,15 +72,47 @@ fn title(open: &Open, store: &LogStore) -> String {
         format!("PAUSED, +{} new", pane.new_lines())
     };
     let previous = if pane.previous { " ─ attempt before" } else { "" };
-    let lost = match store.dropped() {
+    let mut lost = match store.dropped() + pane.projection.left_out() {
         0 => String::new(),
         dropped => format!(" ─ {dropped} oldest dropped"),
     };
+    if store.reads_history() {
+        lost.push_str(" ─ reading the beginning");
+    }
+    if pane.folded {
+        lost.push_str(" ─ folded");
+    }
     format!(
         "{} ─ {ranks}{level}{filter}{find}{previous} ─ {state} ─ {} lines{lost}",
         open.handle.name(),
-        store.end()
+        store.count()
     )
+}
+
+/// Rows the pinned rank takes, its frame included; none without one, or where there is no room.
+fn pinned_rows(pane: &LogPane, rows: usize) -> usize {
+    if pane.pinned.is_some() && rows >= 12 { (rows / 3).clamp(4, 9) } else { 0 }
+}
+
+/// The last lines of the pinned rank.
+fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Paint, area: Rect) {
+    let Some((rank, lines)) = &pane.pinned else { return };
+    let inside = paint.frame(frame, area, format!("r{rank} pinned ─ its last lines ─ K lets go"));
+    let rows = usize::from(inside.height);
+    let shown = Shown {
+        pane,
+        store,
+        paint,
+        columns: usize::from(inside.width),
+        label: label_width(store),
+        start: None,
+    };
+    let first = lines.len().saturating_sub(rows);
+    let text: Vec<Line> = (first..lines.len())
+        .filter_map(|at| store.get(lines.seq(at)?))
+        .filter_map(|entry| shown.entry(&entry).into_iter().next())
+        .collect();
+    frame.render_widget(Paragraph::new(text), inside);
 }
 
 fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Vec<Line<'a>> {
@@ -89,13 +130,10 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         let Some(seq) = pane.projection.seq(index) else { break };
         let Some(entry) = store.get(seq) else { continue };
         if let (Some(last), false, false) = (last, filtered, store.has_times())
-            && seq > last + 1
+            && let missing @ 1.. = store.missing(last, seq)
         {
-            lines.push(gap(
-                paint,
-                &format!("{} lines dropped to stay inside the memory bound", seq - last - 1),
-                columns,
-            ));
+            let text = format!("{missing} lines dropped to stay inside the memory bound");
+            lines.push(gap(paint, &text, columns));
         }
         last = Some(seq);
         let shown = Shown { pane, store, paint, columns, label, start };
@@ -135,14 +173,14 @@ struct Shown<'s> {
 }
 
 impl Shown<'_> {
-    fn entry<'a>(&self, entry: &Entry<'_>) -> Vec<Line<'a>> {
+    fn entry<'a>(&self, entry: &Entry) -> Vec<Line<'a>> {
         let clean = entry.clean();
         if entry.mark {
             return vec![gap(self.paint, &clean.text, self.columns)];
         }
         let head = self.head(entry);
         let used: usize = head.iter().map(Span::width).sum();
-        let note = note(&clean);
+        let note = note(&clean, self.pane.projection.more(entry.seq));
         let room = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|(_, pattern)| pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found);
@@ -168,7 +206,7 @@ impl Shown<'_> {
         lines
     }
 
-    fn head<'a>(&self, entry: &Entry<'_>) -> Vec<Span<'a>> {
+    fn head<'a>(&self, entry: &Entry) -> Vec<Span<'a>> {
         let mut spans = Vec::new();
         if self.store.has_times() && self.pane.times != Times::Off {
             let text = match (self.pane.times, entry.time, self.start) {
@@ -221,12 +259,13 @@ impl Shown<'_> {
 }
 
 /// What was left out of a line, for its end.
-fn note(clean: &CleanLine) -> String {
-    match (clean.updates, clean.cut) {
+fn note(clean: &CleanLine, more: u32) -> String {
+    let note = match (clean.updates, clean.cut) {
         (0, 0) => String::new(),
         (updates, 0) => format!(" (\\r x{updates})"),
         (_, cut) => format!(" +{cut} B"),
-    }
+    };
+    if more > 0 { format!("{note} (x{})", more + 1) } else { note }
 }
 
 fn terminal_style(style: log::Style) -> Style {

@@ -2,6 +2,7 @@
 //! store as a clean line.
 
 pub mod diagnosis;
+mod document;
 pub mod event;
 mod footer;
 mod jobs;
@@ -10,13 +11,14 @@ mod logs;
 pub mod matrix;
 mod overview;
 pub mod paint;
-mod submit;
+pub mod submit;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::model::jobs::Health;
+use crate::model::logs::LogPane;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 use paint::{Paint, age};
@@ -68,9 +70,9 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
 }
 
 /// Lines the log pane has room for on a terminal of this size: the update needs it to scroll.
-pub(crate) fn log_height_of(screen: Screen, size: (u16, u16)) -> usize {
+pub(crate) fn log_height_of(pane: &LogPane, screen: Screen, size: (u16, u16)) -> usize {
     let rows = usize::from(size.1);
-    if screen == Screen::Logs { logs::height(rows.saturating_sub(2)) } else { rows / 4 }
+    if screen == Screen::Logs { logs::height(pane, rows.saturating_sub(2)) } else { rows / 4 }
 }
 
 /// The tabs, and whether the targets answer.

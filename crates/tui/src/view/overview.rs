@@ -17,10 +17,18 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     if model.size.0 >= LARGE.0 && model.size.1 >= LARGE.1 {
         return large(model, open, frame, paint, area);
     }
-    let phases = if area.height >= 20 { 12 } else { 7 };
+    let phases = match area.height {
+        26.. => 12,
+        20..26 => 9,
+        _ => 7,
+    };
     let [top, rest] = Layout::vertical([Constraint::Length(phases), Constraint::Min(2)]).areas(area);
     phase_panel(model, open, frame, paint, top);
-    let events = if rest.height >= 9 { 5 } else { 0 };
+    let events = match rest.height {
+        16.. => 5,
+        11..16 => 4,
+        _ => 0,
+    };
     let [ranks, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(events)]).areas(rest);
     rank_panel(open, frame, paint, ranks);
     if events > 0 {
@@ -95,12 +103,16 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if !picture.throughput.is_empty() {
         let last = picture.throughput.last().copied().unwrap_or_default();
         let bars = sparkline(&picture.throughput, strip);
-        lines.push(Line::from(format!(
-            " {} {} {last:.1} {}",
+        let drawn = &picture.throughput[picture.throughput.len().saturating_sub(strip)..];
+        let least = drawn.iter().copied().fold(f64::MAX, f64::min);
+        let most = drawn.iter().copied().fold(f64::MIN, f64::max);
+        let text = format!(
+            " {} {} {last:.1} {} ({least:.0}-{most:.0})",
             cell("speed", 9),
             cell(&bars, strip),
             picture.unit
-        )));
+        );
+        lines.push(Line::from(fit(&text, columns).into_owned()));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -200,25 +212,35 @@ fn strip(picture: &Picture, at: usize, columns: usize) -> String {
 }
 
 fn rank_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    if open.by_rank || open.picture.nodes.len() <= 1 || open.picture.ranks.len() <= 16 {
+    if !open.lists_nodes() {
         return ranks(open, frame, paint, area);
     }
-    let title = format!("Nodes {} (z: ranks)", open.picture.nodes.len());
+    let title = format!("Nodes {} (z: ranks, enter: its log)", open.picture.nodes.len());
     let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
     let first =
         open.row.min(open.picture.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
-    let mut lines = vec![Line::from(paint.span(
-        format!("  {} {} {} ranks", cell("node", 18), cell("reached", 22), cell("announced", 18)),
-        Meaning::Muted,
-    ))];
+    let widths = node_widths(usize::from(inside.width));
+    let head = format!(
+        "  {} {} {} ranks",
+        cell("node", widths[0]),
+        cell("reached", widths[1]),
+        cell("announced", widths[2])
+    );
+    let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
     for (number, node) in open.picture.nodes.iter().enumerate().skip(first).take(rows) {
-        lines.push(node_line(open, paint, number, node, usize::from(inside.width)));
+        lines.push(node_line(open, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, columns: usize) -> Line<'a> {
+/// Columns of name, step, networks and ranks.
+fn node_widths(columns: usize) -> [usize; 4] {
+    let [name, reached, announced] = if columns >= 76 { [20, 22, 18] } else { [15, 15, 13] };
+    [name, reached, announced, columns.saturating_sub(name + reached + announced + 5)]
+}
+
+fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: [usize; 4]) -> Line<'a> {
     let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
     let at = (0..Step::LIFE.len()).rev().find(|at| node.reached[*at] > 0).unwrap_or(0);
     let (reached, meaning) = if node.failed > 0 {
@@ -233,14 +255,17 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, columns:
     let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
     let ranks: Vec<u32> = node.ranks.iter().filter_map(|index| open.picture.ranks[*index].rank).collect();
     let text = format!("{number:>3} {}", node.host);
-    Line::from(vec![
-        Span::raw(format!("  {} ", cell(&text, 18))),
-        paint.span(cell(&reached, 22), meaning),
-        paint.span(format!(" {} ", cell(&announced, 18)), if odd { Meaning::Bad } else { Meaning::Muted }),
-        Span::raw(
-            fit(&format!("r{}", super::paint::ranges(&ranks)), columns.saturating_sub(63)).into_owned(),
+    let here = number == open.row.min(open.picture.nodes.len().saturating_sub(1));
+    let line = Line::from(vec![
+        Span::raw(format!("{} {} ", if here { ">" } else { " " }, cell(&text, widths[0]))),
+        paint.span(cell(&reached, widths[1]), meaning),
+        paint.span(
+            format!(" {} ", cell(&announced, widths[2])),
+            if odd { Meaning::Bad } else { Meaning::Muted },
         ),
-    ])
+        Span::raw(fit(&format!("r{}", super::paint::ranges(&ranks)), widths[3]).into_owned()),
+    ]);
+    if here { line.style(paint.style(Meaning::Selected)) } else { line }
 }
 
 fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {

@@ -133,16 +133,9 @@ pub fn cell(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(blanks))
 }
 
-/// How long ago, in the unit that matters: `40s`, `6m`, `5h`, `3d`.
+/// How long ago; `-` where it is not known.
 pub fn age(now: Timestamp, then: Option<Timestamp>) -> String {
-    let Some(then) = then else { return "-".to_owned() };
-    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
+    then.map_or("-".to_owned(), |then| weftrun::core::job::age(now, then))
 }
 
 /// Ranks as ranges: `0-3,8`.
@@ -191,13 +184,15 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A strip of bars for a series, as wide as asked; the newest value is on the right.
+/// A strip of bars for a series, from its least value to its greatest, as wide as asked; the newest is on the right.
 pub fn sparkline(series: &[f64], columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &series[series.len().saturating_sub(columns)..];
-    let top = shown.iter().copied().fold(0.0, f64::max);
+    let top = shown.iter().copied().fold(f64::MIN, f64::max);
+    let bottom = shown.iter().copied().fold(f64::MAX, f64::min);
     let bar = |value: f64| {
-        let level = if top > 0.0 { (value / top * 7.0).clamp(0.0, 7.0) } else { 0.0 };
+        let level =
+            if top > bottom { ((value - bottom) / (top - bottom) * 7.0).clamp(0.0, 7.0) } else { 3.0 };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=7 above")]
         let level = level as usize;
         BARS[level.min(7)]
@@ -215,6 +210,7 @@ mod tests {
         assert_eq!(cell("日本語", 5), "日本…");
         assert_eq!(wrap("aa bb cccccccccccc", 8), ["aa bb ", "cccccccc", "cccc"]);
         assert_eq!(ranges(&[3, 0, 1, 2, 8]), "0-3,8");
-        assert_eq!(sparkline(&[0.0, 1.0, 2.0], 2), "▄█");
+        assert_eq!(sparkline(&[0.0, 1.0, 2.0], 2), "▁█");
+        assert_eq!(sparkline(&[5.0, 5.0], 2), "▄▄");
     }
 }

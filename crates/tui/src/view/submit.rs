@@ -7,9 +7,10 @@ use ratatui::widgets::Paragraph;
 use weftrun::Finding;
 use weftrun::core::mutation::{Change, Op};
 
-use super::paint::{Paint, cell, fit};
+use super::document;
+use super::paint::{Paint, cell, fit, width, wrap};
 use crate::model::Model;
-use crate::model::draft::{Draft, FABRICS, Field, LAUNCHES, Planned};
+use crate::model::draft::{Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -52,14 +53,15 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let mut lines = Vec::new();
     for field in fields.iter().skip(first).take(rows) {
         let here = *field == draft.field;
+        let room = columns.saturating_sub(13);
         let value = match field {
-            Field::Target => choice(&draft.targets, draft.target),
-            Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch),
-            Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric),
+            Field::Target => choice(&draft.targets, draft.target, room),
+            Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
+            Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
+            Field::Profile => choice(&profiles(draft), draft.profile, room),
             field => draft.text(*field).to_owned(),
         };
         let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), 10));
-        let room = columns.saturating_sub(13);
         let mut shown = value.clone();
         if here && field.is_text() {
             let input = draft.inputs.iter().find(|(known, _)| known == field).map(|(_, input)| input);
@@ -78,33 +80,57 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// The chosen word in brackets between the others.
-fn choice(words: &[String], at: usize) -> String {
+/// The chosen word in brackets between the others; those before it go where there is no room.
+fn choice(words: &[String], at: usize, room: usize) -> String {
     let words: Vec<String> = words
         .iter()
         .enumerate()
         .map(|(i, word)| if i == at { format!("[{word}]") } else { word.clone() })
         .collect();
-    words.join(" ")
+    let needs =
+        |first: usize| words.iter().take(at + 1).skip(first).map(|word| width(word) + 1).sum::<usize>();
+    let first = (0..at).find(|first| needs(*first) + 2 <= room).unwrap_or(at);
+    let text = words.get(first..).unwrap_or_default().join(" ");
+    if first > 0 { format!("… {text}") } else { text }
+}
+
+fn profiles(draft: &Draft) -> Vec<String> {
+    let word = |name: &String| if name.is_empty() { "the target's own".to_owned() } else { name.clone() };
+    draft.profiles.iter().map(word).collect()
 }
 
 fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let here = draft.field == Field::Changes;
     let ops = draft.changes();
     let on = ops.iter().filter(|op| !draft.is_off(op)).count();
-    let what = if draft.document { "whole document" } else { "what the fabric adds" };
+    let what = match draft.shown {
+        Shown::Changes => "what the fabric adds",
+        Shown::Diff => "what is sent, as a diff",
+        Shown::Beside => "your job | what is sent",
+    };
     let focus = if here { "> " } else { "" };
-    let inside =
-        paint.frame(frame, area, format!("{focus}{what}: {on} changes, {} off (ctrl-d)", ops.len() - on));
+    let rests = match &draft.planned {
+        Some(Ok(planned)) if !planned.online => ", the cluster not asked yet",
+        _ => "",
+    };
+    let title = format!("{focus}{what}: +{on}, {} off{rests} (ctrl-d)", ops.len() - on);
+    let inside = paint.frame(frame, area, title);
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let lines = match &draft.planned {
         None => vec![Line::from(paint.span(" planning …", Meaning::Busy))],
-        Some(Err(error)) => vec![Line::from(
-            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
-        )],
-        Some(Ok(planned)) if draft.document => document(draft, planned, paint, columns, rows),
-        Some(Ok(planned)) => changes(draft, planned, paint, columns, rows),
+        Some(Err(error)) => wrap(error, columns.saturating_sub(3))
+            .into_iter()
+            .enumerate()
+            .map(|(at, part)| {
+                Line::from(paint.span(format!(" {} {part}", if at == 0 { "!" } else { " " }), Meaning::Bad))
+            })
+            .collect(),
+        Some(Ok(planned)) => match draft.shown {
+            Shown::Changes => changes(draft, planned, paint, columns, rows),
+            Shown::Diff => document::diff(draft, planned, paint, columns, rows),
+            Shown::Beside => document::beside(draft, planned, paint, columns, rows),
+        },
     };
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -162,85 +188,24 @@ pub fn change_text(op: &Op) -> String {
     weftrun::core::log::clean_text(&what).into_owned()
 }
 
-/// The words by which a change is found in a document.
-fn tokens(op: &Op) -> Vec<String> {
-    match &op.change {
-        Change::Env { name, .. } => vec![name.clone()],
-        Change::Mount { name, host_path, mount_path, .. } => {
-            vec![mount_path.clone(), host_path.clone(), name.clone()]
-        }
-        Change::Resource { name, .. } => vec![name.clone()],
-        Change::Annotation { key, value } => vec![key.clone(), value.clone()],
-        Change::Capability { name } => vec![name.clone()],
-        Change::NodeSelector { key, .. } => vec![key.clone()],
-        Change::Colocate { topology_key } => vec![topology_key.clone()],
-        Change::Toleration { key, .. } => vec![key.clone()],
-        Change::Command { after, .. } => after.iter().filter(|word| word.len() > 3).cloned().collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The document as a diff against the one without any fabric change; each changed line names its rule.
-fn document<'a>(
-    draft: &Draft,
-    planned: &Planned,
-    paint: Paint,
-    columns: usize,
-    rows: usize,
-) -> Vec<Line<'a>> {
-    let Some(rendered) = &planned.rendered else {
-        let error = planned.error.as_deref().unwrap_or("this target does not show what it sends");
-        return vec![Line::from(
-            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
-        )];
-    };
-    let text = |documents: &weftrun::core::backend::Rendered| {
-        documents
-            .documents
-            .iter()
-            .map(|d| format!("# {}\n{}", d.title, d.text.trim_end()))
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    let after = text(rendered);
-    let before = planned.bare.as_ref().map_or_else(|| after.clone(), text);
-    let diff = similar::TextDiff::from_lines(&before, &after);
-    let mut lines = Vec::new();
-    let mut rule: Option<String> = None;
-    for change in diff.iter_all_changes() {
-        let (sign, meaning) = match change.tag() {
-            similar::ChangeTag::Equal => (' ', None),
-            similar::ChangeTag::Insert => ('+', Some(Meaning::Added)),
-            similar::ChangeTag::Delete => ('-', Some(Meaning::Removed)),
-        };
-        let body = weftrun::core::log::clean_line(change.value().trim_end_matches('\n').as_bytes()).text;
-        let Some(meaning) = meaning else {
-            rule = None;
-            lines.push(Line::from(format!("  {}", fit(&body, columns.saturating_sub(2)))));
-            continue;
-        };
-        let found = planned
-            .all
-            .iter()
-            .find(|op| tokens(op).iter().any(|token| !token.is_empty() && body.contains(token.as_str())));
-        rule = found.map(|op| op.rule.clone()).or(rule);
-        let room = columns.saturating_sub(26);
-        lines.push(Line::from(vec![
-            paint.span(format!("{sign} {}", cell(&body, room)), meaning),
-            paint.span(format!(" {}", fit(rule.as_deref().unwrap_or(""), 22)), Meaning::Muted),
-        ]));
-    }
-    let last = lines.len().saturating_sub(rows);
-    lines.into_iter().skip(draft.scroll.min(last)).take(rows).collect()
-}
-
 fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Checks (ctrl-r asks the cluster) ─ same as (ctrl-y copies)");
     let columns = usize::from(inside.width);
-    let mut lines = vec![Line::from(vec![
-        paint.span(" $ ", Meaning::Key),
-        Span::raw(fit(&draft.command(), columns.saturating_sub(3)).into_owned()),
-    ])];
+    // The command whole where there is room, so that it can be read before it is copied.
+    let most = usize::from(inside.height).saturating_sub(3).clamp(1, 4);
+    let mut lines: Vec<Line> = wrap(&draft.command(), columns.saturating_sub(3))
+        .into_iter()
+        .enumerate()
+        .take(most)
+        .map(|(at, part)| {
+            let head = if at == 0 { " $ " } else { "   " };
+            Line::from(vec![paint.span(head, Meaning::Key), Span::raw(part)])
+        })
+        .collect();
+    if draft.needs_file() {
+        let text = " flags cannot say all of it: ctrl-g saves the file";
+        lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Warn)));
+    }
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
         let room = columns.saturating_sub(8);

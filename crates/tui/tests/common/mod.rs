@@ -10,11 +10,16 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use weftrun::Finding;
 use weftrun::core::Confidence;
-use weftrun::core::fabric::Fabric;
+use weftrun::core::backend::{ClusterFacts, Document, Language, Rendered};
+use weftrun::core::catalogue::Catalogue;
+use weftrun::core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun::core::finding::{Evidence, Fix};
-use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
+use weftrun::core::mutation::Op;
+use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
+use weftrun_tui::model::draft::{Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
 use weftrun_tui::msg::{Effect, Msg};
@@ -193,6 +198,90 @@ pub fn opened() -> Model {
     model
 }
 
+/// One rank of one job on this machine, just begun.
+pub fn one() -> Model {
+    let mut model = empty();
+    let mut single = job("smoke", JobPhase::Running, 5);
+    (single.ready, single.kind, single.fabric) = ((1, 1), "local".into(), None);
+    update(&mut model, Msg::Listed("prod".into(), Ok(vec![single])));
+    press(&mut model, "enter");
+    let name = handle("smoke");
+    let mut store = LogStore::default();
+    store.ingest(&batch(&rank_source(0), &["hello from rank 0", "WARNING: no GPU", "step 1 loss 2.5"], 1));
+    update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
+    let mut picture = Picture { verdict: "unknown".into(), ..Picture::default() };
+    let step = Step::Started;
+    picture.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, step, ..Rank::default() }];
+    picture.group();
+    update(&mut model, Msg::Picture(name, Arc::new(picture)));
+    update(&mut model, Msg::LogsGrew);
+    model
+}
+
+/// A failed job of a target that is down, whose log broke off.
+pub fn broken() -> Model {
+    let mut model = down();
+    press(&mut model, "j");
+    press(&mut model, "j");
+    press(&mut model, "enter");
+    let name = handle("llama70b-sft-2");
+    let why = "kubeflow: no answer from the control plane of prod for 15 s (is the VPN up?)".to_owned();
+    update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::default()));
+    update(&mut model, Msg::Detail(name.clone(), Err(why.clone())));
+    let finding = Finding::error("JOB-QUOTA", "the namespace asks for 23 GPUs more than its quota has")
+        .fix("ask for a larger quota, or for fewer nodes");
+    update(&mut model, Msg::Event("prod".into(), JobEvent::Stuck { job: name.clone(), finding }));
+    update(&mut model, Msg::LogsEnded(name, Some(why)));
+    model.notice = None;
+    model
+}
+
+/// A new job as it is planned for a cluster with EFA; the rule of huge pages is switched off.
+pub fn drafted() -> Model {
+    let mut model = opened();
+    model.profiles = vec!["dgxc".into(), "eks-image".into(), "roce".into()];
+    press(&mut model, "6");
+    let plan = |model: &mut Model, off: &[&str]| {
+        let draft = model.draft.as_mut().unwrap();
+        draft.off = off.iter().map(|rule| (*rule).to_owned()).collect();
+        let spec = draft.spec().unwrap();
+        let planned = planned(&spec);
+        let revision = draft.revision;
+        update(model, Msg::Planned(revision, Ok(Box::new(planned))));
+    };
+    let draft = model.draft.as_mut().unwrap();
+    (draft.fabric, draft.profile) = (1, 1);
+    for (field, input) in &mut draft.inputs {
+        match field {
+            Field::Nodes => *input = "4".into(),
+            Field::Image => *input = "registry.example/train:1".into(),
+            _ => {}
+        }
+    }
+    plan(&mut model, &["efa.hugepages"]);
+    model
+}
+
+/// What the TUI would make of a job, without a client.
+pub fn planned(spec: &JobSpec) -> Planned {
+    let profile = Profiles::builtin().get("dgxc").unwrap();
+    let facts = ClusterFacts::default();
+    let plan = |spec: &JobSpec| FabricPlan::new(spec, &Catalogue::builtin(), &facts, &profile);
+    let mut full = spec.clone();
+    full.fabric.rules.clear();
+    let text = |ops: &[Op]| {
+        let mut lines = vec!["kind: PyTorchJob".to_owned(), "spec:".into(), "  nvidia.com/gpu: 8".into()];
+        lines.extend(ops.iter().map(|op| format!("  {}", weftrun_tui::view::submit::change_text(op))));
+        lines.push("  restartPolicy: Never".into());
+        let document =
+            Document { title: "PyTorchJob".into(), language: Language::Yaml, text: lines.join("\n") };
+        Rendered::new(&spec.name, SubmissionId::from_random(7), document)
+    };
+    let mine = plan(spec);
+    let rendered = Some(text(&mine.ops));
+    Planned { plan: mine, all: plan(&full).ops, rendered, bare: Some(text(&[])), error: None, online: false }
+}
+
 pub fn down() -> Model {
     let mut model = with_jobs();
     update(&mut model, Msg::Lost("prod".into(), "no answer for 15 s".into()));
@@ -228,8 +317,8 @@ pub fn type_text(model: &mut Model, text: &str) -> Vec<Effect> {
         .collect()
 }
 
-/// The screen as text.
-pub fn screen(model: &mut Model, columns: u16, rows: u16) -> String {
+/// The screen as cells.
+pub fn buffer(model: &mut Model, columns: u16, rows: u16) -> ratatui::buffer::Buffer {
     update(model, Msg::Resize(columns, rows));
     if let Some(open) = &mut model.open {
         open.logs.height = usize::from(rows).saturating_sub(6);
@@ -237,7 +326,12 @@ pub fn screen(model: &mut Model, columns: u16, rows: u16) -> String {
     }
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| view(model, frame)).unwrap();
-    let buffer = terminal.backend().buffer();
+    terminal.backend().buffer().clone()
+}
+
+/// The screen as text.
+pub fn screen(model: &mut Model, columns: u16, rows: u16) -> String {
+    let buffer = buffer(model, columns, rows);
     let line = |y: u16| {
         let mut text = String::new();
         let mut skip = 0;

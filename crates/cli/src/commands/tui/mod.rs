@@ -1,0 +1,151 @@
+//! `tui`: the terminal UI.
+
+mod replay;
+mod session;
+
+use clap::Args;
+use weftrun::core::exit_codes;
+use weftrun::{Client, Result};
+use weftrun_testkit::replay::STAGE;
+use weftrun_tui::Options;
+
+use crate::context::Context;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun                                   all jobs of all targets
+  weftrun tui kubeflow://prod/ml/llama      one job
+  weftrun tui --replay socket_2x2           a captured run, as fast as it was
+  weftrun tui --replay ofi_tcp_2x2 --nodes 8 --ranks-per-node 8 --speed 10
+  weftrun tui --replay logs/ --speed 0      your own logs, all at once";
+
+/// Arguments of `tui`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TuiArgs {
+    /// Job to open at once
+    #[arg(value_name = "HANDLE")]
+    pub handle: Option<String>,
+    /// Theme: default, colour-blind, dark, light, mono
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// Do not go on where the last session ended
+    #[arg(long)]
+    pub fresh: bool,
+    /// Play a captured run: its name, its folder, or a file or folder of logs
+    #[arg(long, value_name = "CAPTURE", conflicts_with = "handle")]
+    pub replay: Option<String>,
+    /// How fast it is played: 1 is as it was, 10 ten times faster, 0 all at once
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "replay")]
+    pub speed: f64,
+    /// Widen the capture to this many nodes
+    #[arg(long, value_name = "N", requires = "replay")]
+    pub nodes: Option<u32>,
+    /// Widen the capture to this many ranks on each node
+    #[arg(long, value_name = "N", requires = "replay")]
+    pub ranks_per_node: Option<u32>,
+    /// Print the keys as a page of Markdown, and end
+    #[arg(long)]
+    pub keys: bool,
+}
+
+impl Default for TuiArgs {
+    fn default() -> Self {
+        Self {
+            handle: None,
+            theme: None,
+            fresh: false,
+            replay: None,
+            speed: 1.0,
+            nodes: None,
+            ranks_per_node: None,
+            keys: false,
+        }
+    }
+}
+
+/// Opens the terminal UI.
+pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
+    if args.keys {
+        context.out.line(weftrun_tui::keys_page().trim_end())?;
+        return Ok(exit_codes::OK);
+    }
+    let mut options = Options::default();
+    let client = match &args.replay {
+        Some(what) => {
+            let (client, job) = replay::client(&context.config()?, &args, what)?;
+            options.targets = vec![STAGE.to_owned()];
+            options.job = Some(job);
+            client
+        }
+        None => targets(context, &mut options)?,
+    };
+    configure(&client, &mut options)?;
+    options.profiles = client.profiles().names().map(str::to_owned).collect();
+    options.remote = ["SSH_TTY", "SSH_CONNECTION"].iter().any(|name| std::env::var_os(name).is_some());
+    options.copies = Some(client.config().state_dir.join("copied.txt"));
+    options.no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if let Some(handle) = &args.handle {
+        options.job = Some(handle.parse()?);
+    }
+    let restores = args.replay.is_none() && !args.fresh;
+    if restores {
+        options.session = session::load(&client);
+    }
+    if args.theme.is_some() {
+        options.theme = args.theme;
+    }
+    let left = context.block_on(weftrun_tui::run(client.clone(), options))?;
+    if restores {
+        session::save(&client, &left);
+    }
+    Ok(exit_codes::OK)
+}
+
+/// All configured targets, the default first where it is not configured; the demo where it can run.
+fn targets(context: &Context, options: &mut Options) -> Result<Client> {
+    let client = context.client()?;
+    let default = context.target(&client)?.name;
+    options.targets = client.config().targets.keys().cloned().collect();
+    if !options.targets.contains(&default) {
+        options.targets.insert(0, default.clone());
+    }
+    options.default_target = Some(default);
+    if context.registry().names().contains(&"local") {
+        options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::submit(client))));
+    }
+    Ok(client)
+}
+
+/// What `[tui]` in the configuration says.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TuiConfig {
+    theme: Option<String>,
+    mouse: bool,
+    keys: std::collections::BTreeMap<String, Keys>,
+}
+
+/// One key or several.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Keys {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Takes keys, theme and mouse from the configuration.
+fn configure(client: &Client, options: &mut Options) -> Result<()> {
+    let config: TuiConfig = serde_json::from_value(client.config().resolved.tui()).map_err(|error| {
+        weftrun::Error::new(weftrun::ErrorKind::InvalidConfig, format!("[tui]: {error}"))
+            .hint("it has `theme`, `mouse` and `keys`; `weftrun tui --keys` lists the actions")
+    })?;
+    options.theme = config.theme;
+    options.mouse = config.mouse;
+    let several = |keys| match keys {
+        Keys::One(key) => vec![key],
+        Keys::Several(keys) => keys,
+    };
+    options.keys = config.keys.into_iter().map(|(name, keys)| (name, several(keys))).collect();
+    Ok(())
+}

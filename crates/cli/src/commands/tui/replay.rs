@@ -1,0 +1,66 @@
+//! `tui --replay`: a captured run played to the screens, without a cluster and without processes.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use weftrun::core::backend::{Backend, BackendEntry, TargetConfig};
+use weftrun::core::job::JobHandle;
+use weftrun::{Client, Config, Error, ErrorKind, Registry, Result};
+use weftrun_testkit::replay::{Capture, SHIPPED, STAGE, Shape, Stage};
+
+use super::TuiArgs;
+
+/// What is played. An entry of the registry holds no values, so the stage stands here; a process plays one run.
+static PLAYED: OnceLock<Stage> = OnceLock::new();
+
+/// A client that knows nothing but the run that is played, and its job.
+pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Client, JobHandle)> {
+    let stage = PLAYED.get_or_init({
+        let stage = stage(args, what)?;
+        || stage
+    });
+    let entry = BackendEntry {
+        name: STAGE,
+        summary: "a captured run, played again",
+        krate: env!("CARGO_PKG_NAME"),
+        connect: |_: TargetConfig| Box::pin(async { connect() }),
+    };
+    let mut alone = Config::empty(&config.state_dir);
+    alone.resolved = config.resolved.clone();
+    let client = Client::builder().registry(Registry::empty().with(entry)).config(alone).build()?;
+    Ok((client, stage.handle().clone()))
+}
+
+fn connect() -> Result<Arc<dyn Backend>> {
+    let stage = PLAYED.get().ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing is played"))?;
+    Ok(Arc::new(stage.clone()))
+}
+
+/// A capture of this program by its name, a capture's folder, or plain logs.
+fn stage(args: &TuiArgs, what: &str) -> Result<Stage> {
+    let path = Path::new(what);
+    let capture = if SHIPPED.contains(&what) {
+        Some(Capture::shipped(what)?)
+    } else if path.join("merged.jsonl").is_file() {
+        Some(Capture::read(path)?)
+    } else {
+        None
+    };
+    let shape = args.nodes.or(args.ranks_per_node).is_some();
+    match capture {
+        Some(capture) if shape => {
+            let (nodes, each) = (args.nodes.unwrap_or(2), args.ranks_per_node.unwrap_or(2));
+            Ok(Stage::replay(what, capture.widen(Shape::new(nodes, each))?, each, args.speed))
+        }
+        Some(capture) => Ok(Stage::replay(&capture.name, capture.exact(), 2, args.speed)),
+        None if shape => {
+            Err(Error::new(ErrorKind::Usage, "only a capture can be widened to other nodes and ranks")
+                .hint(format!("captures: {}", SHIPPED.join(", "))))
+        }
+        None if !path.exists() => {
+            Err(Error::new(ErrorKind::NotFound, format!("there is no capture `{what}`"))
+                .hint(format!("shipped are {}; else a folder or a file of logs", SHIPPED.join(", "))))
+        }
+        None => Stage::logs(path, args.speed),
+    }
+}

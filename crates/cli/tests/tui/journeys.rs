@@ -1,0 +1,130 @@
+//! Five journeys through the terminal UI, from the first start to a cancelled job.
+
+use std::path::Path;
+
+use crate::tmux::Tmux;
+
+fn write(path: &Path, text: &str) -> String {
+    std::fs::write(path, text).expect("a file is written");
+    path.display().to_string()
+}
+
+#[test]
+fn first_start_to_verdict() {
+    let Some(t) = Tmux::start("first", 80, 24) else { return };
+    t.wait(&["No jobs yet", "starts a demo on this machine", "local ok"]);
+    t.keys(&["D"]);
+    t.wait(&["[2 overview]", "demo-"]);
+    t.wait(&["connected socket", "16/16", "announced Socket"]);
+    t.keys(&["3"]);
+    t.wait(&["node × node", "T TCP socket"]);
+    t.keys(&["4"]);
+    t.wait(&["NCCL INFO", "lines"]);
+    t.keys(&["Q"]);
+    t.wait(&["ended with 0"]);
+}
+
+#[test]
+fn submit_with_a_rule_switched_off() {
+    let Some(t) = Tmux::start("submit", 120, 40) else { return };
+    t.wait(&["local ok"]);
+    t.keys(&["n"]);
+    t.wait(&["New job", "> name"]);
+    let job = write(
+        &t.home().join("job.toml"),
+        "name = \"off\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\n\
+         command = [\"sh\", \"-c\", \"echo debug is $NCCL_DEBUG.\"]\n",
+    );
+    t.keys(&["C-o"]);
+    t.wait(&["job file:"]);
+    t.type_text(&job);
+    t.keys(&["Enter"]);
+    t.wait(&["job taken", "NCCL_DEBUG=INFO", "detect.nccl-debug"]);
+    // Through the document and back: that also puts the cursor on the list of changes.
+    t.keys(&["C-d"]);
+    t.wait(&["> what is sent, as a diff"]);
+    t.keys(&["C-d"]);
+    t.wait(&["> your job | what is sent"]);
+    t.keys(&["C-d"]);
+    t.wait(&["> what the fabric adds"]);
+    let under_cursor =
+        |screen: &str| screen.lines().any(|line| line.contains("│>") && line.contains("env NCCL_DEBUG=INFO"));
+    t.until("the cursor on NCCL_DEBUG", under_cursor, || t.keys(&["j"]));
+    t.keys(&["Space"]);
+    t.wait(&["rule detect.nccl-debug is off"]);
+    t.keys(&["C-s"]);
+    t.wait(&["submit this job?", "--no-fabric-rule", "local would take it"]);
+    t.keys(&["y"]);
+    t.wait(&["[2 overview]"]);
+    t.keys(&["4"]);
+    t.wait(&["debug is ."]);
+}
+
+#[test]
+fn find_the_odd_node() {
+    let Some(t) = Tmux::start("odd", 120, 40) else { return };
+    t.wait(&["local ok"]);
+    // Eight ranks on four hosts; those of the third announce another network.
+    let script = r#"host=gpu-$((RANK / 2)); net=Libfabric; [ $host = gpu-2 ] && net=Socket
+p="$host:$((100 + RANK)):1 [$((RANK % 2))] NCCL INFO"; d=$((RANK % 2))
+echo "$p ncclCommInitRankConfig comm 0x1 rank $RANK nranks 8 cudaDev $d nvmlDev $d busId 60 commId 0xabc - Init START"
+echo "$p Using network $net"; sleep 300"#;
+    let path = write(&t.home().join("odd.sh"), script);
+    let shape = ["submit", "--name", "odd", "--nodes", "4", "--ranks-per-node", "2", "--launch", "per-rank"];
+    let handle = t.weftrun(&[&shape[..], &["--", "sh", &path]].concat());
+    t.keys(&["C-l"]);
+    t.wait(&["RUN", "odd"]);
+    t.keys(&["Enter"]);
+    t.wait(&["Libfabric x6", "Socket x2"]);
+    t.keys(&["3"]);
+    let screen = t.wait(&["2 gpu-2", "Socket !"]);
+    let odd: Vec<&str> = screen.lines().filter(|line| line.contains("Socket !")).collect();
+    assert!(odd.len() == 1 && odd[0].contains("gpu-2"), "{screen}");
+    t.weftrun(&["cancel", &handle]);
+}
+
+#[test]
+fn follow_through_a_restart() {
+    let Some(t) = Tmux::start("restart", 80, 24) else { return };
+    t.wait(&["local ok"]);
+    // The first life waits until it was seen.
+    let (mark, go) = (t.home().join("mark"), t.home().join("go"));
+    let script = format!(
+        "if [ -e {0} ]; then echo second life; exit 0; fi; touch {0}; echo first life; \
+         while ! [ -e {1} ]; do sleep 0.1; done; exit 3",
+        mark.display(),
+        go.display()
+    );
+    let job = write(
+        &t.home().join("restart.toml"),
+        &format!(
+            "name = \"restart\"\nlaunch = \"per-rank\"\nnodes = 1\nranks_per_node = 1\nrestart = {{max = 2}}\n\
+             command = [\"sh\", \"-c\", \"{script}\"]\n"
+        ),
+    );
+    t.weftrun(&["submit", &job]);
+    t.keys(&["C-l"]);
+    t.wait(&["restart"]);
+    t.keys(&["Enter", "4"]);
+    t.wait(&["first life"]);
+    write(&go, "");
+    t.wait(&["first life", "attempt 2 begins", "second life"]);
+}
+
+#[test]
+fn cancel_asks_and_cancels_that_job() {
+    let Some(t) = Tmux::start("cancel", 80, 24) else { return };
+    t.wait(&["local ok"]);
+    let shape = ["submit", "--name", "long", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
+    let handle = t.weftrun(&[&shape[..], &["--", "sleep", "300"]].concat());
+    t.keys(&["C-l"]);
+    t.wait(&["RUN", "long"]);
+    t.keys(&["x"]);
+    t.wait(&["cancel this job?", &handle]);
+    t.keys(&["n"]);
+    t.until("the question is gone", |screen| !screen.contains("cancel this job?"), || {});
+    t.keys(&["x"]);
+    t.wait(&["cancel this job?"]);
+    t.keys(&["y"]);
+    t.wait(&["CANC"]);
+}

@@ -1,0 +1,5 @@
+//! The terminal UI as a user has it: the real binary in a real terminal.
+
+mod journeys;
+mod manners;
+mod tmux;

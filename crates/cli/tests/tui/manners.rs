@@ -1,0 +1,116 @@
+//! How the terminal UI treats its terminal: other sizes, the shell, the clipboard, colours; and that it goes on where it
+//! was left.
+
+use crate::tmux::Tmux;
+
+const REPLAY: &str = "tui --replay socket_2x2 --speed 0";
+
+/// A captured run, all of it played.
+fn replay(name: &str, columns: u16, rows: u16) -> Option<Tmux> {
+    replay_as(name, columns, rows, str::to_owned)
+}
+
+fn replay_as(name: &str, columns: u16, rows: u16, started: fn(&str) -> String) -> Option<Tmux> {
+    let t = Tmux::with(name, (columns, rows), |weftrun| {
+        format!("{} {REPLAY}; echo ended with $?; exec cat", started(weftrun))
+    })?;
+    t.wait(&["[2 overview]", "DONE", "connected socket"]);
+    Some(t)
+}
+
+#[test]
+fn a_replay_needs_no_cluster() {
+    let Some(t) = replay("replay", 100, 30) else { return };
+    t.keys(&["3"]);
+    t.wait(&["node × node", "T TCP socket"]);
+    t.keys(&["4"]);
+    t.wait(&["NCCL INFO", "END"]);
+    t.keys(&["x"]);
+    t.wait(&["has ended already"]);
+}
+
+#[test]
+fn it_fits_the_terminal_whatever_its_size() {
+    let Some(t) = replay("resize", 80, 24) else { return };
+    for (columns, rows, sign) in
+        [("60", "15", "[2 overview]"), ("160", "48", "5 diagnosis"), ("50", "10", "needs 60x15")]
+    {
+        t.tmux(&["resize-window", "-t", "t", "-x", columns, "-y", rows]);
+        t.wait(&[sign]);
+    }
+}
+
+#[test]
+fn the_shell_gets_the_terminal_back_and_gives_it_again() {
+    let shell = |_: &str| "bash --norc --noprofile -i".to_owned();
+    let Some(t) = Tmux::with("suspend", (120, 24), shell) else { return };
+    // Kept short: a line that wraps is drawn by the shell, not by us.
+    std::fs::write(t.home().join("go"), format!("exec {} {REPLAY}\n", t.words())).expect("a file is written");
+    t.type_text(&format!("cd {}; clear; sh go\n", t.home().display()));
+    t.wait(&["[2 overview]", "DONE"]);
+    t.keys(&["C-z"]);
+    t.wait(&["Stopped"]);
+    assert!(!t.screen().contains("[2 overview]"), "{}", t.screen());
+    t.type_text("fg\n");
+    t.wait(&["[2 overview]", "DONE"]);
+    t.keys(&["4"]);
+    t.wait(&["[4 logs]"]);
+    t.keys(&["Q"]);
+    t.until("the shell", |screen| !screen.contains("[4 logs]") && screen.contains("bash-"), || {});
+}
+
+#[test]
+fn what_is_copied_is_on_the_clipboard_and_in_a_file() {
+    let Some(t) = replay("copy", 120, 30) else { return };
+    t.tmux(&["set-option", "-s", "set-clipboard", "on"]);
+    t.keys(&["1"]);
+    t.wait(&["[1 jobs]"]);
+    t.keys(&["y"]);
+    t.wait(&["copied (also in"]);
+    let handle = "replay://replay/socket_2x2";
+    let file = t.home().join("state/weftrun/copied.txt");
+    assert_eq!(std::fs::read_to_string(file).expect("the copy is there"), handle);
+    t.until("the clipboard", |_| t.tmux(&["show-buffer"]).stdout == handle.as_bytes(), || {});
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    let Some(t) = replay_as("mono", 100, 30, |words| words.replace("-u NO_COLOR", "NO_COLOR=1")) else {
+        return;
+    };
+    let plain = |t: &Tmux| {
+        String::from_utf8_lossy(&t.tmux(&["capture-pane", "-e", "-p", "-t", "t"]).stdout).into_owned()
+    };
+    let coloured = |text: &str| {
+        text.split("\u{1b}[").skip(1).any(|code| {
+            let code = code.split('m').next().unwrap_or_default();
+            code.split(';')
+                .any(|n| n.parse::<u8>().is_ok_and(|n| (30..=48).contains(&n) && n != 39 || n >= 90))
+        })
+    };
+    assert!(!coloured(&plain(&t)), "{}", plain(&t));
+    let Some(t) = replay("colours", 100, 30) else { return };
+    assert!(coloured(&plain(&t)), "{}", plain(&t));
+}
+
+#[test]
+fn it_goes_on_where_it_was_left() {
+    let Some(t) = Tmux::with("session", (120, 30), |weftrun| {
+        format!("{weftrun}; echo ended with $?; {weftrun}; echo ended again; exec cat")
+    }) else {
+        return;
+    };
+    t.wait(&["local ok"]);
+    let shape = ["submit", "--name", "left", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
+    t.weftrun(&[&shape[..], &["--", "sh", "-c", "echo WARNING one; echo two"]].concat());
+    t.keys(&["C-l"]);
+    t.wait(&["DONE", "left"]);
+    t.keys(&["Enter"]);
+    t.wait(&["[2 overview]"]);
+    t.keys(&["4"]);
+    t.wait(&["WARNING one", "two"]);
+    t.keys(&["v", "v"]);
+    t.until("only warnings", |screen| screen.contains(">= WARN") && !screen.contains("I two"), || {});
+    t.keys(&["Q"]);
+    t.wait(&["[4 logs]", "as you left it", ">= WARN", "WARNING one"]);
+}

@@ -1,0 +1,113 @@
+//! A terminal with weftrun in it, polled and never slept for. Without tmux the tests are skipped and say so.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// How long a screen may take to come: the machines of a CI are slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A terminal with weftrun in it.
+pub struct Tmux {
+    socket: String,
+    home: tempfile::TempDir,
+}
+
+impl Tmux {
+    /// Starts weftrun in a terminal of some size, with a home of its own; none where there is no tmux.
+    pub fn start(name: &str, columns: u16, rows: u16) -> Option<Self> {
+        Self::with(name, (columns, rows), |weftrun| format!("{weftrun}; echo ended with $?; exec cat"))
+    }
+
+    /// Starts a shell command in a terminal; it is made of the words that start weftrun.
+    pub fn with(name: &str, size: (u16, u16), command: impl Fn(&str) -> String) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            println!("skipped: tmux is not installed");
+            return None;
+        }
+        let home = tempfile::tempdir().expect("a folder");
+        let tmux = Self { socket: format!("weftrun-test-{name}-{}", std::process::id()), home };
+        let (columns, rows) = (size.0.to_string(), size.1.to_string());
+        let command = command(&tmux.words());
+        let session =
+            ["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, "-s", "t", &command];
+        let out = tmux.tmux(&session);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        Some(tmux)
+    }
+
+    /// What starts weftrun in this home, as a shell takes it.
+    pub fn words(&self) -> String {
+        let home = self.home.path().display();
+        format!(
+            "env -u NO_COLOR HOME={home} XDG_STATE_HOME={home}/state XDG_CONFIG_HOME={home}/config {}",
+            env!("CARGO_BIN_EXE_weftrun")
+        )
+    }
+
+    /// Runs the command line beside the terminal, in the same home.
+    pub fn weftrun(&self, arguments: &[&str]) -> String {
+        let home = self.home.path();
+        let out = Command::new(env!("CARGO_BIN_EXE_weftrun"))
+            .args(arguments)
+            .env("HOME", home)
+            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_CONFIG_HOME", home.join("config"))
+            .output()
+            .expect("weftrun runs");
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    }
+
+    /// The home of what runs in it.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Runs tmux itself.
+    pub fn tmux(&self, arguments: &[&str]) -> Output {
+        Command::new("tmux").args(["-L", &self.socket]).args(arguments).output().expect("tmux runs")
+    }
+
+    /// Presses keys, by tmux's names.
+    pub fn keys(&self, keys: &[&str]) {
+        for key in keys {
+            self.tmux(&["send-keys", "-t", "t", key]);
+        }
+    }
+
+    /// Types a text.
+    pub fn type_text(&self, text: &str) {
+        self.tmux(&["send-keys", "-t", "t", "-l", text]);
+    }
+
+    /// What the terminal shows.
+    pub fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p", "-t", "t"]).stdout).into_owned()
+    }
+
+    /// Waits until the screen is as wanted; between two looks something may be done.
+    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool, between: impl Fn()) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if wanted(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what} did not come:\n{screen}");
+            between();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until the screen holds all of these.
+    pub fn wait(&self, texts: &[&str]) -> String {
+        self.until(&format!("{texts:?}"), |screen| texts.iter().all(|text| screen.contains(text)), || {})
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Searching a store: over the bytes of whole segments, at memory speed, then a closer look at the lines that hit.
+
+use super::segment::{Body, MARK, PLAIN, Segment};
+use super::store::Entry;
+use super::{LogStore, Pattern};
+
+impl LogStore {
+    /// The first line from a number on, in the order they came, that holds a text and is wanted.
+    pub fn search(&self, pattern: &Pattern, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {
+        let first = self.segments.partition_point(|s| s.last < from);
+        let mut room = Vec::new();
+        self.segments.iter().skip(first).find_map(|segment| {
+            self.hits(segment, pattern, &mut room)
+                .into_iter()
+                .find(|entry| entry.seq >= from && wanted(entry))
+                .map(|entry| entry.seq)
+        })
+    }
+
+    /// The nearest line before a number that holds a text and is wanted.
+    pub fn search_back(
+        &self,
+        pattern: &Pattern,
+        before: u64,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Option<u64> {
+        let mut room = Vec::new();
+        self.segments.iter().rev().skip_while(|s| s.first >= before).find_map(|segment| {
+            self.hits(segment, pattern, &mut room)
+                .into_iter()
+                .rev()
+                .find(|entry| entry.seq < before && wanted(entry))
+                .map(|entry| entry.seq)
+        })
+    }
+
+    /// The numbers of all lines that hold a text, in order.
+    pub fn search_all(&self, pattern: &Pattern) -> Vec<u64> {
+        let mut room = Vec::new();
+        let hits = |segment| self.hits(segment, pattern, &mut room);
+        self.segments.iter().flat_map(hits).map(|entry| entry.seq).collect()
+    }
+
+    fn hits(&self, segment: &Segment, pattern: &Pattern, room: &mut Vec<u8>) -> Vec<Entry> {
+        let attic = self.attic.as_deref();
+        if segment.count == 0 {
+            return Vec::new();
+        }
+        // Where escapes may stand inside words, every line that is not plain needs a closer look.
+        if segment.plain && segment.scan(attic, room, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
+            return Vec::new();
+        }
+        let body = segment.body(attic);
+        lines_with(&body, pattern)
+            .into_iter()
+            .map(|index| self.entry(segment, &body, index))
+            .filter(|entry| pattern.matches(entry))
+            .collect()
+    }
+}
+
+/// Indices of the lines that may hold a text.
+fn lines_with(body: &Body, pattern: &Pattern) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(hit) = body.bytes.get(at..).and_then(|rest| pattern.find(rest)) {
+        let index = body.index_at(at + hit.start);
+        found.push(index);
+        let Some(next) = body.lines.get(index + 1) else { break };
+        at = next.start as usize;
+    }
+    let odd = |index: &usize| body.lines[*index].bits & (PLAIN | MARK) == 0;
+    if body.lines.iter().any(|meta| meta.bits & (PLAIN | MARK) == 0) {
+        found.extend((0..body.lines.len()).filter(odd));
+        found.sort_unstable();
+        found.dedup();
+    }
+    found
+}

@@ -1,0 +1,360 @@
+//! A captured run on a stage: a backend of one job whose ranks print what they printed then, at any pace.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use jiff::Timestamp;
+use tokio::sync::watch;
+use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
+};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::Replay;
+
+/// Name of the backend, and of its target.
+pub const STAGE: &str = "replay";
+
+/// Most bytes of plain logs that are played.
+const MOST: u64 = 1 << 30;
+
+/// A backend of one job that is played.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    tape: Arc<Tape>,
+    handle: JobHandle,
+    begun: Timestamp,
+    speed: f64,
+    over: watch::Sender<bool>,
+}
+
+/// What is played.
+#[derive(Debug)]
+struct Tape {
+    sources: Vec<Arc<SourceId>>,
+    nodes: u32,
+    lines: Lines,
+}
+
+#[derive(Debug)]
+enum Lines {
+    Replay(Replay),
+    Files(Vec<PathBuf>),
+}
+
+/// Plain logs say nothing of their pace: so many lines a second of each.
+const PLAIN_LINES_A_SECOND: u64 = 1000;
+
+impl Stage {
+    /// Puts a replay on the stage. A speed of 1 is as it was, 10 ten times faster, 0 all at once.
+    pub fn replay(name: &str, replay: Replay, ranks_per_node: u32, speed: f64) -> Self {
+        let each = ranks_per_node.max(1);
+        let sources = (0..replay.world())
+            .map(|rank| source(format!("node{}/rank{rank}", rank / each), Some(rank), rank / each));
+        let nodes = replay.world().div_ceil(each);
+        Self::new(name, Tape { sources: sources.collect(), nodes, lines: Lines::Replay(replay) }, speed)
+    }
+
+    /// Puts log files on the stage: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. A number in a file's name
+    /// is its rank.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if they cannot be read, [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Usage`] if
+    /// they are too large.
+    pub fn logs(path: &Path, speed: f64) -> Result<Self> {
+        let files = files(path).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
+        })?;
+        if files.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no log in {}", path.display()))
+                .hint("a log is a file, or a folder with *.log, *.out, *.err or *.txt"));
+        }
+        let size: u64 = files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum();
+        if size > MOST {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                format!("{size} bytes of logs are more than are played"),
+            )
+            .hint("`weftrun transport` reads logs of any size"));
+        }
+        let of = |(at, file): (usize, &PathBuf)| {
+            let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let rank = rank_in(&name);
+            source(name, rank, u32::try_from(at).unwrap_or(0))
+        };
+        let sources: Vec<_> = files.iter().enumerate().map(of).collect();
+        let nodes = u32::try_from(sources.len()).unwrap_or(u32::MAX);
+        let name =
+            path.file_name().map_or_else(|| "logs".to_owned(), |name| name.to_string_lossy().into_owned());
+        Ok(Self::new(&name, Tape { sources, nodes, lines: Lines::Files(files) }, speed))
+    }
+
+    fn new(name: &str, tape: Tape, speed: f64) -> Self {
+        let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
+        let handle = JobHandle::new(STAGE, STAGE, [name]);
+        Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(false) }
+    }
+
+    /// The job that is played.
+    pub fn handle(&self) -> &JobHandle {
+        &self.handle
+    }
+
+    fn summary(&self) -> JobSummary {
+        let phase = if *self.over.borrow() { JobPhase::Succeeded } else { JobPhase::Running };
+        let mut job = JobSummary::new(self.handle.clone(), phase);
+        job.kind = "replay".to_owned();
+        job.created = Some(self.begun);
+        job.ready = (self.tape.nodes, self.tape.nodes);
+        if phase == JobPhase::Succeeded {
+            "played to its end".clone_into(&mut job.reason);
+        }
+        job
+    }
+}
+
+fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
+    let mut source = SourceId::new(name);
+    (source.rank, source.replica) = (rank, replica);
+    "worker".clone_into(&mut source.role);
+    Arc::new(source)
+}
+
+/// The last number in a file's name.
+fn rank_in(name: &str) -> Option<u32> {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    stem.split(|c: char| !c.is_ascii_digit()).rfind(|digits| !digits.is_empty())?.parse().ok()
+}
+
+fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !std::fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let is_log = |file: &PathBuf| {
+        file.extension().is_some_and(|end| ["log", "out", "err", "txt"].iter().any(|known| end == *known))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        found.push(entry?.path());
+    }
+    found.retain(is_log);
+    found.sort_by_key(|file| {
+        (file.file_name().and_then(|name| rank_in(&name.to_string_lossy())), file.clone())
+    });
+    Ok(found)
+}
+
+impl Tape {
+    /// All that a source prints: milliseconds since the start, and the bytes.
+    fn each_line(&self, at: usize, mut each: impl FnMut(u64, &[u8])) {
+        match &self.lines {
+            Lines::Replay(replay) => {
+                let rank = u32::try_from(at).unwrap_or(u32::MAX);
+                let Ok(()) = replay.each_line(rank, |at_ms, bytes| {
+                    each(at_ms, bytes);
+                    Ok::<(), std::convert::Infallible>(())
+                });
+            }
+            Lines::Files(files) => {
+                let bytes = files.get(at).and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+                for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+                    each(number as u64 * 1000 / PLAIN_LINES_A_SECOND, line);
+                }
+            }
+        }
+    }
+}
+
+/// Where the play is.
+struct Play {
+    stage: Stage,
+    wanted: Vec<usize>,
+    /// Bytes of each source so far.
+    offsets: Vec<u64>,
+    /// What is still to come, the last first; empty where all is played at once.
+    cues: Vec<(u64, usize, Vec<u8>)>,
+    next: usize,
+    begun: Instant,
+    ready: std::collections::VecDeque<LogBatch>,
+}
+
+/// Lines that are due within so many milliseconds come together.
+const TOGETHER_MS: u64 = 20;
+
+impl Play {
+    fn new(stage: Stage, options: &LogOptions) -> Self {
+        let tape = stage.tape.clone();
+        let wants = |at: &usize| {
+            options.ranks.is_empty()
+                || tape.sources[*at].rank.is_none_or(|rank| options.ranks.contains(&rank))
+        };
+        let wanted: Vec<usize> = (0..tape.sources.len()).filter(wants).collect();
+        let mut cues = Vec::new();
+        if stage.speed > 0.0 {
+            for at in &wanted {
+                tape.each_line(*at, |at_ms, bytes| cues.push((at_ms, *at, bytes.to_vec())));
+            }
+            cues.sort_by_key(|(at_ms, at, _)| (*at_ms, *at));
+            cues.reverse();
+        }
+        let offsets = vec![0; tape.sources.len()];
+        Self {
+            stage,
+            wanted,
+            offsets,
+            cues,
+            next: 0,
+            begun: Instant::now(),
+            ready: std::collections::VecDeque::new(),
+        }
+    }
+
+    async fn next(mut self) -> Option<(Result<LogBatch>, Self)> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Some((Ok(batch), self));
+            }
+            if self.stage.speed > 0.0 {
+                let Some(due) = self.cues.last().map(|(at_ms, ..)| *at_ms) else { break };
+                let due = Duration::from_secs_f64(due as f64 / 1000.0 / self.stage.speed);
+                tokio::time::sleep_until((self.begun + due).into()).await;
+                self.cue();
+            } else {
+                let Some(at) = self.wanted.get(self.next).copied() else { break };
+                self.next += 1;
+                let mut bytes = Vec::new();
+                self.stage.tape.each_line(at, |_, line| bytes.extend_from_slice(line));
+                self.print(at, bytes);
+            }
+        }
+        self.stage.over.send_replace(true);
+        None
+    }
+
+    /// Prints what is due by now.
+    fn cue(&mut self) {
+        let Some(first) = self.cues.last().map(|(at_ms, ..)| *at_ms) else { return };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
+        let now = (self.begun.elapsed().as_secs_f64() * 1000.0 * self.stage.speed) as u64;
+        let until = now.max(first + TOGETHER_MS);
+        let mut due: std::collections::BTreeMap<usize, Vec<u8>> = std::collections::BTreeMap::new();
+        while let Some((_, at, bytes)) = self.cues.pop_if(|(at_ms, ..)| *at_ms <= until) {
+            due.entry(at).or_default().extend_from_slice(&bytes);
+        }
+        for (at, bytes) in due {
+            self.print(at, bytes);
+        }
+    }
+
+    fn print(&mut self, at: usize, bytes: Vec<u8>) {
+        let source = self.stage.tape.sources[at].clone();
+        self.offsets[at] += bytes.len() as u64;
+        let mut cursor = Cursor::default();
+        cursor.uid.clone_from(&source.uid);
+        cursor.offset = self.offsets[at];
+        self.ready.push_back(LogBatch::new(source, bytes, cursor));
+    }
+}
+
+fn only_plays<T>(what: &str) -> Result<T> {
+    Err(Error::unsupported(STAGE, what).hint("a replay is only looked at"))
+}
+
+#[async_trait]
+impl Backend for Stage {
+    fn capability(&self) -> Capability {
+        Capability { backend: STAGE.to_owned(), rank_logs: true, max_name: 63, ..Capability::default() }
+    }
+
+    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
+        Ok(ClusterFacts::default())
+    }
+
+    fn render(&self, _job: &PlannedJob) -> Result<Rendered> {
+        only_plays("submit")
+    }
+
+    async fn check(&self, _rendered: &Rendered) -> Result<Vec<Finding>> {
+        only_plays("submit")
+    }
+
+    async fn submit(&self, _rendered: &Rendered) -> Result<JobHandle> {
+        only_plays("submit")
+    }
+
+    async fn find(&self, _id: &SubmissionId) -> Result<Option<JobHandle>> {
+        Ok(None)
+    }
+
+    async fn list(&self, _filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        Ok(vec![self.summary()])
+    }
+
+    async fn describe(&self, _job: &JobHandle) -> Result<JobDetail> {
+        let summary = self.summary();
+        let mut detail = JobDetail::new(summary.clone());
+        let node = |index| ReplicaStatus::new(format!("node{index}"), "worker", index, summary.phase);
+        detail.replicas = (0..self.tape.nodes).map(node).collect();
+        Ok(detail)
+    }
+
+    async fn act(&self, _job: &JobHandle, _action: Action) -> Result<()> {
+        only_plays("act")
+    }
+
+    fn watch(&self, _filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        let (stage, mut over) = (self.clone(), self.over.subscribe());
+        over.mark_changed();
+        let told = stream::unfold((stage, over), |(stage, mut over)| async move {
+            over.changed().await.ok()?;
+            Some((Ok(JobEvent::Status { job: stage.summary() }), (stage, over)))
+        });
+        told.boxed()
+    }
+
+    fn logs(&self, _job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        let stage = self.clone();
+        let play = async move { Play::new(stage, &options) };
+        stream::once(play).flat_map(|play| stream::unfold(play, Play::next)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Capture, Shape};
+
+    async fn played(stage: &Stage) -> Vec<Vec<u8>> {
+        let mut logs = vec![Vec::new(); stage.tape.sources.len()];
+        let mut stream = stage.logs(stage.handle(), LogOptions::follow());
+        while let Some(batch) = stream.next().await {
+            let batch = batch.unwrap();
+            logs[batch.source.rank.unwrap() as usize].extend(batch.bytes);
+        }
+        logs
+    }
+
+    #[tokio::test]
+    async fn every_pace_plays_the_same_bytes() {
+        let capture = Capture::shipped("socket_2x2").unwrap();
+        let stage = |speed| Stage::replay("wide", capture.widen(Shape::new(2, 4)).unwrap(), 4, speed);
+        let at_once = stage(0.0);
+        let logs = played(&at_once).await;
+        assert_eq!(at_once.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Succeeded);
+        assert_eq!(logs.len(), 8);
+        assert!(logs.iter().all(|log| !log.is_empty()));
+        assert_eq!(played(&stage(1000.0)).await, logs);
+    }
+
+    #[test]
+    fn ranks_are_read_off_file_names() {
+        for (name, rank) in [("rank12.log", Some(12)), ("job-7-node3.out", Some(3)), ("all.log", None)] {
+            assert_eq!(rank_in(name), rank, "{name}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Where the user left off: what the next start goes on with.
+
+use serde::{Deserialize, Serialize};
+use weftrun::core::job::JobHandle;
+use weftrun::core::log::Level;
+
+use super::jobs::Order;
+use super::logs::Times;
+use super::{Model, Screen};
+use crate::theme::Theme;
+
+/// Where the user left off. What is unknown in a file of another version is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Session {
+    /// The job that was open.
+    pub job: Option<JobHandle>,
+    /// The screen, by its number.
+    pub screen: usize,
+    /// Filter of the list of jobs.
+    pub jobs_filter: String,
+    /// How the list was sorted, by number.
+    pub jobs_order: usize,
+    /// The theme, by name.
+    pub theme: Option<String>,
+    /// The job's log.
+    pub log: LogView,
+}
+
+/// How a log was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogView {
+    /// Filter.
+    pub filter: String,
+    /// Ranks.
+    pub ranks: String,
+    /// Least severity, by its letter.
+    pub level: Option<char>,
+    /// Times, by number.
+    pub times: Option<usize>,
+    /// Whether lines were wrapped.
+    pub wrap: bool,
+    /// Whether the same lines were shown once.
+    pub folded: bool,
+    /// The pinned rank.
+    pub pinned: Option<u32>,
+    /// Bookmarks, by number of the line.
+    pub bookmarks: Vec<u64>,
+}
+
+const ORDERS: [Order; 4] = [Order::Age, Order::Name, Order::State, Order::Target];
+const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
+const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+
+fn number<T: PartialEq>(all: &[T], one: &T) -> usize {
+    all.iter().position(|known| known == one).unwrap_or(0)
+}
+
+impl Session {
+    /// The session of a model.
+    pub fn of(model: &Model) -> Self {
+        let open = model.open.as_ref();
+        Self {
+            job: open.filter(|_| model.screen != Screen::Jobs).map(|open| open.handle.clone()),
+            screen: number(&Screen::ALL, &model.screen),
+            jobs_filter: model.jobs.filter.clone(),
+            jobs_order: number(&ORDERS, &model.jobs.order),
+            theme: (model.theme != Theme::Mono).then(|| model.theme.name().to_owned()),
+            log: open.map_or_else(LogView::default, |open| LogView::of(&open.logs)),
+        }
+    }
+
+    /// Puts the list of jobs back as it was. The job is opened when its target lists it.
+    pub fn restore(&self, model: &mut Model) {
+        model.jobs.filter.clone_from(&self.jobs_filter);
+        model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();
+        if let Some(theme) = self.theme.as_deref().and_then(Theme::parse) {
+            model.theme = theme;
+        }
+    }
+
+    /// The screen of the open job.
+    pub fn screen(&self) -> Screen {
+        match Screen::ALL.get(self.screen) {
+            Some(Screen::Jobs | Screen::Submit) | None => Screen::Overview,
+            Some(screen) => *screen,
+        }
+    }
+}
+
+impl LogView {
+    fn of(pane: &super::logs::LogPane) -> Self {
+        Self {
+            filter: pane.filter.clone(),
+            ranks: pane.ranks.clone(),
+            level: Some(pane.level.letter()),
+            times: Some(number(&TIMES, &pane.times)),
+            wrap: pane.wrap,
+            folded: pane.folded,
+            pinned: pane.pinned.as_ref().map(|(rank, _)| *rank),
+            bookmarks: pane.bookmarks.clone(),
+        }
+    }
+
+    /// Looks at a log as before.
+    pub fn restore(&self, pane: &mut super::logs::LogPane) {
+        pane.filter.clone_from(&self.filter);
+        pane.ranks.clone_from(&self.ranks);
+        let level = |letter: char| LEVELS.into_iter().find(|level| level.letter() == letter);
+        pane.level = self.level.and_then(level).unwrap_or(Level::Debug);
+        pane.times = self.times.and_then(|at| TIMES.get(at)).copied().unwrap_or_default();
+        (pane.wrap, pane.folded) = (self.wrap, self.folded);
+        pane.bookmarks.clone_from(&self.bookmarks);
+        if let Some(rank) = self.pinned {
+            pane.pin(rank);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A log that is read from its end and from its beginning at once: what the screen shows first is there first, and
+//! NCCL's lines, which stand at the beginning, are still all read.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use weftrun::core::log::{LogBatch, Mark, SourceId};
+
+/// Puts the two streams together, so that each line is shown once.
+#[derive(Debug, Default)]
+pub(super) struct Halves {
+    /// Offset at which the stream of the end began, by source.
+    starts: HashMap<Arc<SourceId>, u64>,
+    /// Sources of which something before that is still to come.
+    behind: HashSet<Arc<SourceId>>,
+    /// Beginnings of sources whose end has not been seen yet.
+    waiting: Vec<LogBatch>,
+}
+
+impl Halves {
+    /// Takes in a batch of the end; gives what has waited for it.
+    pub(super) fn end(&mut self, batch: &LogBatch) -> Vec<LogBatch> {
+        if self.starts.contains_key(&batch.source) {
+            return Vec::new();
+        }
+        let start = batch.cursor.offset.saturating_sub(batch.bytes.len() as u64);
+        self.starts.insert(batch.source.clone(), start);
+        if start > 0 {
+            self.behind.insert(batch.source.clone());
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let (mine, others) = waiting.into_iter().partition(|waiting| waiting.source == batch.source);
+        self.waiting = others;
+        let mine: Vec<LogBatch> = mine;
+        mine.into_iter().filter_map(|batch| self.beginning(batch)).collect()
+    }
+
+    /// Takes in a batch read from the beginning; gives the part of it that the end does not have.
+    pub(super) fn beginning(&mut self, mut batch: LogBatch) -> Option<LogBatch> {
+        if batch.mark == Some(Mark::Truncated) {
+            // What follows is new, and the end has it.
+            self.starts.insert(batch.source.clone(), 0);
+            self.behind.remove(&batch.source);
+        }
+        batch.mark = None;
+        let Some(start) = self.starts.get(&batch.source).copied() else {
+            if !batch.bytes.is_empty() {
+                self.waiting.push(batch);
+            }
+            return None;
+        };
+        let begin = batch.cursor.offset.saturating_sub(batch.bytes.len() as u64);
+        if batch.cursor.offset >= start {
+            self.behind.remove(&batch.source);
+        }
+        let keep = usize::try_from(start.saturating_sub(begin)).unwrap_or(usize::MAX).min(batch.bytes.len());
+        batch.bytes.truncate(keep);
+        batch.lines.retain(|line| line.end <= keep);
+        (keep > 0).then_some(batch)
+    }
+
+    /// Whether beginnings wait for their ends: reading on would only fill memory.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting.iter().map(|batch| batch.bytes.len()).sum::<usize>() > 8 << 20
+    }
+
+    /// Whether every source that is known has been read from its beginning.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.starts.is_empty() && self.behind.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftrun::core::log::Cursor;
+
+    fn piece(text: &[u8], range: std::ops::Range<usize>) -> LogBatch {
+        let mut cursor = Cursor::default();
+        cursor.offset = range.end as u64;
+        LogBatch::new(Arc::new(SourceId::new("r0")), text[range].to_vec(), cursor)
+    }
+
+    #[test]
+    fn each_byte_is_given_once_whichever_stream_is_first() {
+        let text = b"one\ntwo\nthree\nfour\nfive\n";
+        for (end_at, step) in [(14, 5), (0, 3), (8, 100), (14, 1)] {
+            for end_first in [true, false] {
+                let mut halves = Halves::default();
+                let mut history = Vec::new();
+                let end = piece(text, end_at..text.len());
+                let mut begin = |halves: &mut Halves, history: &mut Vec<u8>| {
+                    for at in (0..text.len()).step_by(step) {
+                        let batch = piece(text, at..(at + step).min(text.len()));
+                        history.extend(halves.beginning(batch).into_iter().flat_map(|b| b.bytes));
+                    }
+                };
+                if !end_first {
+                    begin(&mut halves, &mut history);
+                }
+                history.extend(halves.end(&end).into_iter().flat_map(|b| b.bytes));
+                if end_first {
+                    begin(&mut halves, &mut history);
+                }
+                assert_eq!(history, text[..end_at], "{end_at} {step} {end_first}");
+                assert!(halves.is_whole());
+            }
+        }
+    }
+}
