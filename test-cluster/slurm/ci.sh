@@ -1,16 +1,20 @@
 #!/bin/bash
-# ci.sh - stand the Slurm bed up, run the backend's tests on it over local commands and over ssh, take it down. Under five minutes.
-# Needs root and Debian; installs the packages where they are missing. BED_DIR, if set, is where the bed is made (a short path).
+# ci.sh - stand the Slurm beds up, run the tests of the backend and of the command line on them, over local commands and
+# over ssh, and take them down. Under five minutes. Needs root and Debian; installs the packages where they are missing.
+# BED_DIR, if set, is where the beds are made (a short path).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm bed needs root (namespaces)"; exit 0; fi
 "$HERE/install.sh"
-# A bed of its own: number, ports and folder are not those of a bed that somebody works with.
-export BED_ID=${BED_ID:-7} BED_PYXIS=${BED_PYXIS:-auto}
-DIR=${BED_DIR:-/opt/weftrun-ci-bed}
+# Beds of their own: numbers, ports and folders are not those of a bed that somebody works with.
+ID=${BED_ID:-7} DIR=${BED_DIR:-/opt/weftrun-ci-bed}
 cd "$HERE/../.."
-SUITE=(cargo test -p weftrun-backends --no-default-features --features slurm --test slurm_bed)
+# The workspace's own set of features: what `cargo test --workspace` built is used as it is.
+SUITE=(cargo test --workspace --no-fail-fast --test slurm_bed)
 "${SUITE[@]}" --no-run   # building is not part of the five minutes
-trap '"$HERE/down.sh" "$DIR" --wipe' EXIT
-"$HERE/up.sh" "$DIR"
-WEFTRUN_TEST_SLURM=$DIR timeout 290 "${SUITE[@]}" -- --nocapture --test-threads 3
+trap '"$HERE/down.sh" "$DIR" --wipe; "$HERE/down.sh" "$DIR-bare" --wipe' EXIT
+BED_ID=$ID "$HERE/up.sh" "$DIR"
+# The second one is taken apart by the tests: no accounting, jobs are forgotten at once, a file system that fills up.
+BED_ID=$((ID + 1)) BED_ACCOUNTING=none BED_MINJOBAGE=2 BED_SMALL=64k BED_PYXIS=none BED_P4DE=2 BED_TRN1=0 BED_P5=0 BED_G5=0 \
+  "$HERE/up.sh" "$DIR-bare"
+WEFTRUN_TEST_SLURM=$DIR WEFTRUN_TEST_SLURM_BARE=$DIR-bare timeout 290 "${SUITE[@]}" -- --nocapture --test-threads 4

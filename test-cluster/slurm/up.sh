@@ -18,6 +18,7 @@
 #   BED_SLURMDTIMEOUT=10  seconds of silence before a node is DOWN
 #   BED_JOB_SUBMIT=lua  lua: lib/job_submit.lua prints to some users and refuses some jobs; none
 #   BED_PYXIS=auto      auto: build spank_fake_pyxis.c if it lies beside this script; none; or a .so path
+#   BED_SMALL=          size (64k) of a file system of its own at /fsx/small, to fill up
 #   BED_ROOT=           run from this chroot (another Debian release = another Slurm version)
 #   BED_WAIT=60         seconds to wait for readiness
 set -euo pipefail
@@ -28,7 +29,7 @@ mkdir -p "$1"; D=$(cd "$1" && pwd -P)
 BED_ID=${BED_ID:-0}; BED_JOB_SUBMIT=${BED_JOB_SUBMIT:-lua}
 BED_ACCOUNTING=${BED_ACCOUNTING:-dbd}; BED_MINJOBAGE=${BED_MINJOBAGE:-120}
 BED_SLURMDTIMEOUT=${BED_SLURMDTIMEOUT:-10}; BED_PYXIS=${BED_PYXIS:-auto}; BED_ROOT=${BED_ROOT:-}
-BED_WAIT=${BED_WAIT:-60}
+BED_WAIT=${BED_WAIT:-60}; BED_SMALL=${BED_SMALL:-}
 BED_PACKAGES=$(cat "$HERE/packages")
 die() { echo "up.sh: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "needs root"
@@ -86,6 +87,8 @@ if ! ip link show "$BR" > /dev/null 2>&1; then ip link add "$BR" type bridge; fi
 ip addr replace "$SUBNET.1/24" dev "$BR"; ip link set "$BR" up
 echo "$BR" > "$D/pids/.bridge"
 [ -n "$BED_ROOT" ] || [ -d /fsx ] || { mkdir /fsx; : > "$D/pids/.fsx"; }
+if [ -n "$BED_SMALL" ] && ! mountpoint -q "$D/shared/fsx/small"; then   # before the nodes, which then see it too
+  mkdir -p "$D/shared/fsx/small"; mount -t tmpfs -o "size=$BED_SMALL,mode=1777" tmpfs "$D/shared/fsx/small"; fi
 if alive head; then echo "head-node: already up"
 else
   rm -f "$D"/head-run/head-node/{up,ctld-up}

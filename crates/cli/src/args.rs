@@ -171,6 +171,12 @@ pub enum Command {
     Suspend(commands::act::HandleArgs),
     /// Go on with a suspended job
     Resume(commands::act::HandleArgs),
+    /// Keep a pending job from starting (Slurm)
+    Hold(commands::act::HandleArgs),
+    /// Let a held job start (Slurm)
+    Release(commands::act::HandleArgs),
+    /// Stop a job and queue it again under the same id (Slurm)
+    Requeue(commands::act::HandleArgs),
     /// List the backends that are linked in, and what each can do
     Backends(commands::backends::BackendsArgs),
     /// Print, change and trust configuration; `show --origin` says where each value is from

@@ -28,6 +28,11 @@ impl Plan {
         &self.planned.plan
     }
 
+    /// What was found while planning: about the fabric, and what the cluster lacks for this job.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.planned.plan.findings.iter().chain(&self.planned.facts.notes).cloned().collect()
+    }
+
     /// The spec, the plan, the profile and the facts behind it.
     pub fn planned(&self) -> &PlannedJob {
         &self.planned
@@ -74,6 +79,7 @@ impl Plan {
             ErrorKind::InvalidSpec,
             "the fabric plan has errors",
         )?;
+        self.refuse_errors(&self.planned.facts.notes, ErrorKind::Refused, "the cluster cannot run the job")?;
         let backend = self.client.connect(&self.target).await?;
         let rendered = backend.render(&self.planned)?;
         self.refuse_errors(

@@ -26,7 +26,7 @@ for f in hosts passwd group shadow; do   # a copy in the overlay: a bind mount w
   if [ $OVL = 1 ]; then cp --preserve=mode "$D/etc/$f" "$R/etc/$f"
   else [ -e "$R/etc/$f" ] || : > "$R/etc/$f"; mount --bind "$D/etc/$f" "$R/etc/$f"; fi; done
 mount --bind "$D/etc/slurm" "$R/etc/slurm"
-mount --bind "$D/home" "$R/home"; mount --bind "$D/shared/fsx" "$R/fsx"
+mount --bind "$D/home" "$R/home"; mount --rbind "$D/shared/fsx" "$R/fsx"
 if [ "$ROLE" = node ]; then mkdir -p "$R/run/munge"; mount --bind "$D/head-run/head-node/munge" "$R/run/munge"; fi
 if [ -n "$R" ]; then cd "$R"; mkdir -p .old-root; pivot_root . .old-root; cd /; umount -l /.old-root; rmdir /.old-root 2>/dev/null || true; fi
 cd /; exec /bin/bash "$D/lib/$ROLE-init.sh" "$NAME"

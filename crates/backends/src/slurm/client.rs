@@ -12,7 +12,7 @@ use super::config::Settings;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
 use super::transport::{Answer, Transport};
-use super::{error, quote};
+use super::{discover, error, quote};
 
 /// The commands of one cluster.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct Client {
     transport: Transport,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
+    described: Mutex<Option<(Instant, Arc<String>)>>,
 }
 
 impl Client {
@@ -36,6 +37,7 @@ impl Client {
             settings,
             snapshot: Mutex::new(None),
             foreign: std::sync::Mutex::default(),
+            described: Mutex::new(None),
         })
     }
 
@@ -89,8 +91,7 @@ impl Client {
     /// `squeue`.
     pub async fn snapshot(&self) -> Result<Arc<Vec<Job>>> {
         let mut kept = self.snapshot.lock().await;
-        if let Some((at, jobs)) = kept.as_ref().filter(|(at, _)| at.elapsed() < self.settings.poll()) {
-            let _ = at;
+        if let Some((_, jobs)) = kept.as_ref().filter(|(at, _)| at.elapsed() < self.settings.poll()) {
             return Ok(Arc::clone(jobs));
         }
         let others: Vec<String> = {
@@ -112,6 +113,17 @@ impl Client {
         let jobs = Arc::new(jobs);
         *kept = Some((Instant::now(), Arc::clone(&jobs)));
         Ok(jobs)
+    }
+
+    /// What the cluster says of itself, as [`discover::ask`] asks it; not asked again for a minute.
+    pub async fn described(&self) -> Result<Arc<String>> {
+        let mut kept = self.described.lock().await;
+        if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < discover::FRESH) {
+            return Ok(Arc::clone(text));
+        }
+        let text = Arc::new(discover::ask(self).await?);
+        *kept = Some((Instant::now(), Arc::clone(&text)));
+        Ok(text)
     }
 
     /// Makes the next [`Client::snapshot`] a new one: something was changed.

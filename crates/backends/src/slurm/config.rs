@@ -164,8 +164,9 @@ impl Settings {
                 return bad(key, value, "may not hold control characters");
             }
         }
-        if self.log_dir.contains('%') {
-            return bad("log-dir", &self.log_dir, "may not hold `%`, which Slurm would replace");
+        if self.log_dir.contains(['%', '\\']) {
+            // A backslash makes sbatch replace nothing in the whole path (sbatch(1), "filename pattern").
+            return bad("log-dir", &self.log_dir, "may not hold `%` or `\\`, which Slurm treats as patterns");
         }
         Ok(())
     }

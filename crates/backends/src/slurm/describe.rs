@@ -25,7 +25,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
             replica.exit_code = detail.summary.exit_code;
         }
     }
-    detail.findings = findings::of_failure(&found.rows, found.shown.as_ref());
+    detail.findings = findings::at_end(client, &found).await?;
     detail.history = history(handle, &lives);
     detail.facts = facts(client, &id, &found);
     Ok(detail)

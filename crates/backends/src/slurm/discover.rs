@@ -1,6 +1,8 @@
-//! What a cluster has: partitions, features, GPUs, limits, versions, plugins. One program, one round trip.
+//! What a cluster has: partitions, features, GPUs, limits, versions, plugins. One program, one round trip, asked
+//! at most once a minute.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
@@ -12,23 +14,39 @@ use super::error;
 /// Between two answers.
 const SECTION: char = '\u{1d}';
 
+/// How long an answer stands: a plan and the check before its submission ask the cluster once.
+pub const FRESH: Duration = Duration::from_secs(60);
+
 /// Asks.
 pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
+    Ok(facts(&*client.described().await?, scope))
+}
+
+/// Each question beside the others, since `sacctmgr` and srun's plugins take their time; the answers in order.
+pub async fn ask(client: &Client) -> Result<String> {
     let cluster = client.cluster()?;
-    let program = format!(
-        "scontrol{cluster} show partition -o || exit\nprintf '\\035'\n\
-         sinfo{cluster} -h -N -o '%P\u{1f}%T\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N'\nprintf '\\035'\n\
-         scontrol{cluster} show config\nprintf '\\035'\n\
-         srun --mpi=list 2>&1\nprintf '\\035'\n\
-         srun --help 2>&1 | grep -c -e --container-image\nprintf '\\035'\n\
-         sacctmgr -n -P show assoc user=\"$(id -un)\" format=account,qos 2> /dev/null\nprintf '\\035'\n\
-         printf '%s\\n' \"$HOME\"\n"
-    );
+    let questions = [
+        format!("scontrol{cluster} show partition -o 2> \"$t/error\"; echo $? > \"$t/code\""),
+        format!("sinfo{cluster} -h -N -o '%P\u{1f}%T\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N'"),
+        format!("scontrol{cluster} show config"),
+        "srun --mpi=list 2>&1".to_owned(),
+        "srun --help 2>&1 | grep -c -e --container-image".to_owned(),
+        "sacctmgr -n -P show assoc user=\"$(id -un)\" format=account,qos 2> /dev/null".to_owned(),
+        "printf '%s\\n' \"$HOME\"".to_owned(),
+    ];
+    let mut program = "t=$(mktemp -d) || exit 1\ntrap 'rm -rf -- \"$t\"' EXIT\n".to_owned();
+    for (number, question) in questions.iter().enumerate() {
+        program.push_str(&format!("{{ {question}; }} > \"$t/{number}\" &\n"));
+    }
+    program.push_str("wait\nif [ \"$(cat \"$t/code\")\" != 0 ]; then cat \"$t/error\" >&2; exit 1; fi\n");
+    for number in 0..questions.len() {
+        program.push_str(&format!("cat \"$t/{number}\"; printf '\\035'\n"));
+    }
     let answer = client.read(&program).await?;
-    if answer.code != 0 && !answer.text().contains(SECTION) {
+    if answer.code != 0 {
         return Err(error::of_command("scontrol", &answer.stderr, answer.code));
     }
-    Ok(facts(&answer.text(), scope))
+    Ok(answer.text())
 }
 
 /// Reads the sections. Pure.
@@ -245,15 +263,15 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
                 Finding::error("SLURM-NO-INSTANCE-TYPE", format!("no partition has {wanted}; {there}"))
                     .at("instance_type"),
             );
-        } else if with.iter().any(|group| !group.labels.contains_key("efa"))
-            && facts.nodes.iter().any(|group| group.labels.contains_key("efa"))
-        {
+        } else if with.iter().all(|group| super::never::lacks_efa(group)) {
+            // An error once it is known that the job wants EFA: never.rs.
             notes.push(
                 Finding::warning(
                     "SLURM-NO-EFA-FEATURE",
-                    format!("no partition has {wanted} with efa: its nodes lack the feature the others have"),
+                    format!("no partition has {wanted} with efa: its nodes lack that feature"),
                 )
-                .at("instance_type"),
+                .at("instance_type")
+                .fix("`fabric = \"tcp\"` if that is meant; else switch EFA on for these nodes (ParallelCluster: Efa.Enabled)"),
             );
         } else if let Some(queue) = &scope.queue {
             if !with.iter().any(|group| group.queues.contains(queue)) {
@@ -270,6 +288,30 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
         }
     }
     notes
+}
+
+/// Recorded clusters, for the tests of other modules too.
+#[cfg(test)]
+pub mod tests_of_other_modules {
+    use super::*;
+
+    /// A release's recorded answers: `tests/cases/slurm/README.md`.
+    pub fn recorded(release: &str, scope: &Scope) -> ClusterFacts {
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
+        let file = |name: &str| {
+            std::fs::read_to_string(format!("{cases}/{release}/{name}.txt")).expect("the case is in the tree")
+        };
+        let sections = [
+            &file("partitions"),
+            &file("nodes"),
+            &file("config"),
+            &file("mpi"),
+            "2\n",
+            "ml-research|high,normal\n",
+            "/home/researcher\n",
+        ];
+        facts(&sections.map(|text| format!("{text}{SECTION}")).concat(), scope)
+    }
 }
 
 #[cfg(test)]
@@ -312,6 +354,44 @@ mod tests {
             );
             assert!(
                 config.get("SLURM_VERSION").is_some_and(|version| version.starts_with(release)),
+                "{release}"
+            );
+        }
+    }
+
+    /// The answers of each release, put together as the program prints them.
+    #[test]
+    fn facts_of_every_release() {
+        for release in ["22.05", "24.11", "26.05"] {
+            let facts = super::tests_of_other_modules::recorded(release, &Scope::default());
+            let groups: Vec<_> = facts
+                .nodes
+                .iter()
+                .map(|group| {
+                    let gpus = group.allocatable.get("nvidia.com/gpu").map_or("0", String::as_str);
+                    (
+                        group.instance_type.as_deref().unwrap_or_default(),
+                        group.count,
+                        gpus,
+                        group.queues.join(","),
+                    )
+                })
+                .collect();
+            let wanted = [
+                ("p4de.24xlarge", 4, "8", "compute-gpu"),
+                ("trn1.32xlarge", 1, "0", "compute-gpu"),
+                ("p5.48xlarge", 2, "8", "compute-p5"),
+                ("g5.12xlarge", 1, "4", "inference-gpu"),
+            ];
+            for (name, count, gpus, queue) in wanted {
+                assert!(groups.contains(&(name, count, gpus, queue.to_owned())), "{release}: {groups:?}");
+            }
+            assert!(
+                facts.serves.contains(&"mpi/pmix".to_owned())
+                    && facts.serves.contains(&"mpi/pmi2".to_owned())
+            );
+            assert!(
+                facts.version.as_deref().is_some_and(|version| version.starts_with(release)),
                 "{release}"
             );
         }

@@ -1,10 +1,36 @@
 //! Why a job waits for ever or failed, and what to do.
 
-use weftrun_core::Finding;
 use weftrun_core::job::JobPhase;
+use weftrun_core::{Finding, Result};
 
+use super::client::Client;
+use super::lookup::Found;
 use super::records::{Job, Shown};
 use super::state;
+
+/// What to say of a job that has ended: its rows, and whether its log could be written.
+pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
+    let mut findings = of_failure(&found.rows, found.shown.as_ref());
+    let failed = found.rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
+    if failed && found.rows.iter().any(|job| job.marker.is_some()) && disk_is_full(client).await? {
+        findings.push(
+            Finding::error(
+                "SLURM-DISK-FULL",
+                "the file system of the log folder is full: the end of the log may be missing",
+            )
+            .at(client.settings.log_dir.clone())
+            .fix("free some space, or set `log-dir` of the target to another shared folder"),
+        );
+    }
+    Ok(findings)
+}
+
+/// Whether nothing more can be written into the log folder.
+async fn disk_is_full(client: &Client) -> Result<bool> {
+    let program =
+        format!("{}df -P -- \"$dir\" 2> /dev/null | awk 'NR == 2 {{ print $4 }}'", client.enter_log_dir()?);
+    Ok(client.read(&program).await?.text().trim() == "0")
+}
 
 /// The finding of a job that can never start.
 pub fn stuck(rows: &[Job]) -> Option<Finding> {
@@ -32,8 +58,7 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
     for job in rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed) {
         let word = job.state.as_str();
         let finding = match word {
-            // 53 is the real-time signal slurmstepd ends a job with whose output or folder it cannot open.
-            "FAILED" if shown.and_then(|shown| shown.exit_code) == Some(128 + 53) => {
+            "FAILED" if shown.and_then(|shown| shown.exit_code).or(job.exit_code) == Some(state::UNUSABLE_OUTPUT) => {
                 Finding::error("SLURM-OUTPUT-UNUSABLE", "the job could not be started: its output file or working directory is not usable on the first node")
                     .at(shown.and_then(|shown| shown.stdout.clone()).unwrap_or_default())
                     .fix("set `log-dir` of the target to a shared folder that every node can write")

@@ -12,6 +12,7 @@ mod findings;
 mod ids;
 mod logs;
 mod lookup;
+mod never;
 mod nodelist;
 mod quote;
 mod records;

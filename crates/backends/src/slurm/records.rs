@@ -159,14 +159,18 @@ fn queue_row(row: &str) -> Option<Job> {
     })
 }
 
-/// Reads sacct's rows, oldest life first. A name with a newline continues its row.
+/// Reads sacct's rows, oldest life first. A name, or the line it was submitted with, may hold newlines: those continue
+/// their row.
 pub fn accounting(text: &str) -> Vec<Job> {
-    let separators = ACCOUNTING.len() - 1;
+    let begins = |line: &str| {
+        let mut fields = line.split(FIELD);
+        let id = fields.next().and_then(JobId::parse);
+        let raw = fields.next().filter(|raw| !raw.is_empty() && raw.bytes().all(|b| b.is_ascii_digit()));
+        id.is_some() && raw.is_some() && fields.next().is_some()
+    };
     let (mut rows, mut row) = (Vec::new(), String::new());
     for line in text.lines() {
-        let begins = line.split(FIELD).count() > separators
-            && JobId::parse(line.split(FIELD).next().unwrap_or_default()).is_some();
-        if begins && !row.is_empty() {
+        if begins(line) && !row.is_empty() {
             rows.extend(accounting_row(&row));
             row.clear();
         }

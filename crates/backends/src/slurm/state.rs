@@ -27,6 +27,23 @@ fn is_held(reason: &str) -> bool {
         || reason.starts_with("launch_failed_requeued_held")
 }
 
+/// What is said of a job that failed, until its exit code says more.
+pub const FAILED: &str = "exited with an error";
+/// The exit code of a job whose output file or folder slurmstepd cannot open: it ends it with real-time signal 53.
+pub const UNUSABLE_OUTPUT: i32 = 128 + 53;
+
+/// How a failed job ended, in words.
+pub fn exit_words(code: i32) -> String {
+    match code {
+        UNUSABLE_OUTPUT => {
+            "could not be started: its output file or working directory is not usable on the first node"
+                .to_owned()
+        }
+        129..=192 => format!("ended by signal {}", code - 128),
+        _ => format!("exited with {code}"),
+    }
+}
+
 /// What a state and Slurm's reason mean, in a sentence; empty where there is nothing to say.
 pub fn sentence(state: &str, reason: &str) -> String {
     let word = state.split([' ', '+']).next().unwrap_or_default();
@@ -44,10 +61,12 @@ pub fn sentence(state: &str, reason: &str) -> String {
         ("BOOT_FAIL", _) => "a node did not boot",
         ("DEADLINE", _) => "its deadline passed",
         ("CANCELLED", _) => "was cancelled",
-        ("FAILED", "JobLaunchFailure" | "RaisedSignal:53(Real-time_signal_19)") => {
-            "could not be started: its output file or working directory is not usable on the first node"
+        // 22.05 calls every end by a signal a launch failure; the exit code tells them apart.
+        ("FAILED", "NonZeroExitCode" | "JobLaunchFailure" | "") => FAILED,
+        ("FAILED", signal) if signal.starts_with("RaisedSignal:") => FAILED,
+        ("FAILED", known) if never(known).is_some() => {
+            return format!("could never start: {}", never(known).unwrap_or_default());
         }
-        ("FAILED", "NonZeroExitCode" | "") => "exited with an error",
         (_, "") => return word.to_owned(),
         _ => return format!("{word}: {reason}"),
     };

@@ -14,12 +14,12 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     let decisive = rows.iter().find(|job| state::phase(&job.state, &job.reason) == phase).unwrap_or(first);
     summary.name = super::error::clean(&first.name);
     "sbatch".clone_into(&mut summary.kind);
-    summary.reason = state::sentence(&decisive.state, &decisive.reason);
     let ready = rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Running);
     summary.ready = (ready.map(|job| job.node_count).sum(), rows.iter().map(|job| job.node_count).sum());
     summary.created = rows.iter().filter_map(|job| job.submitted).min();
     summary.ended = phase.is_terminal().then(|| rows.iter().filter_map(|job| job.ended).max()).flatten();
     summary.exit_code = exit_code(phase, decisive, shown);
+    summary.reason = reason(decisive, summary.exit_code);
     summary.queue = (!first.partition.is_empty()).then(|| first.partition.clone());
     if let Some(marker) = rows.iter().find_map(|job| job.marker.as_ref()) {
         summary.submission = Some(marker.submission.clone());
@@ -28,21 +28,15 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     if rows.len() > 1 {
         summary.reason = counted(rows, &summary.reason);
     }
-    if let Some(code) = summary
-        .exit_code
-        .filter(|code| phase == JobPhase::Failed && *code != 0 && decisive.state.starts_with("FAILED"))
-    {
-        if summary.reason == "exited with an error" {
-            summary.reason = exit_words(code);
-        }
-    }
     summary
 }
 
-fn exit_words(code: i32) -> String {
-    match code {
-        129..=192 => format!("ended by signal {}", code - 128),
-        _ => format!("exited with {code}"),
+/// Slurm's state and reason in a sentence, with the exit code where the job failed by itself.
+fn reason(job: &Job, exit_code: Option<i32>) -> String {
+    let sentence = state::sentence(&job.state, &job.reason);
+    match exit_code.filter(|code| *code != 0) {
+        Some(code) if sentence == state::FAILED => state::exit_words(code),
+        _ => sentence,
     }
 }
 

@@ -16,7 +16,7 @@ use super::records::Marker;
 use super::transport::Answer;
 use super::{BACKEND, error, quote};
 
-/// Exit code of the program where the log folder cannot be made.
+/// Exit code of the program where the log folder cannot be made or written.
 const NO_LOG_DIR: i32 = 92;
 /// Exit code of the program where an earlier run began and left no answer.
 const NO_ANSWER: i32 = 93;
@@ -35,7 +35,15 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     let mut wait = Duration::from_millis(500);
     for attempt in 1..=ATTEMPTS {
         match client.run(&program).await {
-            Ok(answer) => return conclude(client, rendered, &answer).await,
+            Ok(answer) => match conclude(client, rendered, &answer).await {
+                // slurmctld was away, and has no such job: it may be back.
+                Err(refused) if refused.is_retryable() && attempt < ATTEMPTS => {
+                    tracing::debug!(attempt, error = %refused, "sbatch was not heard");
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                outcome => return outcome,
+            },
             Err(lost) if lost.is_retryable() => {
                 tracing::debug!(attempt, error = %lost, "the answer of sbatch was lost");
                 client.forget_snapshot().await;
@@ -72,7 +80,7 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
         let failed = error::of_command("mkdir", &answer.stderr, 1);
         return Err(Error::new(
             ErrorKind::Refused,
-            format!("the folder for logs could not be made: {}", error::essence(&answer.stderr)),
+            format!("the folder for logs cannot be used: {}", error::essence(&answer.stderr)),
         )
         .with("log-dir", &client.settings.log_dir)
         .hint(
@@ -85,23 +93,35 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
     }
     if answer.code != 0 && answer.code != NO_ANSWER && error::is_final_refusal(&answer.stderr) {
         // Only a clear refusal frees the submission: after anything else slurmctld may have the job.
-        let free = format!("{}rm -rf -- \"$dir/.submit-{}\"", client.enter_log_dir()?, rendered.submission);
-        let _ = client.run(&free).await;
+        free(client, &rendered.submission).await?;
         return Err(error::of_command("sbatch", &answer.stderr, answer.code));
     }
     // Neither an id nor a clear refusal: slurmctld may have the job.
+    let mut sure = false;
     for pause in [0, 1000, 3000] {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         client.forget_snapshot().await;
-        match find(client, &rendered.submission).await {
+        let looked = find(client, &rendered.submission).await;
+        sure = matches!(looked, Ok(None));
+        match looked {
             Ok(Some(found)) => return Ok(found),
             Ok(None) => {}
             Err(failed) => tracing::debug!(error = %failed, "looking for the submission"),
         }
     }
     let said = if answer.stderr.trim().is_empty() { &text } else { &answer.stderr };
-    Err(error::of_command("sbatch", said, answer.code)
-        .hint("no job carries this submission's marker: nothing was queued"))
+    let error = error::of_command("sbatch", said, answer.code);
+    if sure {
+        free(client, &rendered.submission).await?;
+        return Err(error.hint("no job carries this submission's marker: nothing was queued"));
+    }
+    Err(unknown(error, rendered))
+}
+
+/// Lets the submission be tried again: it is certain that there is no job of it.
+async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
+    let program = format!("{}rm -rf -- \"$dir/.submit-{submission}\"", client.enter_log_dir()?);
+    client.run(&program).await.map(drop)
 }
 
 /// Finds the job of a submission: in the queue, by the answer kept on the cluster, in accounting.
@@ -143,7 +163,7 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
         quote::word(&format!("--comment={}", comment.text()))?,
     );
     Ok(format!(
-        "{enter}mkdir -p -- \"$dir\" || exit {NO_LOG_DIR}
+        "{enter}[ -d \"$dir\" ] || mkdir -p -- \"$dir\" || exit {NO_LOG_DIR}
 guard=$dir/.submit-{submission}
 weftrun_sbatch() {{
 sbatch{cluster} --parsable {name} {comment} {start}
@@ -151,13 +171,15 @@ sbatch{cluster} --parsable {name} {comment} {start}
 }}
 trap '' HUP
 if mkdir -- \"$guard\" 2> /dev/null; then
-  find \"$dir\" -maxdepth 1 -name '.submit-*' -mtime +7 -exec rm -rf -- {{}} + 2> /dev/null
+  printf 'begun\\n' > \"$guard/begun\" || {{ rm -rf -- \"$guard\"; exit {NO_LOG_DIR}; }}
   answer=$(weftrun_sbatch 2> \"$guard/error\")
   code=$?
   printf '%s\\n' \"$answer\"
   printf '%s\\n' \"$answer\" > \"$guard/answer\"
-  cat -- \"$guard/error\" >&2
   printf '%s\\n' \"$code\" > \"$guard/code\"
+  [ ! -s \"$guard/error\" ] || cat -- \"$guard/error\" >&2
+  # Those of last week are of no use any more; nobody waits for that.
+  find \"$dir\" -maxdepth 1 -name '.submit-*' -mtime +7 -exec rm -rf -- {{}} + > /dev/null 2>&1 &
   exit $code
 fi
 [ -d \"$guard\" ] || {{ mkdir -- \"$guard\"; exit {NO_LOG_DIR}; }}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use weftrun_core::Result;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::{Finding, Result};
 
 use super::client::Client;
 use super::ids::JobId;
@@ -187,8 +187,24 @@ async fn tell(
             .join(",");
     }
     told.ended = summary.phase.is_terminal();
+    if told.ended {
+        for finding in findings::at_end(client, found).await? {
+            put(feed, message(handle, finding)).await;
+        }
+    }
     told.summary = Some(summary);
     Ok(())
+}
+
+fn message(handle: &JobHandle, finding: Finding) -> JobEvent {
+    let fix = finding.fix.as_ref().map_or_else(String::new, |fix| format!(": {}", fix.text));
+    JobEvent::Message {
+        job: handle.clone(),
+        severity: finding.severity,
+        text: format!("{}{fix}", finding.message),
+        reason: finding.code,
+        time: None,
+    }
 }
 
 /// Tells that the job was queued again, with the node that failed where one did.

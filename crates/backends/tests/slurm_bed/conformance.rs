@@ -19,8 +19,9 @@ impl Fixture for OnBed {
         Ok(self.0.connect(self.1))
     }
 
+    /// The check of the time limit takes more than a minute: it runs once, over ssh.
     fn patience(&self) -> Duration {
-        Duration::from_secs(90)
+        Duration::from_secs(if self.1 == Way::Ssh { 150 } else { 90 })
     }
 
     /// Slurm counts minutes.
@@ -29,7 +30,7 @@ impl Fixture for OnBed {
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
-        let target = self.0.wrapper(self.1, "sbatch", "\"$real\" \"$@\" > /dev/null; exit 1");
+        let target = self.0.wrapped(self.1, "sbatch", "\"$real\" \"$@\" > /dev/null; exit 1");
         Slurm::new(&target).ok().map(|backend| Arc::new(backend) as Arc<dyn Backend>)
     }
 }

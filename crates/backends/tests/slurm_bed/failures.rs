@@ -111,7 +111,7 @@ async fn lost_answers_make_no_second_job() {
         for (case, script) in cases {
             let name = format!("lost-{case}-{:06x}", fastrand::u32(..0x00ff_ffff));
             let backend =
-                Slurm::new(&bed.wrapper(way, "sbatch", script).with("command-seconds", 4)).expect("good");
+                Slurm::new(&bed.wrapped(way, "sbatch", script).with("command-seconds", 4)).expect("good");
             let rendered = backend.render(&planned(job(&name, "sleep 30"))).expect("renders");
             let found =
                 backend.submit(&rendered).await.unwrap_or_else(|error| panic!("{way:?} {case}: {error}"));

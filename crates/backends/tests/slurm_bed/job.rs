@@ -50,7 +50,7 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             if way == Way::Ssh && !cut && !batch.bytes.is_empty() {
                 cut = true;
                 // The shared connection and every session of the server: what a dead link looks like from both ends.
-                bed.ctl("head -u root pkill -KILL -u researcher -x sshd");
+                bed.cut_ssh();
             }
         }
         for (rank, bytes) in &expected {

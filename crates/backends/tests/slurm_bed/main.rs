@@ -7,8 +7,10 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod bed;
+mod broken;
 mod conformance;
 mod failures;
 mod hostile;
 mod job;
+mod rendered;
 mod speed;

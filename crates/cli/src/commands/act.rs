@@ -1,4 +1,4 @@
-//! `cancel`, `delete`, `suspend`, `resume`.
+//! `cancel`, `delete`, `suspend`, `resume`, `hold`, `release`, `requeue`.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -88,6 +88,9 @@ fn word(action: Action) -> &'static str {
         Action::Delete => "deleted",
         Action::Suspend => "suspended",
         Action::Resume => "resumed",
+        Action::Hold => "held",
+        Action::Release => "released",
+        Action::Requeue => "queued again",
         Action::Signal(_) => "signalled",
         _ => "done",
     }

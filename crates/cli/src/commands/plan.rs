@@ -31,17 +31,17 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     } else {
         client.plan_offline_for(target, &spec)?
     };
-    let fabric = plan.fabric();
+    let (fabric, findings) = (plan.fabric(), plan.findings());
     if context.out.format == Format::Table {
         context.out.data(&text(&plan))?;
-        context.out.findings(&fabric.findings);
+        context.out.findings(&findings);
     } else {
         context.out.value(&json!({
             "schema": report::SCHEMA, "name": spec.name, "fabric": fabric.fabric, "decisions": fabric.decisions,
-            "skipped": fabric.skipped, "findings": fabric.findings, "ops": fabric.ops,
+            "skipped": fabric.skipped, "findings": findings, "ops": fabric.ops,
         }))?;
     }
-    let failed = fabric.findings.iter().any(weftrun::Finding::is_error);
+    let failed = findings.iter().any(weftrun::Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 

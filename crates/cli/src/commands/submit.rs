@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
             _ => client.plan_for(target, &spec).await?,
         };
         context.out.say(plan::text(&planned).trim_end());
-        context.out.findings(&planned.fabric().findings);
+        context.out.findings(&planned.findings());
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
@@ -77,7 +77,7 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
 }
 
 async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
-    let mut findings = planned.fabric().findings.clone();
+    let mut findings = planned.findings();
     if dry_run == DryRun::Server {
         let refused = planned.check().await?;
         context.out.findings(&refused);

@@ -10,8 +10,8 @@ pub mod rules;
 
 pub use plan::{Decision, FabricPlan, Origin, Skipped};
 pub use profile::{
-    EfaProfile, InfinibandProfile, LauncherProfile, Placement, Profile, RoceProfile, StackProfile,
-    TolerationProfile,
+    EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, Profile, RoceProfile,
+    StackProfile, TolerationProfile,
 };
 pub use profiles::Profiles;
 pub use request::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};

@@ -35,6 +35,8 @@ pub struct Profile {
     pub env: BTreeMap<String, String>,
     /// The fabric's libraries on the node; none if they are in the image.
     pub stack: Option<StackProfile>,
+    /// The fabric's libraries where a job has no container.
+    pub node: NodeProfile,
     /// EFA.
     pub efa: Option<EfaProfile>,
     /// RoCE.
@@ -68,6 +70,15 @@ pub struct StackProfile {
     pub mpirun_dir: Option<String>,
     /// Absolute path of the NCCL net plugin, which `--strict` pins.
     pub net_plugin: Option<String>,
+}
+
+/// The fabric's libraries as they lie on the nodes themselves: a container has its own, elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct NodeProfile {
+    /// Folders put before the `LD_LIBRARY_PATH` of a job without a container; those that a node lacks do no harm.
+    pub library_dirs: Vec<String>,
 }
 
 /// EFA's names and sizes.
@@ -179,6 +190,7 @@ impl Default for Profile {
             memory_default: None,
             env: BTreeMap::new(),
             stack: None,
+            node: NodeProfile::default(),
             efa: None,
             roce: None,
             infiniband: None,

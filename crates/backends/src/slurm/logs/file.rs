@@ -249,6 +249,14 @@ impl LogFile {
         Some(self.batch(&lane, text, self.offset))
     }
 
+    /// Where the job's script ended by itself and its last line is not there, what it wrote before could not be written
+    /// either: the disk was full, or the node lost the file system.
+    pub fn gap(&mut self) -> Option<LogBatch> {
+        let reason = "the job's last line is missing: its end could not be written (is the disk full?)";
+        (self.header.is_some() && !self.complete)
+            .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
+    }
+
     /// The end of every lane.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
         let end = |source: &Arc<SourceId>| {

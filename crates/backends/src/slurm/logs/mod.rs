@@ -51,7 +51,7 @@ pub async fn read(
     let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
     loop {
         let (terminal, cut_short, exit_code) =
-            if options.follow { reader.state().await? } else { (found.phase().is_terminal(), false, None) };
+            if options.follow { reader.state().await? } else { reader.state_of(&found) };
         let (got, more) = reader.look(&mut out).await?;
         if out.is_closed() {
             return Ok(());
@@ -68,7 +68,7 @@ pub async fn read(
         let said_its_end = reader.files.values().any(|file| file.is_complete()) && !cut_short;
         let settled = quiet_since.elapsed() >= reader.client.settings.settle() && !reader.lost;
         if !options.follow || (terminal && !reader.lost && (said_its_end && !got || settled)) {
-            return reader.finish(&mut out, terminal, exit_code).await;
+            return reader.finish(&mut out, terminal, !cut_short, exit_code).await;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(if terminal { Duration::from_millis(500) } else { LONGEST });
@@ -128,20 +128,17 @@ impl Reader {
     /// and its exit code.
     async fn state(&mut self) -> Result<(bool, bool, Option<i32>)> {
         match lookup::look(&self.client, &self.id).await {
-            Ok(Some(found)) => {
-                let summary = found.summary(super::submit::handle(&self.client, &self.id));
-                let by_itself =
-                    found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
-                Ok((
-                    summary.phase.is_terminal(),
-                    summary.phase == JobPhase::Cancelled || !by_itself,
-                    summary.exit_code,
-                ))
-            }
+            Ok(Some(found)) => Ok(self.state_of(&found)),
             Ok(None) => Ok((true, false, None)),
             Err(error) if error.is_retryable() => Ok((false, false, None)),
             Err(error) => Err(error),
         }
+    }
+
+    fn state_of(&self, found: &Found) -> (bool, bool, Option<i32>) {
+        let summary = found.summary(super::submit::handle(&self.client, &self.id));
+        let by_itself = found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
+        (summary.phase.is_terminal(), summary.phase == JobPhase::Cancelled || !by_itself, summary.exit_code)
     }
 
     /// One look at all files: whether something came, and whether there is more at once.
@@ -212,7 +209,13 @@ impl Reader {
         Ok(text)
     }
 
-    async fn finish(&mut self, out: &mut Selection, terminal: bool, exit_code: Option<i32>) -> Result<()> {
+    async fn finish(
+        &mut self,
+        out: &mut Selection,
+        terminal: bool,
+        by_itself: bool,
+        exit_code: Option<i32>,
+    ) -> Result<()> {
         for file in self.files.values_mut() {
             if let Some(batch) = file.rest() {
                 out.offer(batch).await;
@@ -220,7 +223,12 @@ impl Reader {
         }
         out.flush().await;
         if terminal {
-            for file in self.files.values() {
+            for file in self.files.values_mut() {
+                // A signal ends the script before it can write its last line.
+                let by_itself = by_itself && exit_code.is_some_and(|code| code < 128);
+                if let Some(gap) = file.gap().filter(|_| by_itself) {
+                    out.pass(gap).await;
+                }
                 for batch in file.ends(exit_code) {
                     out.pass(batch).await;
                 }

@@ -88,3 +88,32 @@ fn scontrol_of_every_release() {
         );
     }
 }
+
+/// Each row of a release: id, phase, what is said of it, exit code, marker, name.
+fn told(jobs: &[Job]) -> String {
+    let one = |job: &Job| {
+        let phase = crate::slurm::state::phase(&job.state, &job.reason);
+        let code = job.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
+        let marker = job.marker.as_ref().map_or("-", |marker| marker.fabric.as_str());
+        let said = crate::slurm::state::sentence(&job.state, &job.reason);
+        format!("{:<4} {phase} exit {code} {marker} {:?} on {:?}: {said}", job.printed, job.name, job.nodes)
+    };
+    jobs.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// What `test-cluster/slurm/record.sh` kept of each release.
+#[test]
+fn rows_of_every_release() {
+    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
+    for release in ["22.05", "24.11", "26.05"] {
+        let file = |name: &str| {
+            std::fs::read_to_string(format!("{cases}/{release}/{name}.txt")).expect("the case is in the tree")
+        };
+        let (queue, accounting) = (queue(&file("queue")), accounting(&file("accounting")));
+        insta::assert_snapshot!(format!("queue_{release}"), told(&queue));
+        insta::assert_snapshot!(format!("accounting_{release}"), told(&accounting));
+        // Epoch seconds everywhere: no row depends on the head node's time zone.
+        assert!(queue.iter().chain(&accounting).all(|job| job.submitted.is_some()), "{release}");
+        assert!(queue.iter().all(|job| job.user == "researcher"), "{release}");
+    }
+}

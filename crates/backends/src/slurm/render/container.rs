@@ -10,6 +10,11 @@ use crate::slurm::quote;
 /// The variables that the script sets for every task beside the job's own.
 const RENDEZVOUS: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES"];
 
+/// What tells a task who it is; pyxis and apptainer pass it on, enroot and docker only what is named.
+const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"];
+/// The folder of the job's code, as the script's shell knows it.
+const SOURCE: &str = "\"$weftrun_source\"";
+
 /// A mount: from, to, read-only.
 type Mount = (String, String, bool);
 
@@ -33,7 +38,7 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
         Container::Pyxis | Container::None => {
             return Ok((pyxis(draft, index, role, image, &mounts)?, program.to_owned()));
         }
-        Container::Enroot => enroot(draft, index, role, image, &mounts)?,
+        Container::Enroot => enroot(draft, index, role, image, &mounts)? + &change_dir(draft)?,
         Container::Docker => docker(draft, index, role, image, &mounts)?,
         Container::Apptainer => apptainer(draft, image, &mounts)?,
     };
@@ -41,10 +46,26 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
 }
 
 fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
-    if draft.job.spec.workdir.is_none() && draft.job.spec.code.is_some() {
-        return Ok(vec!["--chdir=\"$weftrun_source\"".to_owned()]);
+    Ok(workdir(draft)?.map(|dir| format!("--chdir={dir}")).into_iter().collect())
+}
+
+/// Where the program starts in the container, as a word of the script; none if the image decides.
+fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
+    match &draft.job.spec.workdir {
+        Some(dir) => quote::word(dir).map(Some),
+        None => Ok(draft.job.spec.code.is_some().then(|| SOURCE.to_owned())),
     }
-    draft.job.spec.workdir.iter().map(|dir| Ok(format!("--chdir={}", quote::word(dir)?))).collect()
+}
+
+fn task_variables(draft: &Draft<'_>) -> Vec<String> {
+    let array = draft.own.array.is_some().then_some("SLURM_ARRAY_TASK_ID");
+    TASK.into_iter().chain(array).map(str::to_owned).collect()
+}
+
+/// enroot has no option for it.
+fn change_dir(draft: &Draft<'_>) -> Result<String> {
+    let change = |dir: String| format!(" sh -c 'cd \"$1\" && shift && exec \"$@\"' cd {dir}");
+    Ok(workdir(draft)?.map(change).unwrap_or_default())
 }
 
 /// Every variable the script sets: a container's image would win over those that are not named.
@@ -124,13 +145,7 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
     if !list.is_empty() {
         words.push(format!("--container-mounts={}", list.join(",")));
     }
-    match &draft.job.spec.workdir {
-        Some(dir) => words.push(format!("--container-workdir={}", quote::word(dir)?)),
-        None if draft.job.spec.code.is_some() => {
-            words.push("--container-workdir=\"$weftrun_source\"".to_owned())
-        }
-        None => {}
-    }
+    words.extend(workdir(draft)?.map(|dir| format!("--container-workdir={dir}")));
     words.push(
         (if draft.own.mount_home { "--container-mount-home" } else { "--no-container-mount-home" })
             .to_owned(),
@@ -170,7 +185,15 @@ fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
         words
             .push(format!("--mount {}", quote::word(&format!("{from}:{to}:none:x-create=dir,bind{flags}"))?));
     }
-    words.extend(variables(draft, index, role).iter().map(|name| format!("--env {name}")));
+    if draft.job.spec.code.is_some() {
+        words.push("--mount \"$weftrun_source:$weftrun_source:none:x-create=dir,bind\"".to_owned());
+    }
+    words.extend(
+        variables(draft, index, role)
+            .iter()
+            .chain(&task_variables(draft))
+            .map(|name| format!("--env {name}")),
+    );
     words.push(quote::word(image)?);
     Ok(words.join(" "))
 }
@@ -180,7 +203,7 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
         "docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864"
             .to_owned(),
     ];
-    if draft.fabric.get(index).is_some_and(|fabric| fabric.whole_nodes.is_some()) {
+    if draft.uses_rdma() {
         // The device nodes of EFA and InfiniBand; docker has no device plugin.
         words.push("--device /dev/infiniband".to_owned());
     }
@@ -190,11 +213,13 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
             quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
         ));
     }
-    if let Some(dir) = &draft.job.spec.workdir {
-        words.push(format!("-w {}", quote::word(dir)?));
+    if draft.job.spec.code.is_some() {
+        words.push("-v \"$weftrun_source:$weftrun_source\"".to_owned());
     }
-    let task = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"].map(str::to_owned);
-    words.extend(variables(draft, index, role).iter().chain(&task).map(|name| format!("-e {name}")));
+    words.extend(workdir(draft)?.map(|dir| format!("-w {dir}")));
+    words.extend(
+        variables(draft, index, role).iter().chain(&task_variables(draft)).map(|name| format!("-e {name}")),
+    );
     words.push(quote::word(image)?);
     Ok(words.join(" "))
 }
@@ -207,9 +232,10 @@ fn apptainer(draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String>
             quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
         ));
     }
-    if let Some(dir) = &draft.job.spec.workdir {
-        words.push(format!("--pwd {}", quote::word(dir)?));
+    if draft.job.spec.code.is_some() {
+        words.push("--bind \"$weftrun_source:$weftrun_source\"".to_owned());
     }
+    words.extend(workdir(draft)?.map(|dir| format!("--pwd {dir}")));
     let image = if image.starts_with('/') || image.contains("://") {
         image.to_owned()
     } else {

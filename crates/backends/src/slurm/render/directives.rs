@@ -1,5 +1,6 @@
 //! The `#SBATCH` lines.
 
+use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::mutation::Quantity;
 use weftrun_core::spec::{RestartPolicy, Role};
@@ -121,7 +122,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Vec<Line>> {
     if let Some(cpus) = cpus_per_task(draft, role, tasks, exclusive)? {
         add("cpus-per-task", cpus.to_string());
     }
-    if fabric.one_switch.is_some() && has_topology(draft) {
+    if fabric.one_switch.is_some() {
         add("switches", "1".to_owned());
     }
     if exclusive {
@@ -143,29 +144,37 @@ fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
     with.first().map(|name| (*name).clone())
 }
 
-/// Whole nodes: as said, or since the fabric's devices go with the node, or since all its GPUs are asked.
+/// The nodes a role will stand on, as far as the cluster was asked: of its type, in its partition.
+fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
+    let facts = &draft.job.facts;
+    let queue = draft.job.spec.queue.as_ref().or(draft.own.partition.as_ref());
+    let fits = |group: &&NodeGroup| {
+        let of_type = role.instance_type.is_none() || group.instance_type == role.instance_type;
+        of_type && queue.is_none_or(|queue| group.queues.contains(queue))
+    };
+    let known = role.instance_type.is_some() || queue.is_some();
+    facts.nodes.iter().filter(|group| known && fits(group)).collect()
+}
+
+/// Whole nodes: as said, or since EFA and the like go with the node, or since all its accelerators are asked.
 pub fn is_exclusive(draft: &Draft<'_>, index: usize) -> bool {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return false;
     };
-    let all_gpus = || {
-        let catalogue = Catalogue::builtin();
-        let row =
-            catalogue.get(role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default());
-        row.is_some_and(|row| role.gpus_per_node > 0 && role.gpus_per_node >= row.accelerators)
+    let neuron = role.resources.get("aws.amazon.com/neuron").and_then(|amount| amount.parse().ok());
+    let asked = neuron.unwrap_or(role.gpus_per_node);
+    let all_accelerators = || {
+        let name = role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default();
+        let row = Catalogue::builtin().get(name).map(|row| row.accelerators);
+        let count =
+            |group: &NodeGroup| group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok());
+        let most = row.or_else(|| nodes_of(draft, role).into_iter().filter_map(count).max());
+        asked > 0 && most.is_some_and(|most| asked >= most)
     };
-    draft.own.exclusive.unwrap_or_else(|| fabric.whole_nodes.is_some() || all_gpus())
-}
-
-/// Whether the cluster knows which nodes hang on which switch; else one partition is all that can be asked.
-fn has_topology(draft: &Draft<'_>) -> bool {
     draft
-        .job
-        .facts
-        .extra
-        .get("TopologyPlugin")
-        .and_then(|name| name.as_str())
-        .is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
+        .own
+        .exclusive
+        .unwrap_or_else(|| fabric.whole_nodes.is_some() || draft.uses_rdma() || all_accelerators())
 }
 
 /// Trainium and Inferentia are no `gpu` GRES.
@@ -179,13 +188,7 @@ fn cpus_per_task(draft: &Draft<'_>, role: &Role, tasks: u32, exclusive: bool) ->
     if let Some(cpus) = &role.cpus {
         return Ok(Some(share(Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole())));
     }
-    let wanted = role.instance_type.as_deref().filter(|_| exclusive);
-    let groups = draft
-        .job
-        .facts
-        .nodes
-        .iter()
-        .filter(|group| wanted.is_some() && group.instance_type.as_deref() == wanted);
+    let groups = nodes_of(draft, role).into_iter().filter(|_| exclusive);
     Ok(groups.filter_map(|group| group.allocatable.get("cpu")?.parse::<u64>().ok()).min().map(share))
 }
 

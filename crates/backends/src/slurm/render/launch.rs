@@ -51,7 +51,7 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
         words.push("--output=\"$weftrun_base\".task%t.log".to_owned());
     }
     if draft.job.spec.launch == Launch::Mpi {
-        words.push(format!("--mpi={}", quote::word(draft.own.mpi.as_deref().unwrap_or("pmix"))?));
+        words.push(format!("--mpi={}", quote::word(mpi(draft))?));
     }
     for option in &draft.own.srun {
         words.push(quote::word(option)?);
@@ -64,6 +64,13 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
     let (options, contained) = container::wrap(draft, index, role, &inner)?;
     words.extend(options);
     Ok(format!("{} \\\n  {contained}", words.join(" ")))
+}
+
+/// How MPI's ranks find each other: as said, else pmix unless this cluster has only pmi2.
+fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
+    let serves = |name: &str| draft.job.facts.serves.iter().any(|known| known == name);
+    let usual = if serves("mpi/pmi2") && !serves("mpi/pmix") { "pmi2" } else { "pmix" };
+    draft.own.mpi.as_deref().unwrap_or(usual)
 }
 
 /// The program with what tells each task who it is. `$SLURM_PROCID` and the like are known only where the task runs.
@@ -122,11 +129,9 @@ fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> 
 /// `env A=b …` of a component, where components differ.
 fn role_env(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     let own = role.env.iter().map(|var| (&var.name, &var.value));
-    let fabric = draft
-        .fabric
-        .get(index)
-        .into_iter()
-        .flat_map(|fabric| fabric.env.iter().map(|(name, value, _)| (name, value)));
+    let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| {
+        fabric.env.iter().filter(|entry| !draft.all_set(entry)).map(|(name, value, _)| (name, value))
+    });
     let pairs: Vec<String> = own.chain(fabric).map(|(name, value)| format!("{name}={value}")).collect();
     Ok(if pairs.is_empty() { String::new() } else { format!("env {} ", quote::words(&pairs)?) })
 }

@@ -7,6 +7,8 @@ mod ops;
 mod script;
 
 use weftrun_core::backend::{Document, Language, PlannedJob, Rendered};
+use weftrun_core::fabric::Fabric;
+use weftrun_core::mutation::Op;
 use weftrun_core::spec::{Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -76,11 +78,30 @@ impl Draft<'_> {
         format!("{}-{id}-{short}", script::safe(&self.job.spec.name))
     }
 
+    /// Whether every component gets this variable with this value, and none of its own: then it stands in the one block.
+    fn all_set(&self, (name, value, _): &(String, String, Op)) -> bool {
+        let same =
+            |fabric: &Translated| fabric.env.iter().any(|(known, other, _)| known == name && other == value);
+        self.fabric.iter().all(same)
+            && (self.workers.len() == 1
+                || self.workers.iter().all(|role| role.env.iter().all(|var| var.name != *name)))
+    }
+
+    /// Whether the job gets a fabric whose devices belong to whole nodes.
+    fn uses_rdma(&self) -> bool {
+        let plan = &self.job.plan;
+        let rules = ["efa.", "roce.", "ib."];
+        matches!(plan.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
+            && plan.ops.iter().any(|op| rules.iter().any(|start| op.rule.starts_with(start)))
+    }
+
     /// Number of ranks of all workers.
     fn world(&self) -> u32 {
         self.workers.iter().map(|role| role.nodes.saturating_mul(role.procs_per_node())).sum()
     }
 }
 
+#[cfg(test)]
+mod cases;
 #[cfg(test)]
 mod tests;

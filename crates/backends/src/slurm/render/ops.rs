@@ -1,6 +1,6 @@
 //! The fabric's ops in Slurm's words. What Slurm cannot say is a table, checked by a test against the docs page.
 
-use weftrun_core::backend::{Inexpressible, PlannedJob};
+use weftrun_core::backend::{ClusterFacts, Inexpressible, PlannedJob};
 use weftrun_core::mutation::{Change, Op};
 use weftrun_core::spec::Role;
 
@@ -27,6 +27,18 @@ pub struct Translated {
     pub wrap: Vec<String>,
 }
 
+impl Translated {
+    fn sets(&self, name: &str) -> bool {
+        self.env.iter().any(|(known, ..)| known == name)
+    }
+}
+
+/// Whether the cluster knows which nodes hang on which switch; else one partition is all that can be asked.
+fn has_topology(facts: &ClusterFacts) -> bool {
+    let plugin = facts.extra.get("TopologyPlugin").and_then(|name| name.as_str());
+    plugin.is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
+}
+
 /// What Slurm cannot express: the kind of change, and why that is no loss or what follows.
 pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     (
@@ -44,6 +56,10 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     (
         "resource",
         "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`",
+    ),
+    (
+        "colocate",
+        "this cluster tells no topology (TopologyPlugin): the nodes of a partition are taken to stand together, as in a placement group",
     ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
     ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
@@ -70,7 +86,17 @@ pub fn translate(
         let has_image =
             workers.get(index).is_some_and(|role| role.image.is_some()) || job.spec.image.is_some();
         let contained = own.container != Some(Container::None) && has_image;
-        let outcome = all.get_mut(index).map_or(Err("unknown"), |target| one(target, op, contained));
+        let outcome = match (all.get_mut(index), &op.change) {
+            (None, _) => Err("unknown"),
+            // srun passes the environment of the script on to every rank: what mpirun would forward is there already.
+            (Some(target), Change::Env { name, .. })
+                if workers.iter().all(|role| role.name != op.role) && target.sets(name) =>
+            {
+                Ok(())
+            }
+            (Some(_), Change::Colocate { .. }) if !has_topology(&job.facts) => Err("colocate"),
+            (Some(target), _) => one(target, op, contained),
+        };
         match outcome {
             Ok(()) => applied.push(op.clone()),
             Err(kind) => inexpressible.push(Inexpressible { op: op.clone(), reason: why_not(kind) }),

@@ -1,15 +1,11 @@
 //! The script from its first line to its last.
 
+use weftrun_core::manifest::{FABRIC_BEGIN, FABRIC_END};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, directives, launch};
 use crate::slurm::quote;
-
-/// First line of the fabric's block.
-pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
-/// Last line of the fabric's block.
-pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 
 /// Writes the script.
 pub fn write(draft: &Draft<'_>) -> Result<String> {
@@ -142,16 +138,22 @@ fn fabric(draft: &Draft<'_>) -> Result<String> {
         lines.push(why(&op.rule, &op.why));
         lines.push("ulimit -l unlimited 2> /dev/null || :".to_owned());
     }
-    if draft.workers.len() == 1 {
-        for (name, value, op) in &first.env {
-            lines.push(why(&op.rule, &op.why));
-            lines.push(format!("export {}={}", variable(name)?, quote::value(value)?));
-        }
+    for (name, value, op) in first.env.iter().filter(|entry| draft.all_set(entry)) {
+        lines.push(why(&op.rule, &op.why));
+        // What the node's own profile or `setup` put there is kept behind ours.
+        let is_path = name == "LD_LIBRARY_PATH" && !spec_sets(draft, name);
+        let tail = if is_path { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
+        lines.push(format!("export {}={}{tail}", variable(name)?, quote::value(value)?));
     }
     if lines.is_empty() {
         return Ok(String::new());
     }
-    Ok(format!("{BLOCK_BEGIN}\n{}\n{BLOCK_END}\n\n", lines.join("\n")))
+    Ok(format!("{FABRIC_BEGIN}\n{}\n{FABRIC_END}\n\n", lines.join("\n")))
+}
+
+fn spec_sets(draft: &Draft<'_>, name: &str) -> bool {
+    let roles = draft.workers.iter().flat_map(|role| &role.env);
+    draft.job.spec.env.iter().chain(roles).any(|var| var.name == name)
 }
 
 /// Where the ranks meet: the first node of the list, and a port that two jobs on one node do not share.

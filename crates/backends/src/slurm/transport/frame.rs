@@ -16,7 +16,17 @@ pub fn preamble(settings: &Settings) -> Result<String> {
         Some(dir) => format!("PATH={}:$PATH\n", quote::word(dir)?),
         None => format!("PATH=$PATH:{USUAL}\n"),
     };
-    let clear = r"unset SLURM_CLUSTERS $(env | sed -n -e '/^SLURM_CONF=/d' -e '/^SLURM_JWT=/d' -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SBATCH_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SQUEUE_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SACCT_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SINFO_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SCANCEL_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SCONTROL_[A-Za-z0-9_]*\)=.*/\1/p')";
+    // Few environments hold any, and looking costs no process.
+    let families = ["SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_"];
+    let kept = "-e '/^SLURM_CONF=/d' -e '/^SLURM_JWT=/d'";
+    let names: Vec<String> =
+        families.iter().map(|family| format!("-e 's/^\\({family}[A-Za-z0-9_]*\\)=.*/\\1/p'")).collect();
+    let any: Vec<String> = families.iter().map(|family| format!("*{family}*")).collect();
+    let clear = format!(
+        "case $(export -p) in {}) unset $(env | sed -n {kept} {});; esac",
+        any.join("|"),
+        names.join(" ")
+    );
     let profile = "command -v squeue > /dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile > /dev/null 2>&1 < /dev/null";
     Ok(format!("{path}{clear}\n{profile}\n"))
 }

@@ -28,6 +28,8 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, rol
         if draft.active("efa.opal-prefix") {
             opal_prefix(ctx, draft, stack, at, role);
         }
+    } else if parts.environment && ctx.job.kind == JobKind::JobFile && role.container.image.is_none() {
+        node_library_path(ctx, draft, at, role);
     }
     if parts.environment
         && role.worker
@@ -116,6 +118,23 @@ fn launcher_node(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At,
             .at(at.name)
             .fix("give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]"),
         );
+    }
+}
+
+/// Without a container the libraries of the node itself are used, and the site says where its image has them.
+fn node_library_path(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+    let dirs = &ctx.profile.node.library_dirs;
+    if dirs.is_empty() || !role.worker || !draft.active("efa.library-path") {
+        return;
+    }
+    let own = role.container.env("LD_LIBRARY_PATH").map(|var| var.value.as_deref());
+    let value = merge::library_path(dirs, &[], own.flatten());
+    let change = Change::Env { name: "LD_LIBRARY_PATH".to_owned(), value: value.clone() };
+    if own == Some(Some(value.as_str())) || own == Some(None) {
+        draft.kept(at, "efa.library-path", &change, "already there");
+    } else {
+        let why = "the job has no container: libfabric and the NCCL plugin are those of the node's image";
+        draft.op(at, "efa.library-path", change, why, profile(ctx));
     }
 }
 

@@ -1,0 +1,279 @@
+//! What a script asks that this cluster can never give. Slurm takes such jobs where `EnforcePartLimits` is off, and they
+//! wait for ever (seen on 22.05 and 26.05).
+
+use std::collections::BTreeMap;
+
+use weftrun_core::Finding;
+use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
+
+use super::discover;
+use super::records::Marker;
+
+/// What can never be had, one finding each. Pure.
+pub fn findings(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
+    let components = Component::all(script);
+    let marker = components.first().and_then(|job| Marker::find(job.value("comment")?));
+    let wants_efa = marker.is_some_and(|marker| marker.fabric == "efa");
+    let mut findings: Vec<Finding> = plugins(script, facts);
+    if let Some(qos) = components.first().and_then(|job| job.value("qos")) {
+        findings.extend(no_qos(qos, facts));
+    }
+    for component in &components {
+        let Some(queue) = component.queue(facts) else { continue };
+        if !queue.up {
+            findings
+                .push(error(format!("partition `{}` is down", queue.name), "use another partition, or wait"));
+        }
+        findings.extend(component.too_long(queue));
+        findings.extend(component.too_many(queue));
+        findings.extend(component.no_such_nodes(queue, facts, wants_efa));
+    }
+    findings
+}
+
+fn error(message: String, fix: impl Into<String>) -> Finding {
+    Finding::error("SLURM-NEVER-STARTS", message).fix(fix)
+}
+
+/// The `#SBATCH` lines of a job, or of one component of a heterogeneous job.
+#[derive(Debug, Default)]
+struct Component {
+    options: BTreeMap<String, String>,
+}
+
+impl Component {
+    fn all(script: &str) -> Vec<Self> {
+        let mut components = vec![Self::default()];
+        for line in script.lines().take_while(|line| line.starts_with('#') || line.is_empty()) {
+            let Some(option) = line.strip_prefix("#SBATCH ") else { continue };
+            if option.trim() == "hetjob" {
+                components.push(Self::default());
+            } else if let (Some((name, value)), Some(last)) =
+                (option.strip_prefix("--").and_then(|text| text.split_once('=')), components.last_mut())
+            {
+                last.options.insert(name.to_owned(), unquoted(value));
+            }
+        }
+        components
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        self.value(name)?.parse().ok()
+    }
+
+    /// The partition it goes to; none if it names one that is not there, which Slurm itself refuses.
+    fn queue<'f>(&self, facts: &'f ClusterFacts) -> Option<&'f Queue> {
+        let wanted = self.value("partition");
+        facts.queues.iter().find(|queue| wanted.map_or(queue.default, |name| name == queue.name))
+    }
+
+    fn too_long(&self, queue: &Queue) -> Option<Finding> {
+        let (seconds, most) = (self.value("time").and_then(discover::seconds)?, queue.max_seconds?);
+        (seconds > most).then(|| {
+            let (asked, allowed, name) = (hours(seconds), hours(most), &queue.name);
+            error(
+                format!("{asked} are asked, partition `{name}` allows {allowed}: it would wait for ever"),
+                "set a shorter `time_limit`",
+            )
+        })
+    }
+
+    fn too_many(&self, queue: &Queue) -> Option<Finding> {
+        let (nodes, most) = (self.number("nodes")?, queue.max_nodes?);
+        (nodes > most).then(|| {
+            let name = &queue.name;
+            error(
+                format!("{nodes} nodes are asked, partition `{name}` gives a job at most {most}: it would wait for ever"),
+                "ask fewer nodes, or another partition",
+            )
+        })
+    }
+
+    /// Whether the partition has enough nodes with the feature, the GPUs and EFA.
+    fn no_such_nodes(&self, queue: &Queue, facts: &ClusterFacts, wants_efa: bool) -> Option<Finding> {
+        let feature = self.value("constraint").filter(|text| !text.contains(['&', '|', '[', '*', '!', '(']));
+        let gpus = self.number("gpus-per-node").unwrap_or(0);
+        let here: Vec<&NodeGroup> =
+            facts.nodes.iter().filter(|group| group.queues.contains(&queue.name)).collect();
+        let with_feature: Vec<&NodeGroup> = here
+            .into_iter()
+            .filter(|group| feature.is_none_or(|name| group.labels.contains_key(name)))
+            .collect();
+        let (name, what) = (&queue.name, feature.map_or(String::new(), |name| format!(" with `{name}`")));
+        let list = "`weftrun doctor` lists what each partition has";
+        if with_feature.is_empty() {
+            return feature
+                .map(|feature| error(format!("partition `{name}` has no nodes with `{feature}`"), list));
+        }
+        let fitting: Vec<&NodeGroup> =
+            with_feature.into_iter().filter(|group| gpus == 0 || gpus_of(group) >= gpus).collect();
+        if fitting.is_empty() {
+            return Some(error(format!("partition `{name}` has no nodes{what} with {gpus} GPUs"), list));
+        }
+        if wants_efa && fitting.iter().all(|group| lacks_efa(group)) {
+            let message = match feature {
+                Some(feature) => format!("partition `{name}` has no {feature} with efa"),
+                None => format!("partition `{name}` has no nodes with efa"),
+            };
+            return Some(
+                Finding::error("SLURM-NO-EFA-FEATURE", message)
+                    .fix("ask a partition whose nodes have EFA, or `fabric = \"tcp\"`"),
+            );
+        }
+        let (nodes, count) = (self.number("nodes")?, fitting.iter().map(|group| group.count).sum::<u32>());
+        (nodes > count && queue.max_nodes.is_none_or(|most| nodes <= most)).then(|| {
+            let what = if gpus > 0 { format!("{what} and {gpus} GPUs") } else { what };
+            error(
+                format!(
+                    "{nodes} nodes{what} are asked, partition `{name}` has {count}: it would wait for ever"
+                ),
+                "ask fewer nodes",
+            )
+        })
+    }
+}
+
+/// ParallelCluster marks its nodes `static` or `dynamic`, and those with EFA `efa`; elsewhere nothing says so.
+pub fn lacks_efa(group: &NodeGroup) -> bool {
+    let has = |feature: &str| group.labels.contains_key(feature);
+    (has("static") || has("dynamic")) && group.instance_type.is_some() && !has("efa")
+}
+
+fn gpus_of(group: &NodeGroup) -> u32 {
+    group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Plugins of srun that the script uses and the cluster lacks; nothing where srun told none at all.
+fn plugins(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let uses = |option: &str| {
+        script.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+            let at = line.find(option)? + option.len();
+            line.get(at..)?.split_whitespace().next()
+        })
+    };
+    if uses("--container-image=").is_some() && !facts.serves.iter().any(|name| name == "pyxis") {
+        findings.push(
+            Finding::error("SLURM-NO-PLUGIN", "this cluster's srun has no --container-image: pyxis is not installed")
+                .fix("set `container` in `[backend.slurm]` to enroot, docker or apptainer, or to none for programs on the nodes"),
+        );
+    }
+    let mpi: Vec<&str> = facts.serves.iter().filter_map(|name| name.strip_prefix("mpi/")).collect();
+    if let Some(wanted) = uses("--mpi=").filter(|wanted| !mpi.is_empty() && !mpi.contains(wanted)) {
+        findings.push(
+            Finding::error("SLURM-NO-PLUGIN", format!("this cluster's srun has no --mpi={wanted}"))
+                .fix(format!("set `mpi` in `[backend.slurm]` to one of {}", mpi.join(", "))),
+        );
+    }
+    findings
+}
+
+fn no_qos(qos: &str, facts: &ClusterFacts) -> Option<Finding> {
+    let known = facts.priorities.is_empty() || facts.priorities.iter().any(|name| name == qos);
+    (!known).then(|| {
+        let message = format!("you may not use the QOS `{}`", super::error::clean(qos));
+        Finding::error("SLURM-NO-QOS", message)
+            .at("priority")
+            .fix(format!("use one of {}", facts.priorities.join(", ")))
+    })
+}
+
+fn hours(seconds: u64) -> String {
+    if seconds % 3600 == 0 {
+        format!("{} h", seconds / 3600)
+    } else {
+        format!("{} min", seconds.div_ceil(60))
+    }
+}
+
+/// A value of an `#SBATCH` line as `quote::directive` wrote it.
+fn unquoted(value: &str) -> String {
+    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return value.to_owned();
+    };
+    let mut text = String::new();
+    let mut bytes = inner.chars();
+    while let Some(c) = bytes.next() {
+        text.extend(if c == '\\' { bytes.next() } else { Some(c) });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> ClusterFacts {
+        let mut queue = Queue::default();
+        queue.name = "gpu".to_owned();
+        (queue.default, queue.up) = (true, true);
+        (queue.max_nodes, queue.max_seconds) = (Some(4), Some(3600));
+        let mut group = NodeGroup::default();
+        (group.count, group.queues) = (3, vec!["gpu".to_owned()]);
+        group.instance_type = Some("p5.48xlarge".to_owned());
+        group.labels = ["static", "p5.48xlarge"].map(|name| (name.to_owned(), "true".to_owned())).into();
+        group.allocatable.insert("nvidia.com/gpu".to_owned(), "8".to_owned());
+        let mut facts = ClusterFacts::default();
+        (facts.queues, facts.nodes) = (vec![queue], vec![group]);
+        facts.serves = vec!["mpi/pmi2".to_owned()];
+        facts.priorities = vec!["normal".to_owned()];
+        facts
+    }
+
+    fn said(head: &str, body: &str) -> Vec<String> {
+        let script = format!("#!/bin/bash\n{head}\n{body}\n#SBATCH --nodes=1000\n");
+        findings(&script, &facts()).into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn requests_that_would_wait_for_ever_are_errors() {
+        let cases = [
+            (
+                "#SBATCH --nodes=9",
+                "9 nodes are asked, partition `gpu` gives a job at most 4: it would wait for ever",
+            ),
+            (
+                "#SBATCH --time=0-02:00:00",
+                "2 h are asked, partition `gpu` allows 1 h: it would wait for ever",
+            ),
+            (
+                "#SBATCH --time=0-01:30:00",
+                "90 min are asked, partition `gpu` allows 1 h: it would wait for ever",
+            ),
+            ("#SBATCH --constraint=p4de.24xlarge", "partition `gpu` has no nodes with `p4de.24xlarge`"),
+            (
+                "#SBATCH --nodes=4\n#SBATCH --constraint=p5.48xlarge",
+                "4 nodes with `p5.48xlarge` are asked, partition `gpu` has 3: it would wait for ever",
+            ),
+            ("#SBATCH --gpus-per-node=16", "partition `gpu` has no nodes with 16 GPUs"),
+            (
+                "#SBATCH --comment=weftrun:0a1b:efa\n#SBATCH --constraint=p5.48xlarge",
+                "partition `gpu` has no p5.48xlarge with efa",
+            ),
+            ("#SBATCH --qos=\"very \\\"high\\\"\"", "you may not use the QOS `very \"high\"`"),
+            (
+                "#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --nodes=9",
+                "9 nodes are asked, partition `gpu` gives a job at most 4: it would wait for ever",
+            ),
+        ];
+        for (head, wanted) in cases {
+            assert_eq!(said(head, "true"), [wanted], "{head}");
+        }
+        assert!(said("#SBATCH --nodes=3\n#SBATCH --comment=weftrun:0a1b:tcp", "srun true").is_empty());
+        assert!(
+            said("#SBATCH --partition=other\n#SBATCH --nodes=9", "true").is_empty(),
+            "Slurm refuses it itself"
+        );
+    }
+
+    #[test]
+    fn plugins_the_cluster_lacks_are_errors() {
+        assert_eq!(said("", "srun --mpi=pmix ./a"), ["this cluster's srun has no --mpi=pmix"]);
+        assert!(said("", "srun --mpi=pmi2 ./a").is_empty());
+        assert!(said("", "srun --container-image=x ./a")[0].contains("pyxis is not installed"));
+    }
+}

@@ -1,0 +1,204 @@
+//! What breaks under a job: daemons, nodes, links, disks. On a bed of its own (`WEFTRUN_TEST_SLURM_BARE`), since it takes
+//! the cluster apart: without accounting, and with a slurmctld that forgets ended jobs after two seconds.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use weftrun_backends::slurm::Slurm;
+use weftrun_core::backend::Backend;
+use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase};
+use weftrun_core::spec::{JobSpec, Launch, Role};
+use weftrun_core::{ErrorKind, log::LogOptions, log::Mark};
+use weftrun_testkit::planned;
+
+use crate::bed::{Bed, Way};
+use crate::hostile::output;
+
+fn job(name: &str, nodes: u32, script: &str) -> JobSpec {
+    let role = Role::worker().nodes(nodes).command(["sh", "-c", script]);
+    JobSpec::builder(name).launch(Launch::PerNode).role(role).build().expect("valid")
+}
+
+async fn submitted(backend: &dyn Backend, spec: JobSpec) -> JobHandle {
+    let rendered = backend.render(&planned(spec)).expect("renders");
+    backend.submit(&rendered).await.expect("is taken")
+}
+
+/// Waits until the job runs on its nodes, and gives the last of them.
+async fn node_of(backend: &dyn Backend, job: &JobHandle) -> String {
+    for _ in 0..200 {
+        let detail = backend.describe(job).await.expect("is there");
+        if let Some(node) = detail.replicas.iter().rfind(|replica| replica.phase == JobPhase::Running) {
+            return node.node.clone().expect("a node");
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    panic!("the job never ran")
+}
+
+/// What happened to the job until its end.
+async fn events(backend: &dyn Backend, job: &JobHandle) -> Vec<JobEvent> {
+    let collect = backend.watch(JobFilter::one(job)).map(|event| event.expect("the watch goes on")).collect();
+    tokio::time::timeout(Duration::from_secs(100), collect).await.expect("the job ends")
+}
+
+fn last(events: &[JobEvent]) -> JobPhase {
+    events.iter().rev().find_map(JobEvent::phase).expect("a phase")
+}
+
+fn codes(detail: &JobDetail) -> Vec<&str> {
+    detail.findings.iter().map(|finding| finding.code.as_str()).collect()
+}
+
+/// One after the other: each breaks the cluster for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_breaks_is_told_and_nothing_is_lost() {
+    let Some(bed) = Bed::named("WEFTRUN_TEST_SLURM_BARE") else { return };
+    without_munge(&bed).await;
+    slurmctld_down_and_back(&bed).await;
+    a_full_disk(&bed).await;
+    a_log_folder_that_the_node_lacks(&bed).await;
+    a_dead_slurmd(&bed).await;
+    a_cut_link(&bed).await;
+    forgotten_without_accounting(&bed).await;
+}
+
+async fn without_munge(bed: &Bed) {
+    bed.ctl("stop-munge");
+    let backend = bed.connect(Way::Ssh);
+    let rendered = backend.render(&planned(job("munge", 1, "true"))).expect("renders");
+    let refused = backend.submit(&rendered).await.expect_err("nobody can prove who he is");
+    bed.ctl("start-munge");
+    assert_eq!(refused.kind(), ErrorKind::Credentials, "{refused}");
+    assert!(refused.hints().iter().any(|hint| hint.contains("munged")), "{refused}: {:?}", refused.hints());
+    assert_eq!(bed.count("munge"), 0);
+    // The same submission again, as a user would try it.
+    let handle = backend.submit(&rendered).await.expect("is taken now");
+    assert_eq!(last(&events(&*backend, &handle).await), JobPhase::Succeeded);
+}
+
+async fn slurmctld_down_and_back(bed: &Bed) {
+    let backend = Slurm::new(&bed.target(Way::Ssh).with("command-seconds", 3)).expect("the target is good");
+    let running =
+        submitted(&backend, job("ctld", 2, "for i in $(seq 14); do echo tick $i; sleep 1; done")).await;
+    node_of(&backend, &running).await;
+    bed.ctl("stop-ctld");
+    let watching = tokio::spawn({
+        let (backend, running) = (backend.clone(), running.clone());
+        async move { events(&backend, &running).await }
+    });
+    let log = tokio::spawn({
+        let (backend, running) = (backend.clone(), running.clone());
+        async move { output(&backend, &running).await }
+    });
+    let rendered = backend.render(&planned(job("while-down", 1, "true"))).expect("renders");
+    let submitting = tokio::spawn({
+        let (backend, rendered) = (backend.clone(), rendered.clone());
+        async move { backend.submit(&rendered).await }
+    });
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    bed.ctl("start-ctld");
+    let lines = log.await.expect("the log is read");
+    assert_eq!(lines.lines().count(), 28, "{lines}");
+    let seen = watching.await.expect("the watch ends");
+    assert_eq!(last(&seen), JobPhase::Succeeded);
+    let lost = |wanted: bool| {
+        seen.iter().any(|event| matches!(event, JobEvent::Disconnected { lost, .. } if *lost == wanted))
+    };
+    assert!(lost(true) && lost(false), "that slurmctld was away is told: {seen:?}");
+    // Whatever became of the submission meanwhile: the same one again is one job.
+    if let Err(error) = submitting.await.expect("it ends") {
+        assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout), "{error}");
+    }
+    let handle = backend.submit(&rendered).await.expect("slurmctld is back");
+    assert_eq!(last(&events(&backend, &handle).await), JobPhase::Succeeded);
+    let rest = backend.submit(&rendered).await.expect("is the same");
+    assert_eq!(rest, handle);
+}
+
+async fn a_full_disk(bed: &Bed) {
+    let small = "$BED/shared/fsx/small";
+    let backend =
+        Slurm::new(&bed.target(Way::Ssh).with("log-dir", "/fsx/small/logs")).expect("the target is good");
+    let script = "i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; exit 5";
+    let handle = submitted(&backend, job("fills", 1, script)).await;
+    let end = events(&backend, &handle).await;
+    assert_eq!(last(&end), JobPhase::Failed);
+    let told = end
+        .iter()
+        .any(|event| matches!(event, JobEvent::Message { reason, .. } if reason == "SLURM-DISK-FULL"));
+    assert!(told, "{end:?}");
+    let batches: Vec<_> =
+        backend.logs(&handle, LogOptions::default()).map(|batch| batch.expect("a batch")).collect().await;
+    assert!(
+        batches.iter().any(|batch| matches!(batch.mark, Some(Mark::Gap { .. }))),
+        "the end is missing, and that is told"
+    );
+    let rendered = backend.render(&planned(job("finds-it-full", 1, "true"))).expect("renders");
+    let refused = backend.submit(&rendered).await.expect_err("there is no room for a log");
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    assert!(refused.to_string().contains("No space left on device"), "{refused}");
+    assert_eq!(bed.count("finds-it-full"), 0);
+    bed.sh(&format!("rm -rf {small}/logs"));
+    let handle = backend.submit(&rendered).await.expect("there is room again");
+    assert_eq!(last(&events(&backend, &handle).await), JobPhase::Succeeded);
+}
+
+async fn a_log_folder_that_the_node_lacks(bed: &Bed) {
+    // /tmp is each node's own.
+    let backend =
+        Slurm::new(&bed.target(Way::Ssh).with("log-dir", "/tmp/only-here")).expect("the target is good");
+    let handle = submitted(&backend, job("unwritable", 1, "true")).await;
+    let end = events(&backend, &handle).await;
+    assert_eq!(last(&end), JobPhase::Failed);
+    let told = end
+        .iter()
+        .any(|event| matches!(event, JobEvent::Message { reason, .. } if reason == "SLURM-OUTPUT-UNUSABLE"));
+    assert!(told, "{end:?}");
+}
+
+async fn a_dead_slurmd(bed: &Bed) {
+    let backend = bed.connect(Way::Ssh);
+    let handle = submitted(&*backend, job("slurmd", 2, "echo up; sleep 60")).await;
+    let node = node_of(&*backend, &handle).await;
+    bed.ctl(&format!("kill-slurmd {node}"));
+    let end = events(&*backend, &handle).await;
+    bed.ctl(&format!("start {node}"));
+    assert_eq!(last(&end), JobPhase::Failed);
+    let text = format!("{end:?}");
+    assert!(text.contains("SLURM-NODE-FAILED") && text.contains(&node), "{text}");
+}
+
+async fn a_cut_link(bed: &Bed) {
+    let backend = bed.connect(Way::Ssh);
+    let handle = submitted(&*backend, job("link", 2, "echo up; sleep 60")).await;
+    let node = node_of(&*backend, &handle).await;
+    bed.ctl(&format!("cut {node}"));
+    let end = events(&*backend, &handle).await;
+    bed.ctl(&format!("mend {node}"));
+    assert_eq!(last(&end), JobPhase::Failed);
+    let detail = backend.describe(&handle).await;
+    assert!(detail.is_ok_and(|detail| detail.summary.phase == JobPhase::Failed), "and stays so");
+}
+
+/// After slurmctld forgot the job and without accounting, its own files tell of it.
+async fn forgotten_without_accounting(bed: &Bed) {
+    for way in crate::bed::WAYS {
+        let backend = bed.connect(way);
+        let handle = submitted(&*backend, job("forgotten", 1, "echo said this; exit 255")).await;
+        assert_eq!(last(&events(&*backend, &handle).await), JobPhase::Failed);
+        for _ in 0..200 {
+            if bed.count("forgotten") == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let later = bed.connect(way);
+        let detail = later.describe(&handle).await.expect("its files are there");
+        let told = (detail.summary.phase, detail.summary.exit_code, detail.summary.name.as_str());
+        assert_eq!(told, (JobPhase::Failed, Some(255), "forgotten"), "{way:?}: {:?}", codes(&detail));
+        assert_eq!(output(&*later, &handle).await, "said this\n", "{way:?}");
+        let unknown = JobHandle::new("slurm", "bed", ["999999"]);
+        assert_eq!(later.describe(&unknown).await.expect_err("nobody knows it").kind(), ErrorKind::NotFound);
+    }
+}

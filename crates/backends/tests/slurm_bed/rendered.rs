@@ -1,0 +1,231 @@
+//! The scripts themselves: every rendered case is taken by `sbatch --test-only`, and one job of each kind really runs.
+
+use std::path::{Path, PathBuf};
+
+use weftrun_backends::slurm::Slurm;
+use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob};
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{FabricPlan, Profiles};
+use weftrun_core::job::{Action, JobFilter, JobHandle, JobPhase};
+use weftrun_core::spec::{Code, JobSpec, JobSpecBuilder, Launch, Role, Volume, VolumeSource};
+use weftrun_testkit::{planned, random_submission};
+
+use crate::bed::{Bed, Way};
+use crate::hostile::output;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slurm_takes_every_rendered_case() {
+    let Some(bed) = Bed::find() else { return };
+    bed.ctl("head -u root scontrol create reservationname=capacity-block users=researcher nodes=compute-p5-st-p5-[1-2] starttime=now+10hours duration=60");
+    let held =
+        bed.ctl("head bash -c 'cd /fsx && sbatch --parsable -H -J cases-depend -o /dev/null --wrap true'");
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/slurm/render");
+    let mut cases: Vec<PathBuf> =
+        std::fs::read_dir(cases).expect("cases").map(|entry| entry.expect("readable").path()).collect();
+    cases.sort();
+    for case in cases {
+        let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let script = std::fs::read_to_string(case.join("script.sh")).expect("a script");
+        let script = script.replace("afterok:1234", &format!("afterok:{}", held.trim()));
+        // The bed has one g5 node, and no InfiniBand.
+        let script = if name.contains("g5") { script.replace("--nodes=2", "--nodes=1") } else { script };
+        let script = script.replace("#SBATCH --constraint=h100\n", "");
+        let file = bed.dir.join("case.sh");
+        std::fs::write(&file, script).expect("written");
+        let said = bed.sh(
+            "ssh -F $BED/ssh/config head-node 'cd /fsx && sbatch --test-only; echo code $?' < $BED/case.sh",
+        );
+        assert!(said.contains("code 0") && said.contains("to start at"), "{name}: {said}");
+    }
+    bed.ctl(&format!("head scancel {}", held.trim()));
+}
+
+fn built(builder: JobSpecBuilder) -> JobSpec {
+    builder.build().expect("valid")
+}
+
+fn shell(name: &str, launch: Launch, nodes: u32, ranks: u32, script: &str) -> JobSpecBuilder {
+    let role = Role::worker().nodes(nodes).ranks_per_node(ranks).command(["sh", "-c", script]);
+    JobSpec::builder(name).launch(launch).role(role)
+}
+
+fn with(mut spec: JobSpec, settings: serde_json::Value) -> JobSpec {
+    spec.backend.insert("slurm".to_owned(), settings);
+    spec
+}
+
+async fn submit(backend: &dyn Backend, job: &PlannedJob) -> JobHandle {
+    backend.submit(&backend.render(job).expect("renders")).await.expect("is taken")
+}
+
+/// The lines of a job, sorted, and how it ended.
+async fn lines(backend: &dyn Backend, job: &PlannedJob) -> (Vec<String>, JobPhase) {
+    let handle = submit(backend, job).await;
+    let mut lines: Vec<String> = output(backend, &handle).await.lines().map(str::to_owned).collect();
+    lines.sort();
+    let phase = backend.describe(&handle).await.expect("is there").summary.phase;
+    (lines, phase)
+}
+
+/// What was decided for the ranks reaches them, though no mpirun forwards it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mpi_ranks_know_their_number_and_the_fabric() {
+    let Some(bed) = Bed::find() else { return };
+    let backend = bed.connect(Way::Ssh);
+    for mpi in ["pmix", "pmi2"] {
+        let script = "echo rank ${PMIX_RANK:-$PMI_RANK} $FI_PROVIDER $FI_EFA_USE_DEVICE_RDMA $MINE ${LD_LIBRARY_PATH%%:*}";
+        let role = Role::worker()
+            .nodes(2)
+            .gpus_per_node(8)
+            .instance_type("p4de.24xlarge")
+            .command(["sh", "-c", script]);
+        let spec =
+            JobSpec::builder(format!("mpi-{mpi}")).launch(Launch::Mpi).role(role).env("MINE", "my own");
+        let spec = with(built(spec), serde_json::json!({ "mpi": mpi }));
+        let profile = Profiles::builtin().get("parallelcluster").expect("shipped");
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let job = PlannedJob::new(spec, plan, profile, ClusterFacts::default(), random_submission());
+        let (lines, phase) = lines(&*backend, &job).await;
+        let mut wanted: Vec<String> =
+            (0..16).map(|rank| format!("rank {rank} efa 1 my own /opt/amazon/efa/lib")).collect();
+        wanted.sort();
+        assert_eq!((lines, phase), (wanted, JobPhase::Succeeded), "{mpi}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pyxis_arrays_components_and_the_rest_run() {
+    let Some(bed) = Bed::find() else { return };
+    let backend = bed.connect(Way::Ssh);
+    bed.sh("mkdir -p \"$BED/shared/fsx/data set\"; echo from the mount > \"$BED/shared/fsx/data set/file\"");
+    let volume = Volume {
+        name: "data".into(),
+        mount: "/mnt".into(),
+        source: VolumeSource::HostPath("/fsx/data set".into()),
+        read_only: true,
+    };
+    let code = Code::Script {
+        name: "show.sh".into(),
+        text: "cat /mnt/file; echo $MINE; basename \"$PWD\" .code\n".into(),
+    };
+    let role = Role::worker().command(["sh", "show.sh"]);
+    let pyxis = JobSpec::builder("pyxis").image("nvcr.io/nvidia/pytorch:25.09-py3").role(role);
+    let (got, phase) =
+        lines(&*backend, &planned(built(pyxis.volume(volume).env("MINE", "it's mine").code(code)))).await;
+    assert_eq!(phase, JobPhase::Succeeded, "{got:?}");
+    assert!(got.contains(&"from the mount".to_owned()) && got.contains(&"it's mine".to_owned()), "{got:?}");
+    assert!(
+        got.iter().any(|line| line.starts_with("pyxis-") && !line.contains(' ')),
+        "the code's folder: {got:?}"
+    );
+
+    let array = with(
+        built(shell(
+            "array",
+            Launch::PerNode,
+            1,
+            1,
+            "echo task $SLURM_ARRAY_TASK_ID; exit $((SLURM_ARRAY_TASK_ID == 2))",
+        )),
+        serde_json::json!({ "array": "0-3%2" }),
+    );
+    let handle = submit(&*backend, &planned(array)).await;
+    let mut got: Vec<String> = output(&*backend, &handle).await.lines().map(str::to_owned).collect();
+    got.sort();
+    assert_eq!(got, ["task 0", "task 1", "task 2", "task 3"]);
+    let detail = backend.describe(&handle).await.expect("is there");
+    assert_eq!(
+        (detail.summary.phase, detail.replicas.len()),
+        (JobPhase::Failed, 4),
+        "{:?}",
+        detail.summary.reason
+    );
+
+    let role = |name: &str, nodes, word: &str| {
+        Role::new(name).nodes(nodes).ranks_per_node(2).command([
+            "sh",
+            "-c",
+            &format!("echo {word} $RANK of $WORLD_SIZE on $NODE_RANK"),
+        ])
+    };
+    let het = JobSpec::builder("components")
+        .launch(Launch::PerRank)
+        .role(role("actor", 2, "act"))
+        .role(role("judge", 1, "judge"));
+    let (got, phase) = lines(&*backend, &planned(built(het))).await;
+    let wanted = [
+        "act 0 of 6 on 0",
+        "act 1 of 6 on 0",
+        "act 2 of 6 on 1",
+        "act 3 of 6 on 1",
+        "judge 4 of 6 on 2",
+        "judge 5 of 6 on 2",
+    ];
+    assert_eq!((got, phase), (wanted.map(str::to_owned).to_vec(), JobPhase::Succeeded));
+
+    // torchrun is not on the bed: a stand-in says how it was called.
+    let programs = bed.dir.join("shared/fsx/programs");
+    std::fs::create_dir_all(&programs).expect("a folder");
+    std::fs::write(programs.join("torchrun"), "#!/bin/sh\necho \"$@\"\n").expect("written");
+    bed.sh("chmod 755 $BED/shared/fsx/programs/torchrun");
+    let role = Role::worker().nodes(2).ranks_per_node(8).command(["train.py", "--lr", "1e-4"]);
+    let torchrun = built(JobSpec::builder("torchrun").launch(Launch::Torchrun).role(role));
+    let torchrun = with(torchrun, serde_json::json!({ "setup": ["PATH=/fsx/programs:$PATH"] }));
+    let (got, phase) = lines(&*backend, &planned(torchrun)).await;
+    assert_eq!((got.len(), phase), (2, JobPhase::Succeeded), "{got:?}");
+    for (number, line) in got.iter().enumerate() {
+        let start = format!("--nnodes=2 --nproc-per-node=8 --node-rank={number} --master-addr=compute-");
+        assert!(line.starts_with(&start) && line.ends_with("train.py --lr 1e-4"), "{line}");
+    }
+
+    let files = with(
+        built(shell("rank-files", Launch::PerRank, 2, 2, "echo I am $RANK")),
+        serde_json::json!({ "rank-logs": true }),
+    );
+    let (got, phase) = lines(&*backend, &planned(files)).await;
+    assert_eq!((got, phase), ((0..4).map(|rank| format!("I am {rank}")).collect(), JobPhase::Succeeded));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
+    let Some(bed) = Bed::find() else { return };
+    let backend = Slurm::new(&bed.target(Way::Ssh)).expect("the target is good");
+    // Due 10 s after the start; Slurm is coarse about it.
+    let waits = "trap 'echo checkpointed; exit 0' USR1; while :; do sleep 0.2; done";
+    let mut spec = with(
+        built(shell("checkpoint", Launch::PerRank, 2, 1, waits)),
+        serde_json::json!({ "signal": "USR1@50" }),
+    );
+    spec.time_limit = Some(std::time::Duration::from_secs(60));
+    let checkpoint = submit(&backend, &planned(spec)).await;
+
+    let fails =
+        submit(&backend, &planned(built(shell("fails-first", Launch::PerNode, 1, 1, "exit 4")))).await;
+    let after = serde_json::json!({ "dependency": format!("afterok:{}", fails.name()) });
+    let after =
+        submit(&backend, &planned(with(built(shell("never-runs", Launch::PerNode, 1, 1, "true")), after)))
+            .await;
+    let ended = wait(&backend, &after).await;
+    assert_eq!(
+        ended,
+        JobPhase::Cancelled,
+        "a dependency that failed ends the job instead of letting it wait for ever"
+    );
+
+    let text = output(&backend, &checkpoint).await;
+    assert_eq!(
+        (text.as_str(), wait(&backend, &checkpoint).await),
+        ("checkpointed\ncheckpointed\n", JobPhase::Succeeded)
+    );
+    assert!(backend.act(&checkpoint, Action::Requeue).await.is_err(), "it has ended");
+}
+
+async fn wait(backend: &dyn Backend, job: &JobHandle) -> JobPhase {
+    use futures_util::StreamExt as _;
+    let mut events = backend.watch(JobFilter::one(job));
+    let mut last = JobPhase::Unknown;
+    while let Some(event) = events.next().await {
+        last = event.expect("an event").phase().unwrap_or(last);
+    }
+    last
+}

@@ -1,0 +1,15 @@
+//! `weftrun` as a user runs it, on a real Slurm cluster: over local commands and over ssh.
+//!
+//! `WEFTRUN_TEST_SLURM=DIR` names a running bed; `test-cluster/slurm/ci.sh` stands one up and runs this.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "../../../../test-cluster/slurm/bed.rs"]
+#[allow(dead_code, reason = "the backend's tests use more of it")]
+mod bed;
+mod exactly_once;
+mod follow;
+mod hostile;
+mod refused;
+mod run;
+mod verbs;

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Rendered by weftrun. By hand: mkdir -p weftrun && sbatch THIS_FILE
+#SBATCH --job-name=docker
+#SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa
+#SBATCH --output=weftrun/docker-%j-0a1b2c3d.log
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --constraint=p4de.24xlarge
+#SBATCH --mem=0
+#SBATCH --exclusive
+
+set -eo pipefail
+
+# What weftrun reads later: the file of the exit code, and two lines of the log.
+weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"docker-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
+rm -f "$weftrun_base.exit"
+weftrun_begin() {
+  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:4\n' "$weftrun_attempt"
+}
+weftrun_first() {
+  awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
+    sed -n -e 's/.*: Exited with exit code \([0-9]*\).*/\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'
+}
+weftrun_end() {
+  weftrun_code=$?
+  trap - EXIT
+  # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.
+  if [ "$weftrun_code" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo "$weftrun_code"); fi
+  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
+  { printf '%s %s\n' "$weftrun_code" "$weftrun_attempt" > "$weftrun_base.exit.new" && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
+  exit "$weftrun_code"
+}
+trap weftrun_end EXIT
+weftrun_begin
+
+export PYTHONUNBUFFERED=1
+
+# >>> weftrun fabric >>>
+# efa.colocate: EFA traffic does not cross an availability zone
+# efa.device-rdma: older plugins use GPUDirect RDMA only when told
+export FI_EFA_USE_DEVICE_RDMA=1
+# profile.env: the profile sets it in every job of its fabric
+export FI_PROVIDER=efa
+# detect.nccl-debug: NCCL says only then which transport it uses
+export NCCL_DEBUG=INFO
+# <<< weftrun fabric <<<
+
+# Where the ranks meet.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
+
+srun -K1 -l --export=ALL --cpu-bind=none \
+  docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 -w /workspace -e FI_EFA_USE_DEVICE_RDMA -e FI_PROVIDER -e NCCL_DEBUG -e MASTER_ADDR -e MASTER_PORT -e WORLD_SIZE -e NNODES -e SLURM_PROCID -e SLURM_LOCALID -e SLURM_NODEID -e SLURM_JOB_ID nvcr.io/nvidia/pytorch:25.09-py3 sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py

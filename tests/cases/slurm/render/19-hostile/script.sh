@@ -1,0 +1,46 @@
+#!/bin/bash
+# Rendered by weftrun. By hand: mkdir -p '/fsx/lo gs;$(id)'\''"#' && sbatch THIS_FILE
+#SBATCH --job-name=hostile
+#SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:auto
+#SBATCH --output="/fsx/lo gs;$(id)'\"#/hostile-%j-0a1b2c3d.log"
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+
+set -eo pipefail
+
+# What weftrun reads later: the file of the exit code, and two lines of the log.
+weftrun_base=""'/fsx/lo gs;$(id)'\''"#'/"hostile-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
+rm -f "$weftrun_base.exit"
+weftrun_begin() {
+  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:1\n' "$weftrun_attempt"
+}
+weftrun_first() {
+  awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
+    sed -n -e 's/.*: Exited with exit code \([0-9]*\).*/\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'
+}
+weftrun_end() {
+  weftrun_code=$?
+  trap - EXIT
+  # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.
+  if [ "$weftrun_code" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo "$weftrun_code"); fi
+  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
+  { printf '%s %s\n' "$weftrun_code" "$weftrun_attempt" > "$weftrun_base.exit.new" && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
+  exit "$weftrun_code"
+}
+trap weftrun_end EXIT
+weftrun_begin
+
+export PYTHONUNBUFFERED=1
+export NASTY='it'\''s "$HOME" `id` $(id);
+ ~:~ a=b,c'
+
+# Where the ranks meet.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=1
+
+srun -K1 -l --export=ALL --chdir='/fsx/we ird;$(id)'\''' \
+  sh -c 'export LOCAL_WORLD_SIZE=1 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' node sh -c 'echo "$1"' x 'it'\''s "$HOME" `id` $(id); rm -rf / \ 
+ # * ~ !x é %j'
