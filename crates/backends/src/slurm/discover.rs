@@ -386,10 +386,9 @@ mod tests {
             for (name, count, gpus, queue) in wanted {
                 assert!(groups.contains(&(name, count, gpus, queue.to_owned())), "{release}: {groups:?}");
             }
-            assert!(
-                facts.serves.contains(&"mpi/pmix".to_owned())
-                    && facts.serves.contains(&"mpi/pmi2".to_owned())
-            );
+            // 26.05 found no libpmix it could load.
+            let serves = |name: &str| facts.serves.iter().any(|known| known == name);
+            assert_eq!((serves("mpi/pmi2"), serves("mpi/pmix")), (true, release != "26.05"), "{release}");
             assert!(
                 facts.version.as_deref().is_some_and(|version| version.starts_with(release)),
                 "{release}"

@@ -171,7 +171,8 @@ sbatch{cluster} --parsable {name} {comment} {start}
 }}
 trap '' HUP
 if mkdir -- \"$guard\" 2> /dev/null; then
-  printf 'begun\\n' > \"$guard/begun\" || {{ rm -rf -- \"$guard\"; exit {NO_LOG_DIR}; }}
+  # A shell says only that it could not write; cat says why.
+  printf 'begun\\n' > \"$guard/begun\" 2> /dev/null || {{ echo begun | cat > \"$guard/begun\"; rm -rf -- \"$guard\"; exit {NO_LOG_DIR}; }}
   answer=$(weftrun_sbatch 2> \"$guard/error\")
   code=$?
   printf '%s\\n' \"$answer\"

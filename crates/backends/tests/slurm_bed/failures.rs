@@ -79,7 +79,7 @@ async fn hosts_that_are_not_there() {
         TargetConfig::new("bed", "slurm", bed.dir.join("state"))
             .with("ssh", host)
             .with("ssh-config", config.display().to_string())
-            .with("command-seconds", 5)
+            .with("command-seconds", 30)
             .with("ssh-share", false)
     };
     for (host, kind) in [

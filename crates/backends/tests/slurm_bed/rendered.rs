@@ -130,8 +130,9 @@ async fn pyxis_arrays_components_and_the_rest_run() {
         serde_json::json!({ "array": "0-3%2" }),
     );
     let handle = submit(&*backend, &planned(array)).await;
-    let mut got: Vec<String> = output(&*backend, &handle).await.lines().map(str::to_owned).collect();
-    got.sort();
+    let text = output(&*backend, &handle).await;
+    let mut got: Vec<&str> = text.lines().filter(|line| line.starts_with("task")).collect();
+    got.sort_unstable();
     assert_eq!(got, ["task 0", "task 1", "task 2", "task 3"]);
     let detail = backend.describe(&handle).await.expect("is there");
     assert_eq!(
@@ -212,11 +213,10 @@ async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
         "a dependency that failed ends the job instead of letting it wait for ever"
     );
 
+    // The shell also says that the signal ended its `sleep`.
     let text = output(&backend, &checkpoint).await;
-    assert_eq!(
-        (text.as_str(), wait(&backend, &checkpoint).await),
-        ("checkpointed\ncheckpointed\n", JobPhase::Succeeded)
-    );
+    let told = text.lines().filter(|line| *line == "checkpointed").count();
+    assert_eq!((told, wait(&backend, &checkpoint).await), (2, JobPhase::Succeeded), "{text}");
     assert!(backend.act(&checkpoint, Action::Requeue).await.is_err(), "it has ended");
 }
 

@@ -26,6 +26,6 @@ pub use edit::{Blocked, edit, same};
 pub use emit::to_yaml;
 pub use lint::lint_document;
 pub use report::JobReport;
-pub use sbatch::{FABRIC_BEGIN, FABRIC_END, is_sbatch, lint_sbatch, mutate_sbatch};
+pub use sbatch::{BLOCK_BEGIN, BLOCK_END, is_sbatch, lint_sbatch, mutate_sbatch};
 pub use stream::Splitter;
 pub use trainjob::{TrainerVersion, runtimes_in};

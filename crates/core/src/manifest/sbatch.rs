@@ -15,10 +15,10 @@ use crate::mutation::shell::{ScriptCommand, commands};
 use crate::mutation::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::mutation::{Change, Op, Options, decide, lint};
 
-/// First line of the block of the fabric in a script, ours and those of the Slurm backend.
-pub const FABRIC_BEGIN: &str = "# >>> weftrun fabric >>>";
-/// Last line of that block.
-pub const FABRIC_END: &str = "# <<< weftrun fabric <<<";
+/// First line of the fabric's block in an sbatch script, whether it was rendered or mutated.
+pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
+/// Last line of the fabric's block.
+pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 
 /// Whether a text is an sbatch script.
 pub fn is_sbatch(text: &str) -> bool {
@@ -109,8 +109,8 @@ impl<'t> Script<'t> {
             at = end;
             let line = line.trim_end_matches(['\n', '\r']);
             match line.trim_end() {
-                FABRIC_BEGIN => open = Some(start),
-                FABRIC_END => {
+                BLOCK_BEGIN => open = Some(start),
+                BLOCK_END => {
                     if let Some(open) = open.take() {
                         script.block = Some(open..end);
                     }
@@ -314,7 +314,7 @@ impl<'t> Script<'t> {
             return Some(text);
         }
         let mut block = format!(
-            "{FABRIC_BEGIN}{newline}# profile {}; `# weftrun: fabric=off` keeps this out{newline}",
+            "{BLOCK_BEGIN}{newline}# profile {}; `# weftrun: fabric=off` keeps this out{newline}",
             settings.profile.name
         );
         for (name, value) in &set {
@@ -323,7 +323,7 @@ impl<'t> Script<'t> {
                 if *name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
             block.push_str(&format!("export {name}={value}{tail}{newline}"));
         }
-        block.push_str(FABRIC_END);
+        block.push_str(BLOCK_END);
         block.push_str(newline);
         // The head holds no command, so nothing before its end was rewritten.
         let at = self.head_end
@@ -452,8 +452,8 @@ mod tests {
         let text = format!("{HEAD}# go\nexport NCCL_DEBUG=INFO\nsrun python train.py\n");
         let (new, report) = run(&text, "parallelcluster");
         assert!(report.changed, "{report:?}");
-        let (head, rest) = new.split_once(FABRIC_BEGIN).unwrap();
-        assert_eq!(format!("{head}{}", rest.split_once(&format!("{FABRIC_END}\n")).unwrap().1), text);
+        let (head, rest) = new.split_once(BLOCK_BEGIN).unwrap();
+        assert_eq!(format!("{head}{}", rest.split_once(&format!("{BLOCK_END}\n")).unwrap().1), text);
         assert!(head.ends_with("#SBATCH --gpus-per-node=8 # all\n"));
         assert!(rest.contains("export FI_PROVIDER=efa\n"), "{rest}");
         assert!(!rest.contains("--container-env"));

@@ -1,6 +1,6 @@
 //! The script from its first line to its last.
 
-use weftrun_core::manifest::{FABRIC_BEGIN, FABRIC_END};
+use weftrun_core::manifest::{BLOCK_BEGIN, BLOCK_END};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -148,7 +148,7 @@ fn fabric(draft: &Draft<'_>) -> Result<String> {
     if lines.is_empty() {
         return Ok(String::new());
     }
-    Ok(format!("{FABRIC_BEGIN}\n{}\n{FABRIC_END}\n\n", lines.join("\n")))
+    Ok(format!("{BLOCK_BEGIN}\n{}\n{BLOCK_END}\n\n", lines.join("\n")))
 }
 
 fn spec_sets(draft: &Draft<'_>, name: &str) -> bool {

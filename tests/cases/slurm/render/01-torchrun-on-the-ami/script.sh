@@ -42,7 +42,6 @@ weftrun_begin
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# efa.colocate: EFA traffic does not cross an availability zone
 # efa.library-path: the job has no container: libfabric and the NCCL plugin are those of the node's image
 export LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/efa/lib64:/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/ofi-nccl/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told

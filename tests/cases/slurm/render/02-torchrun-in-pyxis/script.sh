@@ -41,7 +41,6 @@ export PYTHONUNBUFFERED=1
 export HF_HOME='/data/hf home'
 
 # >>> weftrun fabric >>>
-# efa.colocate: EFA traffic does not cross an availability zone
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
 # profile.env: the profile sets it in every job of its fabric

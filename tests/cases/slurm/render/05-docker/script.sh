@@ -40,7 +40,6 @@ weftrun_begin
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# efa.colocate: EFA traffic does not cross an availability zone
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
 # profile.env: the profile sets it in every job of its fabric
@@ -54,4 +53,4 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
 srun -K1 -l --export=ALL --cpu-bind=none \
-  docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 -w /workspace -e FI_EFA_USE_DEVICE_RDMA -e FI_PROVIDER -e NCCL_DEBUG -e MASTER_ADDR -e MASTER_PORT -e WORLD_SIZE -e NNODES -e SLURM_PROCID -e SLURM_LOCALID -e SLURM_NODEID -e SLURM_JOB_ID nvcr.io/nvidia/pytorch:25.09-py3 sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
+  docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 --device /dev/infiniband -w /workspace -e FI_EFA_USE_DEVICE_RDMA -e FI_PROVIDER -e NCCL_DEBUG -e MASTER_ADDR -e MASTER_PORT -e WORLD_SIZE -e NNODES -e SLURM_PROCID -e SLURM_LOCALID -e SLURM_NODEID -e SLURM_JOB_ID nvcr.io/nvidia/pytorch:25.09-py3 sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py

@@ -40,12 +40,11 @@ weftrun_begin
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# efa.colocate: EFA traffic does not cross an availability zone
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
-# profile.env: mpirun -x forwards the value that the launcher itself has
+# profile.env: the profile sets it in every job of its fabric
 export FI_PROVIDER=efa
-# detect.nccl-debug: mpirun -x forwards the value that the launcher itself has
+# detect.nccl-debug: NCCL says only then which transport it uses
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 

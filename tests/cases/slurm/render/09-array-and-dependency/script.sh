@@ -9,6 +9,7 @@
 #SBATCH --output=weftrun/sweep-%A_%a-0a1b2c3d.log
 #SBATCH --open-mode=append
 #SBATCH --no-requeue
+#SBATCH --partition=compute-p5
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8

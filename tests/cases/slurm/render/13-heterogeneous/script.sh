@@ -13,11 +13,10 @@
 #SBATCH --cpus-per-task=12
 #SBATCH --exclusive
 #SBATCH hetjob
-#SBATCH --partition=inference-gpu
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-#SBATCH --constraint=g5.12xlarge
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --constraint=p4de.24xlarge
 #SBATCH --mem=0
 #SBATCH --cpus-per-task=12
 #SBATCH --exclusive
@@ -29,7 +28,7 @@ weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"rlhf-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {
-  printf '#weftrun log=1 attempt=%s labels=rank tasks=actor:16,reward:4\n' "$weftrun_attempt"
+  printf '#weftrun log=1 attempt=%s labels=rank tasks=actor:16,reward:8\n' "$weftrun_attempt"
 }
 weftrun_first() {
   awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
@@ -49,11 +48,22 @@ weftrun_begin
 
 export PYTHONUNBUFFERED=1
 
+# >>> weftrun fabric >>>
+# efa.library-path: the job has no container: libfabric and the NCCL plugin are those of the node's image
+export LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/efa/lib64:/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/ofi-nccl/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# efa.device-rdma: older plugins use GPUDirect RDMA only when told
+export FI_EFA_USE_DEVICE_RDMA=1
+# profile.env: the profile sets it in every job of its fabric
+export FI_PROVIDER=efa
+# detect.nccl-debug: NCCL says only then which transport it uses
+export NCCL_DEBUG=INFO
+# <<< weftrun fabric <<<
+
 # Where the ranks meet.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=3 WORLD_SIZE=20
+export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=3 WORLD_SIZE=24
 
 srun -K1 -l --het-group=0 --export=ALL --cpu-bind=none \
   env ROLE=actor sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=8 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank actor : \
   --het-group=1 --export=ALL --cpu-bind=none \
-  env ROLE=reward sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=4 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank reward
+  env ROLE=reward sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=8 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank reward

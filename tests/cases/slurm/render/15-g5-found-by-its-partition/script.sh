@@ -9,6 +9,9 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=4
+#SBATCH --mem=0
+#SBATCH --cpus-per-task=48
+#SBATCH --exclusive
 
 set -eo pipefail
 
@@ -38,7 +41,6 @@ weftrun_begin
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# efa.colocate: EFA traffic does not cross an availability zone
 # efa.library-path: the job has no container: libfabric and the NCCL plugin are those of the node's image
 export LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/efa/lib64:/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/ofi-nccl/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # profile.env: the profile sets it in every job of its fabric
@@ -51,5 +53,5 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=2 WORLD_SIZE=8
 
-srun -K1 -l --export=ALL \
+srun -K1 -l --export=ALL --cpu-bind=none \
   sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=4 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun serve.py

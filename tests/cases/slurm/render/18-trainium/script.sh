@@ -8,6 +8,9 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --constraint=trn1.32xlarge
+#SBATCH --mem=0
+#SBATCH --cpus-per-task=128
+#SBATCH --exclusive
 
 set -eo pipefail
 
@@ -40,5 +43,5 @@ export PYTHONUNBUFFERED=1
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=1
 
-srun -K1 -l --export=ALL \
+srun -K1 -l --export=ALL --cpu-bind=none \
   sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=1 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
