@@ -50,3 +50,8 @@ bench-manifest:
 slurm SUITE:
     test-cluster/slurm/root.sh {{SUITE}} /opt/weftrun-roots/{{SUITE}}
     BED_ROOT=/opt/weftrun-roots/{{SUITE}} test-cluster/slurm/ci.sh
+
+# What is handed out (static binary, completions, manual pages, .deb, SBOM), tried in a clean Debian
+release OUT="target/handed-out":
+    .ci/package {{OUT}}
+    .ci/install-test {{OUT}}

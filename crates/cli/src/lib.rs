@@ -20,6 +20,7 @@ mod job_flags;
 mod live_map;
 mod log_print;
 mod map_view;
+mod open_files;
 mod output;
 mod report_error;
 
@@ -34,6 +35,7 @@ pub use args::Cli;
 
 /// Runs the command line of this process with the backends of a registry.
 pub fn main_with(registry: Registry) -> ExitCode {
+    open_files::allow_many();
     ExitCode::from(run(registry, std::env::args_os()))
 }
 

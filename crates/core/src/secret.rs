@@ -22,6 +22,16 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// A text without the secret: servers repeat in their errors what they were sent.
+    ///
+    /// ```
+    /// let token = weftrun_core::secret::Secret::new("s3cr3t");
+    /// assert_eq!(token.hidden_in("no user has the token s3cr3t"), "no user has the token …");
+    /// ```
+    pub fn hidden_in(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "…") }
+    }
 }
 
 impl fmt::Debug for Secret {

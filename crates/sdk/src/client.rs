@@ -11,9 +11,22 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::journal::{Journal, Record, RecordState};
-use crate::{Config, Job, Plan};
+use crate::{Config, Job, Plan, files};
 
-/// Plans, submits and finds jobs. Cheap to clone; no global state.
+/// Plans, submits and finds jobs. Cheap to clone (clones share connections); `Send` and `Sync`; no global state.
+///
+/// ```no_run
+/// use weftrun::core::job::JobFilter;
+/// use weftrun::prelude::*;
+///
+/// # async fn example() -> weftrun::Result<()> {
+/// let client = Client::builder().config(Config::load()?).build()?;
+/// for job in client.list("prod", &JobFilter::all()).await? {
+///     println!("{} {} {}/{} nodes", job.handle, job.phase, job.ready.0, job.ready.1);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -28,7 +41,14 @@ struct Inner {
     connected: Mutex<HashMap<String, Arc<dyn Backend>>>,
 }
 
-/// Builds a [`Client`].
+/// Builds a [`Client`]. A program that links a backend of its own, or wants none of the linked ones, says so here:
+///
+/// ```
+/// use weftrun::{Client, Registry};
+/// let client = Client::builder().registry(Registry::empty()).build()?;
+/// assert!(client.target("local").is_err());
+/// # Ok::<(), weftrun::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct ClientBuilder {
     registry: Option<Registry>,
@@ -43,7 +63,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses this configuration; without it, an empty one in the system's temporary folder.
+    /// Uses this configuration; without it, an empty one whose state is in a folder of the user's own under the
+    /// system's temporary folder.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
@@ -53,12 +74,16 @@ impl ClientBuilder {
     /// Ends the builder.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] where two backends have one name.
+    /// [`ErrorKind::InvalidConfig`] where two backends have one name, or where no configuration was given and the
+    /// temporary folder of this user belongs to somebody else.
     pub fn build(self) -> Result<Client> {
         crate::link();
         let registry = self.registry.unwrap_or_else(Registry::linked);
         registry.check()?;
-        let config = self.config.unwrap_or_else(|| Config::empty(std::env::temp_dir().join("weftrun")));
+        let config = match self.config {
+            Some(config) => config,
+            None => Config::empty(files::own_temporary_folder()?),
+        };
         let journal = Journal::new(&config.state_dir);
         let catalogue = config.resolved.catalogue()?;
         let connected = Mutex::new(HashMap::new());
@@ -105,7 +130,11 @@ impl Client {
         Ok(target)
     }
 
-    /// The backend of a target, made on first use.
+    /// The backend of a target, made on first use and kept. Nothing is sent yet: an unreachable cluster shows at the first
+    /// operation.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a setting that is wrong or unknown, [`ErrorKind::Credentials`] where there are none.
     pub async fn connect(&self, target: &TargetConfig) -> Result<Arc<dyn Backend>> {
         let key = format!("{}\n{:?}\n{:?}", target.name, target.namespace, target.project);
         let cache = || self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +146,11 @@ impl Client {
         Ok(cache().entry(key).or_insert(backend).clone())
     }
 
-    /// Decides what a job needs, with what the cluster says of itself.
+    /// Decides what a job needs, with what the cluster says of itself. Nothing is submitted, and what may not be read there
+    /// (nodes, quotas) is a note of the plan, not an error.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`ErrorKind::Unreachable`] without an answer. Mistakes of the job are findings of the plan.
     pub async fn plan(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.plan_for(self.target(target)?, spec).await
     }
@@ -132,6 +165,9 @@ impl Client {
     }
 
     /// Decides without any I/O: assumed facts stand in, and every decision that rests on one says so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a target or profile that there is not.
     pub fn plan_offline(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.decide(self.target(target)?, spec, ClusterFacts::default())
     }
@@ -166,7 +202,11 @@ impl Client {
         }
     }
 
-    /// Binds a handle that another process printed.
+    /// Binds a handle that another process printed; nothing is asked of the cluster. What was planned for the job is known
+    /// where it was submitted from this machine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where the handle's target is not configured here, or is of another backend.
     pub async fn attach(&self, handle: &JobHandle) -> Result<Job> {
         let target = self.target(handle.target())?;
         if target.backend != handle.backend() {
@@ -178,24 +218,48 @@ impl Client {
         Ok(Job::new(backend, handle.clone(), record))
     }
 
-    /// Lists the jobs of a target.
+    /// Lists the jobs of a target, newest first where the cluster says when they were made.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and what the cluster answers.
     pub async fn list(&self, target: &str, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         self.connect(&self.target(target)?).await?.list(filter).await
     }
 
     /// Submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun was
-    /// killed. Each is looked up; one the cluster has is a job from now on.
+    /// killed. Each is looked up; one the cluster has is a job from now on, and one that was submitted again since is
+    /// forgotten.
+    ///
+    /// ```no_run
+    /// # async fn example(client: weftrun::Client) -> weftrun::Result<()> {
+    /// for (record, handle) in client.pending_on(&client.target("prod")?).await? {
+    ///     match handle {
+    ///         Some(handle) => println!("{} is {handle}", record.name),
+    ///         None => println!("{} never arrived: submit it again", record.name),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] and the like, where the cluster cannot be asked; [`ErrorKind::Io`] for the journal.
     pub async fn pending_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Option<JobHandle>)>> {
         let mut found = Vec::new();
-        for mut record in self.inner.journal.records()? {
+        let records = self.inner.journal.records()?;
+        for (at, record) in records.iter().enumerate() {
             if record.state != RecordState::Intended || record.target != target.name {
                 continue;
             }
+            let mut record = record.clone();
             let handle = self.connect(target).await?.find(&record.submission).await?;
             if let Some(handle) = &handle {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
                 self.inner.journal.write(&record)?;
+            } else if records[..at].iter().any(|later| later.makes_up_for(&record)) {
+                self.inner.journal.forget(&record.submission)?;
+                continue;
             }
             found.push((record, handle));
         }

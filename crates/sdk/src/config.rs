@@ -38,12 +38,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// Makes a configuration that knows nothing, with its state in a folder.
+    /// Makes a configuration that knows nothing, with its state in a folder. Targets are added to it as values:
+    ///
+    /// ```
+    /// use weftrun::Config;
+    /// use weftrun::core::backend::TargetConfig;
+    /// let mut config = Config::empty("/tmp/state");
+    /// let head = TargetConfig::new("pc", "slurm", "").with("ssh", "head-node");
+    /// config.targets.insert("pc".to_owned(), head);
+    /// assert_eq!(config.target("pc").settings["ssh"], "head-node");
+    /// ```
     pub fn empty(state_dir: impl Into<PathBuf>) -> Self {
         Self { state_dir: state_dir.into(), ..Self::default() }
     }
 
-    /// Reads the system's, the user's and the project's file, and the process's environment.
+    /// Reads the system's, the user's and the project's file, and the process's environment; later layers win, and a
+    /// project's file says only harmless things unless the user trusted it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] with a finding for each mistake in any of the files.
@@ -59,7 +69,7 @@ impl Config {
         let env: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let dirs = Dirs::new(&env);
+        let dirs = Dirs::new(&env)?;
         let own = user_file.map(Path::to_owned).or_else(|| env.get("WEFTRUN_CONFIG").map(PathBuf::from));
         let named = own.is_some();
         let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
@@ -151,23 +161,23 @@ struct Dirs {
 }
 
 impl Dirs {
-    fn new(env: &BTreeMap<String, String>) -> Self {
-        let home = |suffix: &str| env.get("HOME").map(|home| Path::new(home).join(suffix));
+    /// The folders by the environment, else by the home the system knows. Who has none keeps state in a temporary folder
+    /// of their own, and has no configuration but what is named: whatever lies in a folder that all may write to could be
+    /// another's.
+    fn new(env: &BTreeMap<String, String>) -> Result<Self> {
+        let home = env.get("HOME").map(PathBuf::from).or_else(std::env::home_dir);
+        let home = home.filter(|home| home.is_absolute());
         let pick = |own: &str, xdg: &str, suffix: &str| {
             env.get(own)
                 .map(PathBuf::from)
                 .or_else(|| env.get(xdg).map(|dir| Path::new(dir).join("weftrun")))
-                .or_else(|| home(suffix).map(|dir| dir.join("weftrun")))
-                .unwrap_or_else(|| std::env::temp_dir().join(format!("weftrun-{}", user(env))))
+                .or_else(|| home.as_ref().map(|home| home.join(suffix).join("weftrun")))
         };
-        Self {
-            config: pick("WEFTRUN_CONFIG_DIR", "XDG_CONFIG_HOME", ".config"),
-            state: pick("WEFTRUN_STATE_DIR", "XDG_STATE_HOME", ".local/state"),
-        }
+        let state = match pick("WEFTRUN_STATE_DIR", "XDG_STATE_HOME", ".local/state") {
+            Some(state) => state,
+            None => files::own_temporary_folder()?,
+        };
+        let config = pick("WEFTRUN_CONFIG_DIR", "XDG_CONFIG_HOME", ".config");
+        Ok(Self { config: config.unwrap_or_else(|| state.join("config")), state })
     }
-}
-
-/// A name for a folder of one's own where there is no home.
-fn user(env: &BTreeMap<String, String>) -> String {
-    env.get("USER").cloned().unwrap_or_else(|| "nobody".to_owned())
 }

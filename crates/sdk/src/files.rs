@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -24,9 +25,26 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
 pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(dir)
+}
+
+/// A folder in the system's temporary one that only this user can enter; for those who have no home. Everybody may make
+/// folders there, so one of our name that is another's, or open to others, is refused: what it says is not ours.
+pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let dir = std::env::temp_dir().join(format!("weftrun-{user}"));
+    // Where it cannot be made nothing can be kept, and the first write says so.
+    if make_private_dir(&dir).is_err() && fs::symlink_metadata(&dir).is_err() {
+        return Ok(dir);
+    }
+    let found = fs::symlink_metadata(&dir).map_err(|error| io_error("cannot look at", &dir, error))?;
+    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
+        return Ok(dir);
+    }
+    let message = format!("{} is not a folder of yours alone", dir.display());
+    Err(Error::new(ErrorKind::InvalidConfig, message)
+        .hint("set HOME, or WEFTRUN_STATE_DIR to a folder of yours"))
 }
 
 /// Reads a file of at most `limit` bytes; none if it is not there.

@@ -15,7 +15,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::journal::Record;
 
-/// A submitted job.
+/// A submitted job, bound to the backend that runs it. It holds no connection of its own and no state: asking twice asks
+/// the cluster twice. Dropping it does nothing to the job.
 #[derive(Clone, Debug)]
 pub struct Job {
     backend: Arc<dyn Backend>,
@@ -48,12 +49,13 @@ impl Job {
         &self.backend
     }
 
-    /// What happens to it, until it has ended.
+    /// What happens to it: its status as it is now first, then each change of job and replicas, until it has ended. An item
+    /// is an error where the cluster cannot be asked any more; interruptions that are mended are events.
     pub fn watch(&self) -> BoxStream<'static, Result<JobEvent>> {
         self.backend.watch(JobFilter::one(&self.handle))
     }
 
-    /// Its logs. With [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
+    /// Its logs, in batches of bytes as the ranks wrote them, each with a cursor to go on from. With [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
     pub fn logs(&self, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         self.backend.logs(&self.handle, options)
     }
@@ -70,12 +72,19 @@ impl Job {
         diagnose(self.plan(), map)
     }
 
-    /// Everything known of it.
+    /// Everything known of it: replicas, history, what the backend tells of its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where the cluster has forgotten it.
     pub async fn describe(&self) -> Result<JobDetail> {
         self.backend.describe(&self.handle).await
     }
 
-    /// Waits until it has ended; whether it ended well is in [`JobSummary::phase`].
+    /// Waits until it has ended; whether it ended well is in [`JobSummary::phase`]. There is no limit of time: wrap it in
+    /// your runtime's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where it vanished before it was seen to end.
     pub async fn wait(&self) -> Result<JobSummary> {
         let mut events = self.watch();
         let mut last = None;
@@ -96,12 +105,18 @@ impl Job {
         })
     }
 
-    /// Acts on it.
+    /// Acts on it. Asking for what is already so is no error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] naming the capability that the backend lacks.
     pub async fn act(&self, action: Action) -> Result<()> {
         self.backend.act(&self.handle, action).await
     }
 
-    /// Stops it.
+    /// Stops it; its record and logs stay. Returns when the cluster has taken the order: [`Job::wait`] waits for the end.
+    ///
+    /// # Errors
+    /// As [`Job::act`].
     pub async fn cancel(&self) -> Result<()> {
         self.act(Action::Cancel).await
     }

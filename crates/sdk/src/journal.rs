@@ -48,7 +48,14 @@ pub struct Record {
     pub spec: Option<JobSpec>,
 }
 
-/// The records of one user, a file each.
+impl Record {
+    /// Whether this is the submission somebody made after an older one had been cut off.
+    pub(crate) fn makes_up_for(&self, older: &Self) -> bool {
+        self.state == RecordState::Submitted && self.target == older.target && self.name == older.name
+    }
+}
+
+/// The records of one user, a file each: JSON, mode 0600, replaced whole. Several processes may use one journal.
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
@@ -63,7 +70,10 @@ impl Journal {
         Self { dir: state_dir.join("journal") }
     }
 
-    /// Writes a record, in place of an older one of the same submission.
+    /// Writes a record, in place of an older one of the same submission; when it returns, the record is on the disk.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming the file: a full disk, a folder that cannot be written.
     pub fn write(&self, record: &Record) -> Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(|error| {
             weftrun_core::Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON")
@@ -72,13 +82,19 @@ impl Journal {
         files::write_private(&self.path(&record.submission), &text)
     }
 
-    /// Reads a record.
+    /// Reads a record; none if there is none, or none that this version understands.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming the file.
     pub fn read(&self, submission: &SubmissionId) -> Result<Option<Record>> {
         let text = files::read_text(&self.path(submission), MAX_RECORD)?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// Forgets a record.
+    /// Forgets a record; one that is not there is no error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming the file.
     pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
         match std::fs::remove_file(self.path(submission)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -89,6 +105,9 @@ impl Journal {
     }
 
     /// All records, newest first. A file that cannot be read is left out: it was not written by this version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] where the folder itself cannot be read.
     pub fn records(&self) -> Result<Vec<Record>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -105,7 +124,10 @@ impl Journal {
         Ok(records)
     }
 
-    /// The record of a handle, newest first where a name was used again.
+    /// The record of a handle, the newest where a name was used again.
+    ///
+    /// # Errors
+    /// As [`Journal::records`].
     pub fn find(&self, handle: &JobHandle) -> Result<Option<Record>> {
         Ok(self.records()?.into_iter().find(|record| record.handle.as_ref() == Some(handle)))
     }

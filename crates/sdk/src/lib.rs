@@ -47,8 +47,61 @@
 //! # }
 //! ```
 //!
-//! Nothing here needs an environment to be constructed: [`Config::empty`] and [`Registry::empty`] give a client that
-//! knows only what it is told. Dropping a stream at any point loses nothing.
+//! # Without a cluster
+//! Planning is a pure function of the job, the catalogue and what is known of the cluster. Without a cluster assumed
+//! facts stand in, and every decision that rests on one says so:
+//!
+//! ```
+//! use weftrun::prelude::*;
+//!
+//! fn main() -> weftrun::Result<()> {
+//!     let client = Client::builder().build()?;
+//!     let worker = Role::worker().nodes(2).gpus_per_node(8).instance_type("p5.48xlarge").memory("1Ti");
+//!     let spec = JobSpec::builder("llama-8b")
+//!         .image("pytorch:25.09")
+//!         .role(worker.command(["./train"]))
+//!         .fabric(Fabric::Efa)
+//!         .profile("eks-image")
+//!         .build()?;
+//!     let plan = client.plan_offline("kubeflow", &spec)?;
+//!     assert!(plan.explain().contains("vpc.amazonaws.com/efa = 32"));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Logs of jobs that ran without weftrun are read the same way, by [`core`] alone:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weftrun::core::log::SourceId;
+//! use weftrun::prelude::*;
+//!
+//! let mut map = TransportMap::new();
+//! let rank0 = Arc::new(SourceId::new("rank0.log"));
+//! map.read(&rank0, b"h0:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n");
+//! map.end(&rank0);
+//! let pairs = map.pairs(&map.world());
+//! assert_eq!(pairs[0].transport, "NET/Socket");
+//! ```
+//!
+//! # What to rely on
+//! - **Dropping** a stream or a future at any point loses nothing that a new one would not give. A job goes on when the
+//!   program that submitted it ends, where [`Capability::detach`](core::backend::Capability::detach) says so.
+//! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::pending_on`] finds what became of
+//!   a submission that lost its answer.
+//! - **Errors** are one type, [`Error`]: a [kind](ErrorKind) to match on, the value it was about, hints for people, and
+//!   [`Error::is_retryable`]. Nothing panics on what a cluster, a file or a log says.
+//! - **No global state**: [`Config::empty`] and [`Registry::empty`] give a client that knows only what it is told.
+//! - **Units** stand in the type or the name: [`Duration`](std::time::Duration), `…_bytes`, `…_seconds`; quantities such as
+//!   `64Gi` are Kubernetes' own.
+//!
+//! # Features
+//! `local`, `slurm`, `kubeflow` and `runai` each bring a backend; all are on. A backend of another crate needs no feature:
+//! name the crate in your source, and [`Registry::linked`] has it.
+//!
+//! # Minimum supported Rust version
+//! 1.95, which is also what CI builds with. Raising it is a minor release. Structs and enums that will grow are
+//! `#[non_exhaustive]`.
 
 mod client;
 mod config;
@@ -79,6 +132,11 @@ pub fn link() {
 #[cfg(feature = "local")]
 #[doc(hidden)]
 pub use weftrun_backends::local::supervise;
+
+/// The Rust of the repository's front page is compiled with that of this one.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 /// What most programs need.
 pub mod prelude {

@@ -10,7 +10,8 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use crate::journal::{Record, RecordState};
 use crate::{Client, Job};
 
-/// A job with everything decided. Nothing was sent yet.
+/// A job with everything decided. Nothing was sent yet. It carries its submission's id, so that [`Plan::submit`] called
+/// twice on one plan makes one job.
 #[derive(Clone, Debug)]
 pub struct Plan {
     client: Client,
@@ -56,12 +57,20 @@ impl Plan {
         text
     }
 
-    /// Exactly what would be sent. No I/O beyond reading the target's credentials file.
+    /// Exactly what would be sent, as [`Rendered`]: the documents, which ops they carry, which the backend cannot express,
+    /// and holes that only the server can fill. No I/O beyond reading the target's credentials file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] for what the backend cannot carry.
     pub async fn render(&self) -> Result<Rendered> {
         self.client.connect(&self.target).await?.render(&self.planned)
     }
 
-    /// Asks the cluster whether it would take the job, without submitting it.
+    /// Asks the cluster whether it would take the job, without submitting it: what it would refuse is a finding of
+    /// severity error.
+    ///
+    /// # Errors
+    /// As [`Plan::render`], and [`ErrorKind::Unreachable`] without an answer.
     pub async fn check(&self) -> Result<Vec<Finding>> {
         let backend = self.client.connect(&self.target).await?;
         let rendered = backend.render(&self.planned)?;

@@ -409,7 +409,7 @@ impl Client {
     }
 }
 
-fn wanted_rights() -> Vec<Right> {
+pub(super) fn wanted_rights() -> Vec<Right> {
     let of = |verb, resource, subresource| Right { verb, resource, subresource };
     let mut rights: Vec<_> = Kind::ALL.iter().map(|kind| of("create", kind.resource(), "")).collect();
     rights.extend([

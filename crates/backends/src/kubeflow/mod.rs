@@ -10,6 +10,8 @@ mod mpi_job;
 mod pod;
 mod pytorch_job;
 mod render;
+#[cfg(test)]
+mod rights_tests;
 mod status;
 mod train_job;
 mod watch;

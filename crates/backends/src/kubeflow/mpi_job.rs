@@ -6,8 +6,8 @@ use weftrun_core::mutation::{Change, Mpirun, shell};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, Role, RoleKind};
 
 use super::kinds::Kind;
-use super::pod::literal;
 use super::render::Draft;
+use crate::kubernetes::expansion::literal;
 
 /// The spec: a launcher that runs `mpirun`, and all nodes as workers, which wait for it.
 pub fn spec(draft: &Draft<'_>) -> Result<Value> {

@@ -7,6 +7,7 @@ use weftrun_core::spec::{JobSpec, Role, VolumeSource};
 
 use super::code::Delivery;
 use super::config::JobSettings;
+use crate::kubernetes::expansion::literal;
 
 /// The label that carries the submission.
 pub const SUBMISSION: &str = "weftrun.dev/submission";
@@ -181,9 +182,4 @@ pub fn resources(role: &Role) -> Map<String, Value> {
         asked.insert(name.clone(), json!(quantity));
     }
     asked
-}
-
-/// Text that Kubernetes must not expand: `$(NAME)` in commands and values refers to variables.
-pub fn literal(text: &str) -> String {
-    text.replace("$(", "$$(")
 }

@@ -16,8 +16,9 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::code::Delivery;
 use super::config::{Gang, JobSettings, Settings};
 use super::kinds::{Kind, trainer_version};
-use super::pod::{FABRIC, SUBMISSION, Template, literal};
+use super::pod::{FABRIC, SUBMISSION, Template};
 use super::{mpi_job, pytorch_job, train_job};
+use crate::kubernetes::expansion;
 
 /// Longest name of anything the operators make for a job.
 const DNS_LABEL: usize = 63;
@@ -189,19 +190,10 @@ impl Draft<'_> {
 
     /// The words that start the ranks of a node, with what the operator's environment says of it.
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
-        // What Kubernetes is to expand is put in after everything else was made literal.
-        let marked = Rendezvous { node_rank: "\u{1}N", master_addr: "\u{1}A", master_port: "\u{1}P" };
-        let command = node_command(self.spec, role, &marked);
-        let command = self.delivery.command(self.spec, command);
-        let wrapped = self.wrap_of(role).into_iter().chain(command);
-        wrapped
-            .map(|word| {
-                literal(&word)
-                    .replace("\u{1}N", at.node_rank)
-                    .replace("\u{1}A", at.master_addr)
-                    .replace("\u{1}P", at.master_port)
-            })
-            .collect()
+        expansion::words(at, |at| {
+            let command = self.delivery.command(self.spec, node_command(self.spec, role, at));
+            self.wrap_of(role).into_iter().chain(command).collect()
+        })
     }
 
     /// What a rule puts before whatever starts the ranks.

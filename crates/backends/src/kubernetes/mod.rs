@@ -15,6 +15,7 @@
 mod changes;
 mod connect;
 mod error;
+pub mod expansion;
 mod facts;
 pub mod logs;
 mod pod;

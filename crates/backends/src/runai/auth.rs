@@ -10,7 +10,7 @@ use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Credentials;
-use super::error;
+use super::{answer, error};
 
 /// How long before its end a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -104,7 +104,7 @@ impl Auth {
             return Ok(Token::new(token.access_token, token.expires_in));
         }
         if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
-            return Err(error::of_answer(WHAT, status, &body));
+            return Err(error::of_answer(WHAT, status, &hidden(secret, &body)));
         }
         let v1 = format!("{}/api/v1/token", self.base);
         let body = serde_json::json!({"grantType": "client_credentials", "clientID": id, "clientSecret": secret.expose()});
@@ -115,7 +115,7 @@ impl Auth {
             (status, answer) = send(http.post(&v1).json(&body)).await?;
         }
         if !status.is_success() {
-            return Err(error::of_answer(WHAT, status, &answer));
+            return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
         }
         let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
         Ok(Token::new(token.access_token, token.expires_in))
@@ -145,7 +145,13 @@ async fn send(request: reqwest::RequestBuilder) -> Result<(StatusCode, String)> 
     let network = |e| error::of_network("cannot get a token", e);
     let response = request.send().await.map_err(network)?;
     let status = response.status();
-    Ok((status, response.text().await.map_err(network)?))
+    Ok((status, answer::text(response).await.map_err(network)?))
+}
+
+/// An answer without the secret that was sent, as it is or as it stands in a form.
+fn hidden(secret: &Secret, answer: &str) -> String {
+    let answer = secret.hidden_in(answer);
+    Secret::new(encode(secret.expose())).hidden_in(&answer)
 }
 
 async fn run(argv: &[String]) -> Result<Token> {

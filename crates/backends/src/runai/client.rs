@@ -11,7 +11,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::auth::Auth;
 use super::config::Settings;
-use super::error;
+use super::{answer, error};
 
 /// Tries of a request that may be repeated.
 const TRIES: u32 = 4;
@@ -144,7 +144,7 @@ impl ControlPlane {
                 Ok(response) => {
                     let status = response.status();
                     let wait = retry_after(&response);
-                    let text = match response.text().await {
+                    let text = match answer::text(response).await {
                         Ok(text) => text,
                         // The answer broke off: for a create, as if it had never come.
                         Err(error) if repeat == Repeat::Safe && tries < TRIES => {
@@ -163,7 +163,7 @@ impl ControlPlane {
                         token = self.auth.renewed(&self.http, &token).await?;
                         continue;
                     }
-                    let error = error::of_answer(what, status, &text);
+                    let error = error::of_answer(what, status, &token.hidden_in(&text));
                     // 429 says that nothing was done; what a gateway says (502, 503, 504) proves nothing of a create.
                     let again = status == StatusCode::TOO_MANY_REQUESTS
                         || (repeat == Repeat::Safe && matches!(status.as_u16(), 500 | 502..=504));

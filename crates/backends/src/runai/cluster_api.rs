@@ -16,8 +16,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Shared;
 use super::auth::encode;
-use super::error;
 use super::lookup::{self, text};
+use super::{answer, error};
 
 /// The path of a workload's log stream as the vendor documents its four parts (API guides 2.23 to 3.0).
 const LOG_PATH: &str = "/cluster-api/api/v1/{project}/workloads/{type}/{framework}/{name}/logs";
@@ -41,10 +41,12 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let base = base.trim_end_matches('/').to_owned();
     const WHAT: &str = "cannot reach the cluster's API";
     let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
-    let answer = probe.bearer_auth(plane.token().await?.expose()).send().await;
+    let token = plane.token().await?;
+    let answer = probe.bearer_auth(token.expose()).send().await;
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
-    let body = answer.text().await.map_err(|e| error::of_network(WHAT, e))?;
+    let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
+    let body = token.hidden_in(&body);
     if status.is_success() && body.contains("OK") {
         Ok(base)
     } else {
@@ -122,12 +124,13 @@ async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
     const WHAT: &str = "cannot open the log stream";
     let plane = shared.plane().await?;
     let key = base64::engine::general_purpose::STANDARD.encode(fastrand::u128(..).to_be_bytes());
+    let token = plane.token().await?;
     let request = plane
         .http()
         .get(url)
         .version(reqwest::Version::HTTP_11)
         .timeout(Duration::from_secs(4 * 3600))
-        .bearer_auth(plane.token().await?.expose())
+        .bearer_auth(token.expose())
         .header("connection", "Upgrade")
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
@@ -135,7 +138,7 @@ async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
     let answer = request.send().await.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        let body = answer.text().await.unwrap_or_default();
+        let body = token.hidden_in(&answer::text(answer).await.unwrap_or_default());
         let error = error::of_answer(WHAT, status, &body);
         // "workload is not ready to stream" comes with several codes while images are pulled.
         return Err(if body.contains("not ready") { error.retryable() } else { error });

@@ -1,6 +1,7 @@
 //! NVIDIA Run:ai through its REST API, control planes 2.18 to 2.24.
 #![doc = include_str!("docs.md")]
 
+mod answer;
 mod auth;
 mod client;
 mod cluster_api;

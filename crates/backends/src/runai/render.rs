@@ -8,6 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::quote;
 use super::version::{self, Version};
+use crate::kubernetes::expansion::{self, literal};
 
 /// The label that carries the submission's id.
 pub const MARKER: &str = "weftrun.dev/submission";
@@ -184,18 +185,12 @@ fn pod(
     }
     let mut parts = Parts::default();
     if with_command {
-        parts.argv = node_command(
-            spec,
-            role,
-            &Rendezvous {
-                node_rank: "$(RANK)",
-                master_addr: "$(MASTER_ADDR)",
-                master_port: "$(MASTER_PORT)",
-            },
-        );
+        let at =
+            Rendezvous { node_rank: "$(RANK)", master_addr: "$(MASTER_ADDR)", master_port: "$(MASTER_PORT)" };
+        parts.argv = expansion::words(&at, |at| node_command(spec, role, at));
     }
-    parts.env =
-        spec.env.iter().chain(&role.env).map(|var| (var.name.clone(), json!({"value": var.value}))).collect();
+    let value = |text: &str| json!({"value": literal(text)});
+    parts.env = spec.env.iter().chain(&role.env).map(|var| (var.name.clone(), value(&var.value))).collect();
     for secret in &spec.secrets {
         parts.env.push((secret.env.clone(), json!({"secret": {"name": secret.secret, "key": secret.key}})));
     }
@@ -215,7 +210,6 @@ fn pod(
 #[derive(Default)]
 struct Parts {
     argv: Vec<String>,
-    rewritten: bool,
     env: Vec<(String, Value)>,
     annotations: Vec<(String, String)>,
     resources: Vec<(String, String)>,
@@ -252,7 +246,7 @@ impl Parts {
 
     fn apply(&mut self, op: &Op, lost: &mut Vec<Inexpressible>) {
         match &op.change {
-            Change::Env { name, value } => set(&mut self.env, name, json!({"value": value})),
+            Change::Env { name, value } => set(&mut self.env, name, json!({"value": literal(value)})),
             Change::Mount { name, host_path, mount_path, read_only } => {
                 self.volume(name, mount_path, &VolumeSource::HostPath(host_path.clone()), *read_only);
             }
@@ -277,8 +271,7 @@ impl Parts {
                 self.tolerations.push(toleration);
             }
             Change::Command { after, .. } => {
-                self.argv.clone_from(after);
-                self.rewritten = true;
+                self.argv = after.iter().map(|word| literal(word)).collect();
             }
             other => lost.push(Inexpressible {
                 op: op.clone(),
@@ -291,10 +284,7 @@ impl Parts {
         let spec = &job.spec;
         let mut env = self.env;
         if !self.argv.is_empty() {
-            let expand = matches!(spec.launch, Launch::Torchrun | Launch::PerRank)
-                && spec.nodes() > 1
-                && !self.rewritten;
-            let (command, args) = command(&self.argv, expand, &mut env)?;
+            let (command, args) = command(&self.argv, &mut env)?;
             pod.insert("command".into(), json!(command));
             if let Some(args) = args {
                 pod.insert("args".into(), json!(args));
@@ -355,28 +345,18 @@ impl Parts {
     }
 }
 
-/// The command as the API takes it: one string, or, where it is longer than the API is known to carry, a small shell
+/// The command, its words as Kubernetes wants them, as the API takes it: one string, or, where it is longer than the API is known to carry, a small shell
 /// that reads the words from an environment variable.
-fn command(
-    argv: &[String],
-    expand: bool,
-    env: &mut Vec<(String, Value)>,
-) -> Result<(String, Option<String>)> {
+fn command(argv: &[String], env: &mut Vec<(String, Value)>) -> Result<(String, Option<String>)> {
     let (program, arguments) = argv.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
-    let joined = quote::join(arguments, expand)?;
-    let command = quote::join(&[program.to_owned()], expand)?;
+    let joined = quote::join(arguments)?;
+    let command = quote::join(&[program.to_owned()])?;
     if joined.len() + command.len() <= quote::LONGEST {
         return Ok((command, (!joined.is_empty()).then_some(joined)));
     }
-    let whole = shlex::try_join(argv.iter().map(String::as_str))
-        .map_err(|_| Error::new(ErrorKind::InvalidSpec, "an argument holds a NUL byte"))?;
-    // Kubernetes expands $(NAME) in values of environment variables as it does in arguments.
-    let value = if expand { whole } else { quote::escape(&whole) };
-    env.push(("WEFTRUN_ARGV".to_owned(), json!({"value": value})));
-    Ok((
-        "/bin/sh".to_owned(),
-        Some(quote::join(&["-c".into(), "eval \"exec $WEFTRUN_ARGV\"".into()], false)?),
-    ))
+    // Kubernetes fills names in in values of environment variables as it does in arguments.
+    env.push(("WEFTRUN_ARGV".to_owned(), json!({"value": quote::join(argv)?})));
+    Ok(("/bin/sh".to_owned(), Some(quote::join(&["-c".into(), "eval \"exec $WEFTRUN_ARGV\"".into()])?)))
 }
 
 fn compute(role: &Role, resources: Vec<(String, String)>) -> Value {

@@ -8,8 +8,8 @@ use crate::Confidence;
 #[test]
 fn every_row_of_the_table_is_read() {
     let rows: Vec<_> = tsv::rows(BUILTIN).collect::<Result<_>>().unwrap();
-    assert_eq!(rows.len(), 99);
-    assert_eq!(Catalogue::builtin().rows().len(), 99, "two rows have one name");
+    assert_eq!(rows.len(), BUILTIN.lines().filter(|line| !line.is_empty()).count() - 1, "all but the header");
+    assert_eq!(Catalogue::builtin().rows().len(), rows.len(), "two rows have one name");
 }
 
 /// One line a row, so that a change of the data shows in a review as the figures it changes.

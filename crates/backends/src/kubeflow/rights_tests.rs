@@ -1,0 +1,54 @@
+//! The roles we hand out grant what is asked of a cluster, and nothing else.
+
+use serde_json::Value;
+
+use super::client::wanted_rights;
+use super::kinds::Kind;
+use crate::kubernetes::Resource;
+
+fn roles() -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/backends/rbac.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
+fn has(list: &Value, word: &str) -> bool {
+    list.as_array().is_some_and(|list| list.iter().any(|own| own == word))
+}
+
+fn grants(role: &Value, verb: &str, group: &str, resource: &str) -> bool {
+    role["rules"].as_array().unwrap().iter().any(|rule| {
+        has(&rule["apiGroups"], group) && has(&rule["resources"], resource) && has(&rule["verbs"], verb)
+    })
+}
+
+#[test]
+fn the_researchers_role_grants_what_the_backend_asks() {
+    let role = roles().into_iter().find(|role| role["kind"] == "Role").unwrap();
+    for right in wanted_rights() {
+        let Resource { group, plural, .. } = right.resource;
+        let resource = [plural, right.subresource].join("/");
+        let resource = resource.trim_end_matches('/');
+        assert!(grants(&role, right.verb, group, resource), "{} {group}/{resource}", right.verb);
+    }
+    for kind in Kind::ALL {
+        let Resource { group, plural, .. } = kind.resource();
+        for verb in ["create", "get", "list", "watch", "patch", "delete"] {
+            assert!(grants(&role, verb, group, plural), "{verb} {group}/{plural}");
+        }
+    }
+}
+
+#[test]
+fn no_role_grants_more_than_reading_outside_the_namespace() {
+    let secret = ["secrets", "pods/exec", "pods/attach", "pods/portforward", "serviceaccounts/token", "*"];
+    for role in roles() {
+        for rule in role["rules"].as_array().unwrap() {
+            assert!(!has(&rule["verbs"], "*") && !has(&rule["apiGroups"], "*"), "{rule}");
+            assert!(!secret.iter().any(|word| has(&rule["resources"], word)), "{rule}");
+            let writes = ["create", "update", "patch", "delete", "escalate", "bind", "impersonate"];
+            let writes = writes.iter().any(|verb| has(&rule["verbs"], verb));
+            assert!(role["kind"] == "Role" || !writes, "{rule}");
+        }
+    }
+}

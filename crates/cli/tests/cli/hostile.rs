@@ -1,0 +1,301 @@
+//! Hostile strings through every field a user can set come back as data: out of the sbatch script by a real shell, out of
+//! manifests and request bodies by real parsers. What cannot be carried is refused; nothing is ever run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use proptest::prelude::*;
+use serde_json::Value;
+use weftrun::core::backend::{Rendered, TargetConfig};
+use weftrun::core::spec::{JobSpec, Launch, Role, Volume, VolumeSource};
+use weftrun::{Client, Config, ErrorKind};
+
+/// The file whose being there means that a string was run.
+const CANARY: &str = "canary";
+
+/// Texts made of what shells, YAML, JSON, Slurm and Kubernetes take to mean something.
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("'"),
+        Just("\""),
+        Just("\\"),
+        Just("\n"),
+        Just("\r"),
+        Just("\t"),
+        Just(" "),
+        Just("$HOME"),
+        Just("${IFS}"),
+        Just("$(touch canary)"),
+        Just("`touch canary`"),
+        Just("; touch canary;"),
+        Just("\ntouch canary\n"),
+        Just("' ; touch canary ; '"),
+        Just("\" ; touch canary ; \""),
+        Just("$$"),
+        Just("$(RANK)"),
+        Just("#SBATCH --uid=0"),
+        Just("\n#SBATCH --uid=0\n"),
+        Just("EOF\n"),
+        Just("WEFTRUN_END\n"),
+        Just("---\n"),
+        Just("...\n"),
+        Just("&a *a"),
+        Just("!!python/object:x"),
+        Just("{{x}}"),
+        Just("%j"),
+        Just("a=b,c"),
+        Just("-rf"),
+        Just("é🦀"),
+        Just("\u{202e}"),
+        Just("\u{85}"),
+        Just("\u{2028}"),
+        Just("\u{feff}"),
+        Just("\u{7f}"),
+        Just("yes"),
+        Just("0x1f"),
+        Just("~"),
+        Just("*"),
+        Just("<host-1>"),
+        Just("|"),
+        Just("&"),
+        Just(">canary"),
+        Just("!x"),
+    ];
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+/// A job with hostile text in its arguments and one variable.
+fn job(launch: Launch, arguments: &[String], value: &str) -> JobSpec {
+    let program = if launch == Launch::Torchrun { "record.py" } else { "record" };
+    let command = [program.to_owned()].into_iter().chain(arguments.iter().cloned());
+    let role = Role::worker().nodes(2).ranks_per_node(1).command(command);
+    JobSpec::builder("plain").image("image:1").launch(launch).role(role).env("V", value).build().unwrap()
+}
+
+/// What a backend would send for a job, without a network.
+fn rendered(backend: &str, spec: &JobSpec) -> weftrun::Result<Rendered> {
+    let client = Client::builder().config(Config::empty("/nonexistent")).build()?;
+    let mut target = TargetConfig::new(backend, backend, "/nonexistent");
+    target.namespace = Some("team".to_owned());
+    target.project = Some("team".to_owned());
+    if backend == "runai" {
+        target = target.with("url", "https://example.invalid");
+        target.env.insert("RUNAI_TOKEN".to_owned(), "token".to_owned());
+    }
+    let plan = client.plan_offline_for(target, spec)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(plan.render())
+}
+
+/// The document, or none where the text was refused as something that cannot be carried.
+fn document(backend: &str, spec: &JobSpec) -> Option<String> {
+    match rendered(backend, spec) {
+        Ok(rendered) => Some(rendered.documents[0].text.clone()),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+            None
+        }
+    }
+}
+
+/// Programs that take the place of the cluster's, each a script.
+fn programs(folder: &Path, scripts: &[(&str, &str)]) {
+    for (name, script) in scripts {
+        let path = folder.join("bin").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// What the job's program does: it writes down what it was given.
+const RECORD: (&str, &str) =
+    ("record", r#"for word; do printf '%s\0' "$word"; done > "$OUT/args"; printf %s "$V" > "$OUT/value""#);
+/// Runs the program behind srun's own options.
+const SRUN: (&str, &str) =
+    ("srun", r#"while case "$1" in -*) ;; *) false ;; esac; do shift; done; exec "$@""#);
+const TORCHRUN: (&str, &str) =
+    ("torchrun", r#"while [ "$1" != record.py ]; do shift; done; shift; exec record "$@""#);
+const SCONTROL: (&str, &str) = ("scontrol", "echo node1");
+
+fn bash(folder: &Path, script: &str) -> Output {
+    fs::write(folder.join("script"), script).unwrap();
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    Command::new("bash")
+        .arg("script")
+        .current_dir(folder)
+        .envs([("PATH", path.as_str()), ("OUT", folder.to_str().unwrap())])
+        .envs([
+            ("SLURM_SUBMIT_DIR", folder.to_str().unwrap()),
+            ("SLURM_JOB_ID", "7"),
+            ("SLURM_JOB_NODELIST", "node1"),
+        ])
+        .envs([("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NODEID", "0")])
+        .output()
+        .unwrap()
+}
+
+fn recorded(folder: &Path) -> (Vec<String>, String) {
+    let args = fs::read_to_string(folder.join("args")).unwrap_or_else(|_| "NOT RUN\0".to_owned());
+    let mut words: Vec<String> = args.split('\0').map(str::to_owned).collect();
+    words.pop();
+    (words, fs::read_to_string(folder.join("value")).unwrap_or_default())
+}
+
+fn launches() -> impl Strategy<Value = Launch> {
+    prop_oneof![Just(Launch::PerNode), Just(Launch::PerRank), Just(Launch::Torchrun), Just(Launch::Mpi)]
+}
+
+/// The lines before the first command: sbatch looks for options of its own only there (sbatch(1)).
+fn head(script: &str) -> impl Iterator<Item = &str> {
+    script.lines().take_while(|line| line.is_empty() || line.starts_with('#'))
+}
+
+fn directives(script: &str) -> usize {
+    head(script).filter(|line| line.starts_with("#SBATCH")).count()
+}
+
+/// The containers of a manifest, wherever its kind keeps them.
+fn containers<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                match inner.as_array().filter(|_| key == "containers") {
+                    Some(list) => found.extend(list),
+                    None => containers(inner, found),
+                }
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|inner| containers(inner, found)),
+        _ => {}
+    }
+}
+
+/// What Kubernetes makes of a word where no name is known that could be filled in: the rule of its own code, said once
+/// more, since a test that asks our escaping what it escapes would prove nothing.
+fn expanded(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, rest.peek()) {
+            ('$', Some('$')) => {
+                rest.next();
+                out.push('$');
+            }
+            ('$', Some('(')) => out.push_str("EXPANDED"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|word| expanded(word.as_str().unwrap())).collect()
+}
+
+/// The value of `V` in a list of `{name, value}`.
+fn v_of(env: &Value) -> Option<String> {
+    let of = |entry: &&Value| entry["name"] == "V";
+    Some(expanded(env.as_array()?.iter().find(of)?["value"].as_str()?))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn out_of_an_sbatch_script(launch in launches(), arguments in prop::collection::vec(text(), 0..4), value in text()) {
+        let spec = job(launch, &arguments, &value);
+        let Some(script) = document("slurm", &spec) else { return Ok(()) };
+        let folder = tempfile::tempdir().unwrap();
+        programs(folder.path(), &[RECORD, SRUN, TORCHRUN, SCONTROL]);
+        let done = bash(folder.path(), &script);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        prop_assert_eq!(recorded(folder.path()), (arguments.clone(), value), "{}\n{}", script, said);
+        prop_assert!(!folder.path().join(CANARY).exists());
+        let plain = document("slurm", &job(launch, &[], "")).unwrap();
+        prop_assert_eq!(directives(&script), directives(&plain));
+    }
+
+    #[test]
+    fn out_of_a_manifest(launch in launches(), arguments in prop::collection::vec(text(), 0..4), value in text()) {
+        let spec = job(launch, &arguments, &value);
+        let Some(text) = document("kubeflow", &spec) else { return Ok(()) };
+        let manifest: Value = serde_saphyr::from_str(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        let mut found = Vec::new();
+        containers(&manifest, &mut found);
+        let argv = |container: &Value| [strings(&container["command"]), strings(&container["args"])].concat();
+        prop_assert!(found.iter().any(|container| argv(container).ends_with(&arguments)), "{text}");
+        prop_assert!(found.iter().any(|container| v_of(&container["env"]).as_ref() == Some(&value)), "{text}");
+        prop_assert_eq!(&manifest["metadata"]["name"], "plain");
+    }
+
+    #[test]
+    fn out_of_a_runai_body(launch in launches(), arguments in prop::collection::vec(text(), 0..4), value in text()) {
+        let spec = job(launch, &arguments, &value);
+        let Some(text) = document("runai", &spec) else { return Ok(()) };
+        let body: Value = serde_json::from_str(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        let parts = [&body["spec"], &body["masterSpec"]];
+        // The control plane splits both strings like a shell, and Kubernetes then fills names in.
+        let words = |text: &Value| shlex::split(&expanded(text.as_str().unwrap_or_default())).unwrap_or_default();
+        let argv = |part: &Value| [words(&part["command"]), words(&part["args"])].concat();
+        prop_assert!(parts.iter().any(|part| argv(part).ends_with(&arguments)), "{text}");
+        prop_assert!(parts.iter().any(|part| v_of(&part["environmentVariables"]).as_ref() == Some(&value)), "{text}");
+    }
+
+    #[test]
+    fn out_of_the_lines_for_docker(arguments in prop::collection::vec(text(), 0..4), value in text()) {
+        let spec = job(Launch::Mpi, &arguments, &value);
+        let client = Client::builder().config(Config::empty("/nonexistent")).build().unwrap();
+        let plan = client.plan_offline("local", &spec).unwrap();
+        let script = weftrun::core::manifest::docker_commands(&spec, plan.fabric());
+        let folder = tempfile::tempdir().unwrap();
+        programs(folder.path(), &[
+            ("docker", r#"if [ "$1" = exec ]; then shift 2; exec "$@"; fi"#),
+            ("mpirun", r#"for word; do printf '%s\0' "$word"; done > "$OUT/args""#),
+        ]);
+        // Where the hosts' names go is for the user to fill in.
+        let done = bash(folder.path(), &script.replace("<host-1>:", "one:").replace("<host-2>:", "two:"));
+        let (words, _) = recorded(folder.path());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        prop_assert!(words.ends_with(&arguments), "{words:?}\n{script}\n{said}");
+        prop_assert!(words.contains(&format!("V={value}")), "{words:?}\n{script}");
+        prop_assert!(!folder.path().join(CANARY).exists());
+    }
+
+    #[test]
+    fn every_other_field_is_carried_or_refused_and_never_run(
+        field in 0..9usize, text in text(), launch in launches(), backend in prop::sample::select(vec!["slurm", "kubeflow", "runai"]),
+    ) {
+        let mut spec = job(launch, &[], "");
+        match field {
+            0 => spec.name.clone_from(&text),
+            1 => spec.image = Some(text.clone()),
+            2 => spec.queue = Some(text.clone()),
+            3 => spec.priority = Some(text.clone()),
+            4 => spec.workdir = Some(text.clone()),
+            5 => spec.volumes.push(Volume { name: text.clone(), mount: format!("/{text}"), source: VolumeSource::HostPath(format!("/{text}")), read_only: true }),
+            6 => drop(spec.annotations.insert("example.com/note".to_owned(), text.clone())),
+            7 => drop(spec.backend.insert(backend.to_owned(), serde_json::json!({"account": text, "scheduler": text}))),
+            _ => spec.env.push(weftrun::core::spec::EnvVar { name: text.clone(), value: "x".to_owned() }),
+        }
+        let Ok(rendered) = rendered(backend, &spec) else { return Ok(()) };
+        let document = &rendered.documents[0].text;
+        match backend {
+            "slurm" => {
+                let folder = tempfile::tempdir().unwrap();
+                programs(folder.path(), &[RECORD, SRUN, TORCHRUN, SCONTROL]);
+                bash(folder.path(), document);
+                prop_assert!(!folder.path().join(CANARY).exists(), "{document}");
+                let uid = |line: &&str| line.starts_with("#SBATCH --uid");
+                prop_assert!(!head(document).any(|line| uid(&line)), "{document}");
+            }
+            "kubeflow" => {
+                let manifests: Vec<Value> = serde_saphyr::from_multiple(document).map_err(|error| TestCaseError::fail(format!("{error}\n{document}")))?;
+                prop_assert_eq!(manifests.len(), 1, "{}", document);
+            }
+            _ => prop_assert!(serde_json::from_str::<Value>(document).is_ok(), "{document}"),
+        }
+    }
+}

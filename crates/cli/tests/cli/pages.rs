@@ -1,0 +1,384 @@
+//! What README and the pages of `docs/` promise: links lead somewhere, commands are understood and run, job files and
+//! configurations are read by the real parsers.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use weftrun::core::config::{self, Input, Layer, Source};
+use weftrun::core::spec::JobFile;
+
+use crate::commands_in_pages::{self as commands, Ours};
+use crate::markdown::{Block, Page, pages, root};
+use crate::place::{Done, Place};
+
+/// Verbs that need no cluster, whatever they are given.
+const OFFLINE: [&str; 11] = [
+    "plan",
+    "render",
+    "mutate",
+    "lint",
+    "explain",
+    "transport",
+    "init",
+    "instances",
+    "backends",
+    "targets",
+    "config",
+];
+
+/// Collects what is wrong, so that a reader sees all of it at once.
+#[derive(Default)]
+struct Wrong(String);
+
+impl Wrong {
+    fn say(&mut self, page: &Page, line: usize, what: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "{}:{line}: {what}", page.path.display());
+    }
+
+    #[track_caller]
+    fn none(self) {
+        assert!(self.0.is_empty(), "\n{}", self.0);
+    }
+}
+
+fn each_block(language: &str, mut look: impl FnMut(&Page, &Block)) {
+    let pages = pages();
+    let of = |page: &Page| page.blocks.iter().position(|block| block.language() == language).is_some();
+    assert!(pages.iter().any(of), "no page has a block of {language}");
+    for page in &pages {
+        page.blocks.iter().filter(|block| block.language() == language).for_each(|block| look(page, block));
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    // On their way to the main branch by other hands.
+    const AWAITED: [&str; 2] = ["transport.md", "adding-a-backend.md"];
+    let (root, pages, mut wrong) = (root(), pages(), Wrong::default());
+    for page in &pages {
+        for (line, target) in &page.links {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = page.path.parent().unwrap_or(Path::new(""));
+            let path = if file.is_empty() { root.join(&page.path) } else { root.join(folder).join(file) };
+            let Ok(path) = path.canonicalize() else {
+                if AWAITED.iter().any(|page| path.ends_with(page)) {
+                    continue;
+                }
+                wrong.say(page, *line, format!("there is no {target}"));
+                continue;
+            };
+            let other = pages.iter().find(|other| root.join(&other.path) == path);
+            if !anchor.is_empty() && !other.is_some_and(|other| other.anchors.iter().any(|own| own == anchor))
+            {
+                wrong.say(page, *line, format!("there is no heading #{anchor} in {}", path.display()));
+            }
+        }
+    }
+    wrong.none();
+}
+
+#[test]
+fn every_page_is_in_the_book() {
+    let (pages, mut wrong) = (pages(), Wrong::default());
+    let book = pages.iter().find(|page| page.path.ends_with("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<_> = book.links.iter().map(|(_, target)| Path::new("docs").join(target)).collect();
+    for page in
+        pages.iter().filter(|page| page.path.starts_with("docs") && !page.path.ends_with("SUMMARY.md"))
+    {
+        if !listed.contains(&page.path) {
+            wrong.say(page, 1, "not in docs/SUMMARY.md");
+        }
+    }
+    wrong.none();
+}
+
+#[test]
+fn every_block_says_its_language() {
+    let mut wrong = Wrong::default();
+    for page in &pages() {
+        for block in page.blocks.iter().filter(|block| block.info.is_empty()) {
+            wrong.say(page, block.line, "a block without a language");
+        }
+    }
+    wrong.none();
+}
+
+#[test]
+fn every_command_is_understood() {
+    let mut wrong = Wrong::default();
+    for language in ["sh", "console"] {
+        each_block(language, |page, block| {
+            for ours in commands::of(&block.text) {
+                let argv = ["weftrun".to_owned()].into_iter().chain(ours.words.iter().cloned());
+                if let Err(error) = weftrun_cli::command().try_get_matches_from(argv)
+                    && error.use_stderr()
+                {
+                    let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+                    wrong.say(page, block.line, format!("weftrun {}: {first}", ours.words.join(" ")));
+                }
+            }
+        });
+    }
+    wrong.none();
+}
+
+/// A place with the files a page shows, and files of the names that pages talk about.
+fn place_of(page: &Page) -> Place {
+    let place = Place::new();
+    let samples = root().join("crates/cli/tests/pages");
+    for name in ["job.toml", "job.yaml", "train.sbatch", "train.py", "main.py", "slurm-1234.out"] {
+        place.write(name, std::fs::read(samples.join(name)).unwrap());
+    }
+    for rank in 0..4 {
+        let name = format!("rank{rank}.log");
+        let captures = root().join("crates/core/tests/cases/nccl/captures/socket_2x2");
+        place.write(&format!("logs/{name}"), std::fs::read(captures.join(&name)).unwrap());
+    }
+    for block in &page.blocks {
+        match block.file() {
+            Some("~/.config/weftrun/config.toml") => place.configure(&block.text),
+            Some(name) if !name.contains(['/', '~']) => drop(place.write(name, &block.text)),
+            _ => {}
+        }
+    }
+    place
+}
+
+/// Whether a command can be run here: it asks no cluster, and nobody feeds it.
+fn runs_here(ours: &Ours) -> bool {
+    let verb = ours.words.iter().find(|word| OFFLINE.contains(&word.as_str()));
+    let online =
+        ["--online", "trust", "--follow", "-"].iter().any(|word| ours.words.iter().any(|own| own == word));
+    let handle = ours.words.iter().any(|word| word.contains("://") || word.contains('$'));
+    verb.is_some() && !online && !handle && !ours.fed
+}
+
+#[test]
+fn every_command_without_a_cluster_runs() {
+    let mut wrong = Wrong::default();
+    let mut count = 0;
+    for page in &pages() {
+        let place = place_of(page);
+        let blocks = page.blocks.iter().filter(|block| block.language() == "sh" && !block.has("run"));
+        for block in blocks {
+            for ours in commands::of(&block.text).iter().filter(|ours| runs_here(ours)) {
+                count += 1;
+                let done = Done::of(place.command(&ours.words));
+                // What a lint finds and what a log proves are answers, not failures.
+                let said =
+                    ["lint", "transport"].iter().any(|verb| ours.words.iter().any(|word| word == verb));
+                if done.code != 0 && !(said && [3, 7].contains(&done.code)) {
+                    wrong.say(
+                        page,
+                        block.line,
+                        format!("weftrun {}: {}\n{}", ours.words.join(" "), done.code, done.err),
+                    );
+                }
+            }
+        }
+    }
+    assert!(count > 20, "only {count} commands were run");
+    wrong.none();
+}
+
+#[test]
+fn blocks_that_say_so_run_whole() {
+    let mut wrong = Wrong::default();
+    for page in &pages() {
+        let scripts: Vec<&Block> =
+            page.blocks.iter().filter(|block| block.language() == "sh" && block.has("run")).collect();
+        if scripts.is_empty() {
+            continue;
+        }
+        if page.path.ends_with("python-json.md") && Command::new("python3").arg("-V").output().is_err() {
+            println!("skipped {}: there is no python3", page.path.display());
+            continue;
+        }
+        let place = place_of(page);
+        for block in scripts {
+            let done = Done::of(shell(&place, &block.text));
+            if done.code != 0 {
+                wrong.say(page, block.line, format!("ended with {}\n{}\n{}", done.code, done.out, done.err));
+            }
+        }
+    }
+    wrong.none();
+}
+
+/// A shell that runs a script in a place, with the binary in its PATH.
+fn shell(place: &Place, script: &str) -> Command {
+    let like = place.command::<&str>([]);
+    let folder = Path::new(like.get_program()).parent().unwrap().to_owned();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).current_dir(like.get_current_dir().unwrap()).env_clear();
+    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", path);
+    command
+}
+
+/// What a block of TOML is.
+enum Toml {
+    Config,
+    Job(String),
+    Cargo,
+}
+
+fn kind_of(block: &Block) -> Toml {
+    let keys = ["default_target", "[target", "[profile", "[instances", "[job", "[tui", "lock ="];
+    let is = |keys: &[&str]| block.text.lines().any(|line| keys.iter().any(|key| line.starts_with(key)));
+    match block.file() {
+        _ if is(&["[dependencies]", "[dev-dependencies]", "[package]"]) => Toml::Cargo,
+        Some(name) if name.ends_with("config.toml") || name.ends_with(".weftrun.toml") => Toml::Config,
+        None if is(&keys) => Toml::Config,
+        // A piece of a job: what every job has stands in front of it.
+        _ if !is(&["name ="]) => Toml::Job(format!("name = \"x\"\ncommand = [\"true\"]\n{}", block.text)),
+        _ => Toml::Job(block.text.clone()),
+    }
+}
+
+#[test]
+fn every_job_and_configuration_is_read() {
+    let mut wrong = Wrong::default();
+    each_block("toml", |page, block| {
+        let problem = match kind_of(block) {
+            Toml::Cargo => block.text.parse::<toml_edit::DocumentMut>().err().map(|error| error.to_string()),
+            Toml::Job(text) => JobFile::parse("job.toml", text.as_bytes()).err().map(|error| said(&error)),
+            Toml::Config => {
+                let source =
+                    |layer| Source { layer, file: "config.toml".to_owned(), text: block.text.clone() };
+                let input = |layer| Input { sources: vec![source(layer)], ..Input::default() };
+                let read = config::resolve(&input(Layer::User));
+                let read = read.or_else(|_| config::resolve(&input(Layer::System)));
+                read.err().map(|error| said(&error))
+            }
+        };
+        if let Some(problem) = problem {
+            wrong.say(page, block.line, problem);
+        }
+    });
+    wrong.none();
+}
+
+fn said(error: &weftrun::Error) -> String {
+    let findings: Vec<_> = error.findings().iter().map(|finding| finding.message.clone()).collect();
+    format!("{error}: {}", findings.join("; "))
+}
+
+#[test]
+fn every_json_and_yaml_is_read() {
+    let mut wrong = Wrong::default();
+    for page in &pages() {
+        for block in &page.blocks {
+            let problem = match block.language() {
+                "json" => serde_json::from_str::<serde_json::Value>(&block.text)
+                    .err()
+                    .map(|error| error.to_string()),
+                "yaml" => serde_saphyr::from_multiple::<serde_json::Value>(&block.text)
+                    .err()
+                    .map(|error| error.to_string()),
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                wrong.say(page, block.line, problem);
+            }
+        }
+    }
+    wrong.none();
+}
+
+/// Pages whose Rust is compiled as documentation tests of the SDK.
+const COMPILED: [&str; 1] = ["README.md"];
+
+#[test]
+fn rust_is_compiled_or_says_that_it_is_a_piece() {
+    let mut wrong = Wrong::default();
+    let sdk = std::fs::read_to_string(root().join("crates/sdk/src/lib.rs")).unwrap();
+    for page in COMPILED {
+        assert!(sdk.contains(&format!("{page}\"")), "crates/sdk/src/lib.rs does not include {page}");
+    }
+    each_block("rust", |page, block| {
+        let compiled = COMPILED.iter().any(|path| page.path == Path::new(path));
+        if !compiled && !block.has("ignore") {
+            wrong.say(page, block.line, "add the page to COMPILED, or say `ignore` and link to the whole");
+        }
+    });
+    wrong.none();
+}
+
+/// Everything in backticks in a page, with its line.
+fn code_spans(path: &str) -> Vec<(usize, String)> {
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let spans = |line: &str| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    text.lines()
+        .enumerate()
+        .flat_map(|(at, line)| spans(line).into_iter().map(move |span| (at + 1, span)))
+        .collect()
+}
+
+#[test]
+fn every_path_that_newcomers_are_sent_to_is_there() {
+    let mut missing = Vec::new();
+    for page in ["CONTRIBUTING.md", "docs/architecture.md", "docs/security.md"] {
+        for (line, span) in code_spans(page) {
+            let ours = ["crates/", "docs/", ".ci/", "test-cluster/", "examples/"]
+                .iter()
+                .any(|root| span.starts_with(root));
+            if ours && !span.contains(['*', 'N', ' ']) && !root().join(&span).exists() {
+                missing.push(format!("{page}:{line}: {span}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn every_promise_names_tests_that_are_there() {
+    let text = std::fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let mut sources = String::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(end) if end == "rs" => sources.push_str(&std::fs::read_to_string(&path).unwrap()),
+                _ => {}
+            }
+        }
+    }
+    let (mut promises, mut missing) = (0, Vec::new());
+    let table = text.lines().skip_while(|line| !line.starts_with("| threat")).skip(2);
+    for row in table.take_while(|line| line.starts_with('|')) {
+        let held_by = row.rsplit(" | ").next().unwrap_or_default();
+        let tests: Vec<&str> = held_by.split('`').skip(1).step_by(2).collect();
+        promises += 1;
+        let absent = |name: &&str| !sources.contains(&format!("fn {name}("));
+        missing.extend(
+            tests
+                .iter()
+                .filter(|name| !name.contains(['/', '.']))
+                .filter(|name| absent(name))
+                .map(|name| (*name).to_owned()),
+        );
+        if tests.is_empty() {
+            missing.push(format!("nothing holds: {row}"));
+        }
+    }
+    assert!(promises > 10 && missing.is_empty(), "{promises} promises, missing: {missing:#?}");
+}
+
+#[test]
+fn the_oldest_rust_is_one_number_everywhere() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let manifest: toml_edit::DocumentMut = read("Cargo.toml").parse().unwrap();
+    let version = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
+    // What CI builds with is the oldest that is promised.
+    assert!(read("rust-toolchain.toml").contains(&format!("\"{version}")), "rust-toolchain.toml");
+    for page in ["README.md", "crates/sdk/src/lib.rs"] {
+        assert!(read(page).contains(version), "{page} does not say {version}");
+    }
+}
