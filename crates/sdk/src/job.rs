@@ -55,7 +55,8 @@ impl Job {
         self.backend.watch(JobFilter::one(&self.handle))
     }
 
-    /// Its logs, in batches of bytes as the ranks wrote them, each with a cursor to go on from. With [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
+    /// Its logs, in batches of bytes as the ranks wrote them, each with a cursor to go on from. With
+    /// [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
     pub fn logs(&self, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         self.backend.logs(&self.handle, options)
     }
