@@ -1,5 +1,6 @@
 //! Where the user left off, kept between two runs of the terminal UI.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use weftrun::Client;
@@ -20,7 +21,7 @@ pub(super) fn save(client: &Client, session: &Session) {
     let path = path(client);
     let write = || -> std::io::Result<()> {
         let dir = path.parent().unwrap_or(std::path::Path::new("."));
-        std::fs::create_dir_all(dir)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let file = tempfile::NamedTempFile::new_in(dir)?;
         serde_json::to_writer(&file, session)?;
         file.persist(&path)?;
