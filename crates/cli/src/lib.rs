@@ -34,8 +34,11 @@ use weftrun::core::exit_codes;
 pub use args::Cli;
 
 /// Runs the command line of this process with the backends of a registry.
+///
+/// A panic on any thread is a bug: it is said as one, and the process ends with [`exit_codes::BUG`].
 pub fn main_with(registry: Registry) -> ExitCode {
     open_files::allow_many();
+    say_panics_are_bugs();
     ExitCode::from(run(registry, std::env::args_os()))
 }
 
@@ -57,6 +60,15 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
         Ok(code) => code,
         Err(error) => report_error::report(&context.out, &error),
     }
+}
+
+fn say_panics_are_bugs() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        before(info);
+        anstream::eprintln!("this is a bug in weftrun: please report it with the lines above and the command");
+        std::process::exit(i32::from(exit_codes::BUG));
+    }));
 }
 
 /// The whole command line, for help, completions and man pages.

@@ -1,0 +1,29 @@
+//! What NCCL's log files prove: pairs, transports, verdict. No client, no backend, no async: core alone.
+//! `cargo run -p weftrun --example transport_of_a_file rank*.log`
+
+use std::sync::Arc;
+
+use weftrun::core::diagnose::diagnose;
+use weftrun::core::log::SourceId;
+use weftrun::core::nccl::TransportMap;
+use weftrun::{Error, ErrorKind};
+
+fn main() -> weftrun::Result<()> {
+    let mut map = TransportMap::new();
+    for path in std::env::args().skip(1) {
+        let bytes = std::fs::read(&path)
+            .map_err(|error| Error::new(ErrorKind::NotFound, format!("cannot read {path}")).source(error))?;
+        let source = Arc::new(SourceId::new(path));
+        map.read(&source, &bytes);
+        map.end(&source);
+    }
+    let world = map.world();
+    for pair in map.pairs(&world) {
+        println!("{} -> {} over {}", pair.from, pair.to, pair.transport);
+    }
+    println!("the fabric is {}", map.verdict_in(&world).fabric.label());
+    for finding in diagnose(None, &map).findings {
+        println!("{}: {}", finding.code, finding.message);
+    }
+    Ok(())
+}
