@@ -66,7 +66,9 @@ fn say_panics_are_bugs() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         before(info);
-        anstream::eprintln!("this is a bug in weftrun: please report it with the lines above and the command");
+        anstream::eprintln!(
+            "this is a bug in weftrun: please report it with the lines above and the command"
+        );
         std::process::exit(i32::from(exit_codes::BUG));
     }));
 }

@@ -31,7 +31,8 @@ fn main() -> weftrun::Result<()> {
     documents.finish();
     while let Some(document) = documents.next_document() {
         let document = String::from_utf8_lossy(&document);
-        let refused = |finding| Error::from_findings(ErrorKind::InvalidSpec, "it cannot be changed", vec![finding]);
+        let refused =
+            |finding| Error::from_findings(ErrorKind::InvalidSpec, "it cannot be changed", vec![finding]);
         let mutated = mutate(&document, Start::of(&path), &settings).map_err(refused)?;
         for job in &mutated.jobs {
             eprintln!("{} {}: {}", job.kind, job.name, job.actions.join(", "));

@@ -11,7 +11,11 @@ async fn main() -> weftrun::Result<()> {
     let client = Client::builder().config(Config::load()?).build()?;
     let spec = JobSpec::builder("hello-ranks")
         .launch(Launch::PerRank)
-        .role(Role::worker().nodes(2).ranks_per_node(2).command(["sh", "-c", "echo rank $RANK of $WORLD_SIZE"]))
+        .role(Role::worker().nodes(2).ranks_per_node(2).command([
+            "sh",
+            "-c",
+            "echo rank $RANK of $WORLD_SIZE",
+        ]))
         .build()?;
 
     let plan = client.plan(&target, &spec).await?;

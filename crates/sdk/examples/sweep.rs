@@ -21,7 +21,8 @@ async fn main() -> weftrun::Result<()> {
         })
         .collect()
         .await;
-    let failed = results.into_iter().filter(|result| !matches!(result, Ok(job) if job.phase == JobPhase::Succeeded));
+    let failed =
+        results.into_iter().filter(|result| !matches!(result, Ok(job) if job.phase == JobPhase::Succeeded));
     match failed.count() {
         0 => Ok(()),
         count => {

@@ -15,7 +15,9 @@ async fn main() -> weftrun::Result<()> {
             JobEvent::Status { job } => println!("{:10} {} {}", job.phase, job.handle, job.reason),
             JobEvent::Stuck { job, finding } => println!("{:10} {job} {}", "stuck", finding.message),
             JobEvent::Gone { job } => println!("{:10} {job}", "gone"),
-            JobEvent::Disconnected { lost: true, reason } => eprintln!("the cluster does not answer: {reason}"),
+            JobEvent::Disconnected { lost: true, reason } => {
+                eprintln!("the cluster does not answer: {reason}")
+            }
             _ => {}
         }
     }

@@ -125,7 +125,8 @@ impl Spool {
     pub fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         let asked = |job: &Job| filter.handles.is_empty() || filter.handles.contains(&job.handle);
         let summaries = self.jobs()?.into_iter().filter(asked).filter_map(|job| job.summary().ok());
-        let wanted = summaries.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
+        let wanted =
+            summaries.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
         Ok(wanted.take(filter.limit.unwrap_or(usize::MAX)).collect())
     }
 }
@@ -176,7 +177,11 @@ impl Job {
             None if runs => (JobPhase::Running, String::new(), None),
             None if !started => (JobPhase::Submitted, String::new(), None),
             None if cancelled => (JobPhase::Cancelled, "cancelled".to_owned(), None),
-            None => (JobPhase::Failed, "its script is gone without a word: killed, or the host was restarted".to_owned(), None),
+            None => (
+                JobPhase::Failed,
+                "its script is gone without a word: killed, or the host was restarted".to_owned(),
+                None,
+            ),
         })
     }
 

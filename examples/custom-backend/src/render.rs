@@ -60,13 +60,18 @@ pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
     let nodes: u32 = spec.roles.iter().map(|role| role.nodes).sum();
     let mut text = format!("#!/bin/sh\n# weftrun-submission: {}\n", job.submission);
     if let Some(image) = &spec.image {
-        let _ = writeln!(text, "# {} is not used: jobs see the host's own software", word(image)?.replace('\n', " "));
+        let _ = writeln!(
+            text,
+            "# {} is not used: jobs see the host's own software",
+            word(image)?.replace('\n', " ")
+        );
     }
     let _ = writeln!(text, "nodes={nodes}{RUNNER}");
     for var in &spec.env {
         let _ = writeln!(text, "export {}={}", var.name, word(&var.value)?);
     }
-    let port = 20_000 + job.submission.as_str().bytes().fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 20_000);
+    let port = 20_000
+        + job.submission.as_str().bytes().fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 20_000);
     let _ = writeln!(text, "export MASTER_ADDR=127.0.0.1 MASTER_PORT={port}");
     let mut number = 0;
     for role in &spec.roles {
@@ -81,8 +86,10 @@ pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
         }
         for _ in 0..role.nodes {
             let rank = number.to_string();
-            let at = Rendezvous { node_rank: &rank, master_addr: "127.0.0.1", master_port: &port.to_string() };
-            let argv = node_command(spec, role, &at).iter().map(|arg| word(arg)).collect::<Result<Vec<_>>>()?;
+            let at =
+                Rendezvous { node_rank: &rank, master_addr: "127.0.0.1", master_port: &port.to_string() };
+            let argv =
+                node_command(spec, role, &at).iter().map(|arg| word(arg)).collect::<Result<Vec<_>>>()?;
             let _ = writeln!(text, "node {number} {} NODE_RANK={number} {} &", env.join(" "), argv.join(" "));
             number += 1;
         }
@@ -121,6 +128,7 @@ fn refuse_what_has_no_place(spec: &JobSpec) -> Result<()> {
 /// A word of a shell script that comes back as data, whatever is in it.
 fn word(text: &str) -> Result<String> {
     shlex::try_quote(text).map(std::borrow::Cow::into_owned).map_err(|_| {
-        Error::new(ErrorKind::InvalidSpec, "a NUL byte cannot stand in a command or variable").with("value", format!("{text:?}"))
+        Error::new(ErrorKind::InvalidSpec, "a NUL byte cannot stand in a command or variable")
+            .with("value", format!("{text:?}"))
     })
 }
