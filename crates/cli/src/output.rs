@@ -42,9 +42,9 @@ impl Output {
         Self { format, color, quiet, verbose }
     }
 
-    /// Whether JSON was asked for.
-    pub fn is_json(&self) -> bool {
-        self.format == Format::Json
+    /// Whether values were asked for, and not text for people.
+    pub fn is_data(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
     }
 
     /// Whether to say less.
@@ -86,14 +86,34 @@ impl Output {
         self.data(&format!("{}\n", text.as_ref()))
     }
 
-    /// Writes a value as JSON (a line) or YAML.
+    /// Writes the one value of a verb: JSON on a line, or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
+        let text = self.item_text(value)?;
+        self.data(text.strip_prefix("---\n").unwrap_or(&text))
+    }
+
+    /// Writes one of several values: JSON on a line, or a YAML document.
+    pub fn item(&self, value: &impl Serialize) -> Result<()> {
+        self.data(&self.item_text(value)?)
+    }
+
+    /// One of several values as text.
+    pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
         let bug = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))
         };
         match self.format {
-            Format::Yaml => self.data(&serde_saphyr::to_string(value).map_err(|error| bug(&error))?),
-            _ => self.line(serde_json::to_string(value).map_err(|error| bug(&error))?),
+            Format::Table | Format::Json => {
+                Ok(serde_json::to_string(value).map_err(|error| bug(&error))? + "\n")
+            }
+            Format::Yaml => {
+                Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
+            }
+            Format::Sarif | Format::Html | Format::Mermaid => {
+                let word = crate::job_flags::word(&self.format);
+                Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
+                    .hint("use -o table, json or yaml"))
+            }
         }
     }
 

@@ -250,11 +250,10 @@ fn hostile_files_are_refused_at_once() {
         ("merge cycle", "x.yaml", b"a: &a\n  <<: *a\n".to_vec()),
     ];
     for (what, file, bytes) in &mut cases {
+        // That it takes no time and no memory is held by the system's limits in the tests of the command line.
         let begun = Instant::now();
         let error = JobFile::parse(file, bytes).expect_err(what);
         let took = begun.elapsed();
-        // A second is promised for the program that is handed out; this one is built for tests.
-        assert!(took < Duration::from_secs(8), "{what}: {took:?}");
         assert!(
             !error.findings().is_empty() && error.findings().len() <= 201,
             "{what}: {}",
@@ -358,6 +357,10 @@ mod laws {
 
     use super::*;
 
+    fn rule_ids() -> Vec<&'static str> {
+        weftrun_core::mutation::RULES.iter().map(|rule| rule.id).collect()
+    }
+
     fn word() -> impl Strategy<Value = String> {
         "[a-z][a-z0-9-]{0,8}[a-z0-9]"
     }
@@ -383,7 +386,7 @@ mod laws {
             env in proptest::collection::btree_map("[A-Z_]{1,8}", "\\PC{0,10}", 0..4),
             labels in proptest::collection::btree_map(word(), word(), 0..3),
             seconds in proptest::option::of(1_u64..1_000_000), max in proptest::option::of(1_u32..9),
-            rules in proptest::collection::btree_map("[a-z]{2,4}\\.[a-z-]{1,8}", any::<bool>(), 0..3),
+            rules in proptest::collection::btree_map(proptest::sample::select(rule_ids()), any::<bool>(), 0..3),
         ) -> JobSpec {
             let mut builder = JobSpec::builder(name).role(one);
             builder = two.into_iter().fold(builder, weftrun_core::spec::JobSpecBuilder::role);
@@ -394,6 +397,30 @@ mod laws {
             let setting = |on| if on { RuleSetting::On } else { RuleSetting::Off };
             builder = rules.into_iter().fold(builder, |b, (id, on)| b.rule(id, setting(on)));
             builder.build().unwrap()
+        }
+    }
+
+    /// The flags that say what a job of one role says.
+    fn flags_of(job: &JobSpec) -> Overrides {
+        let role = &job.roles[0];
+        let (off, on): (Vec<_>, Vec<_>) =
+            job.fabric.rules.iter().partition(|(_, setting)| **setting == RuleSetting::Off);
+        Overrides {
+            name: Some(job.name.clone()),
+            nodes: Some(role.nodes.to_string()),
+            gpus_per_node: Some(role.gpus_per_node.to_string()),
+            memory: role.memory.clone(),
+            command: role.command.clone(),
+            env: job.env.iter().map(|var| format!("{}={}", var.name, var.value)).collect(),
+            label: job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+            time_limit: job.time_limit.map(|limit| format!("{}s", limit.as_secs())),
+            restart: match job.restart {
+                RestartPolicy::OnFailure { max } => Some(max.to_string()),
+                RestartPolicy::Never => None,
+            },
+            no_fabric_rule: off.into_iter().map(|(id, _)| id.clone()).collect(),
+            fabric_rule: on.into_iter().map(|(id, _)| format!("{id}=on")).collect(),
+            ..Overrides::default()
         }
     }
 
@@ -420,6 +447,18 @@ mod laws {
                 job.roles.iter_mut().for_each(|r| r.env.sort_by(|a, b| a.name.cmp(&b.name)));
             }
             prop_assert_eq!(back, job);
+        }
+
+        #[test]
+        fn flags_and_the_file_are_the_same_job(mut job in job()) {
+            // What has no flag: further roles, and variables of one role.
+            job.roles.truncate(1);
+            job.roles[0].env.clear();
+            let flags = flags_of(&job);
+            let mut draft = Draft::new();
+            draft.flags(&flags);
+            let given = draft.finish(&Catalogue::builtin()).map(|f| f.spec).map_err(|e| told(e.findings()));
+            prop_assert_eq!(given, Ok(job), "{:?}", flags);
         }
 
         #[test]

@@ -43,6 +43,9 @@ pub fn supervise(folder: &Path) -> Result<()> {
 /// process's if it is none.
 pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>) -> Result<()> {
     let detached = environment.is_none();
+    if folder.record().exists() {
+        return Ok(());
+    }
     let Some(lock) = lock(folder)? else { return Ok(()) };
     if folder.record().exists() {
         return Ok(());
@@ -53,9 +56,9 @@ pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>
     runtime.block_on(supervisor.run(detached))
 }
 
-/// Readers take the lock for a moment, so one refusal is not yet a supervisor.
+/// Readers take the lock for a moment, so one refusal is not yet a supervisor; on a busy machine the moment may last.
 fn lock(folder: &Folder) -> Result<Option<File>> {
-    for _ in 0..20 {
+    for _ in 0..400 {
         if let Some(lock) = folder.try_lock()? {
             return Ok(Some(lock));
         }

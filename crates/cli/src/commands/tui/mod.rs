@@ -112,7 +112,7 @@ fn targets(context: &Context, options: &mut Options) -> Result<Client> {
     }
     options.default_target = Some(default);
     if context.registry().names().contains(&"local") {
-        options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::submit(client))));
+        options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::start(client))));
     }
     Ok(client)
 }
