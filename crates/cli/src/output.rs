@@ -117,9 +117,10 @@ impl Output {
         }
     }
 
-    /// Says something on stderr, unless `-q`.
+    /// Says something on stderr, unless `-q`, or values were asked for: they hold it all, and a failure is to be read
+    /// from stderr without anything around it.
     pub fn say(&self, text: impl AsRef<str>) {
-        if !self.quiet {
+        if !self.quiet && !self.is_data() {
             self.stderr(text.as_ref());
         }
     }
@@ -144,8 +145,11 @@ impl Output {
         let _ = stderr.lock().write_all(text.as_bytes());
     }
 
-    /// Prints findings on stderr, worst first.
+    /// Prints findings on stderr, worst first; where values were asked for, they are among them.
     pub fn findings(&self, findings: &[Finding]) {
+        if self.is_data() {
+            return;
+        }
         let mut sorted: Vec<&Finding> = findings.iter().collect();
         sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         for finding in sorted {

@@ -187,5 +187,8 @@ impl Dirs {
 /// The `weftrun` in `PATH`, if there is one.
 fn installed(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folders = std::env::split_paths(env.get("PATH")?);
-    folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join("weftrun")).find(|path| path.is_file())
+    folders
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("weftrun"))
+        .find(|path| path.is_file())
 }

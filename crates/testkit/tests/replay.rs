@@ -77,7 +77,8 @@ fn check_map(name: &str, replay: &Replay) {
     let verdict = serde_json::to_value(report.verdict.fabric).unwrap();
     assert_eq!(verdict, truth.verdict_fabric.as_str(), "{name}: verdict");
     assert_eq!(report.nccl_versions, truth.nccl_versions, "{name}: versions");
-    let announced: BTreeSet<&str> = report.ranks.iter().filter_map(|rank| rank.announced.as_deref()).collect();
+    let announced: BTreeSet<&str> =
+        report.ranks.iter().filter_map(|rank| rank.announced.as_deref()).collect();
     assert_eq!(announced, truth.announced.values().map(String::as_str).collect(), "{name}: announced");
     let providers: Vec<&str> =
         report.plugins.iter().filter_map(|plugin| plugin.provider.as_deref()).collect();

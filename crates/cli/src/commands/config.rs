@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weftrun::core::config::{self, Setting};
+use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
 use weftrun::core::report::{ConfigReport, SchemaName, SettingShape};
-use weftrun::core::exit_codes;
 use weftrun::{Config, Result};
 
 use crate::args::Format;

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use weftrun::Result;
+use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::clean_text as printable;
 use weftrun::core::report::DescribeReport;
-use weftrun::core::exit_codes;
 
 use crate::args::Format;
 use crate::context::Context;
@@ -35,7 +35,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         }
         context.out.findings(&detail.findings);
     } else {
-        context.out.value(&DescribeReport::new(job.handle(), &detail, decisions))?;
+        context.out.value(&DescribeReport::new(job.handle(), &detail, job.plan()))?;
     }
     Ok(exit_codes::OK)
 }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use weftrun::core::backend::{ClusterFacts, Scope};
+use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{DoctorReport, SchemaName};
-use weftrun::core::exit_codes;
 use weftrun::{Finding, Result};
 
 use crate::args::Format;
@@ -42,7 +42,9 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
     let mut text = format!("{bold}weftrun {}{bold:#}\n", env!("CARGO_PKG_VERSION"));
     let mut row = |key: &str, value: String| text.push_str(&format!("  {key:<12} {}\n", clean_text(&value)));
     row("target", format!("{target} ({backend})"));
-    row("version", facts.version.clone().unwrap_or_else(|| "unknown".to_owned()));
+    if let Some(version) = &facts.version {
+        row("version", version.clone());
+    }
     for group in &facts.nodes {
         let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
         let gives: Vec<String> =

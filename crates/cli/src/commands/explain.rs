@@ -1,9 +1,9 @@
 //! `explain`: the page of a code or of a rule.
 
 use clap::Args;
+use weftrun::core::exit_codes;
 use weftrun::core::mutation::codes;
 use weftrun::core::report::{CodesReport, ExplainReport, SchemaName};
-use weftrun::core::exit_codes;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use jiff::Timestamp;
+use weftrun::core::exit_codes;
 use weftrun::core::job::{JobFilter, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::exit_codes;
 use weftrun::core::report::{ListReport, SchemaName};
 use weftrun::{RecordState, Result};
 
@@ -33,7 +33,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     (filter.ended, filter.foreign, filter.limit) = (args.all, args.foreign, args.limit);
     let jobs = context.block_on(async {
         for (record, handle) in client.pending_on(&target).await? {
-            context.out.say(match handle {
+            context.out.stderr(&match handle {
                 Some(handle) => {
                     format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name)
                 }

@@ -33,11 +33,12 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let plan = client.plan_offline_for(context.target(&client)?, &spec)?;
-    context.out.findings(&plan.fabric().findings);
-    let errors: Vec<_> =
-        plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
+    let (errors, others): (Vec<Finding>, Vec<Finding>) =
+        plan.fabric().findings.iter().cloned().partition(Finding::is_error);
+    context.out.findings(&others);
     if !errors.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidSpec, "the fabric plan has errors; nothing was rendered"));
+        let message = "the fabric plan has errors; nothing was rendered";
+        return Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors));
     }
     if args.form == Some(Form::Docker) {
         context.out.data(&weftrun::core::manifest::docker_commands(&plan.planned().spec, plan.fabric()))?;

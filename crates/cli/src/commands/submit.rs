@@ -115,6 +115,6 @@ pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
         name: &planned.planned().spec.name,
         phase: JobPhase::Submitted,
         roles: &planned.planned().spec.roles,
-        plan: PlanShape { decisions: &planned.fabric().decisions },
+        plan: PlanShape { decisions: &planned.fabric().decisions, findings: &planned.fabric().findings },
     }))
 }

@@ -35,7 +35,9 @@ pub fn run(context: &Context, _args: &TargetsArgs) -> Result<u8> {
         }
     } else {
         let shape = |target| TargetShape::new(target, target.name == default);
-        context.out.value(&TargetsReport { schema: SchemaName, targets: targets.iter().map(shape).collect() })?;
+        context
+            .out
+            .value(&TargetsReport { schema: SchemaName, targets: targets.iter().map(shape).collect() })?;
     }
     Ok(exit_codes::OK)
 }

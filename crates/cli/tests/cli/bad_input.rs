@@ -117,7 +117,10 @@ fn logs_and_manifests_that_are_no_such() {
     assert_eq!(report.json()["totals"]["bytes"], 8 << 20);
     place.write("line.log", [vec![b'x'; 100 << 20], b"\nend\n".to_vec()].concat());
     let report = limited(&place, &["transport", "-o", "json", "line.log"]).ok().json();
-    assert_eq!((&report["totals"]["lines"], &report["totals"]["bytes"]), (&2.into(), &((100 << 20) + 5).into()));
+    assert_eq!(
+        (&report["totals"]["lines"], &report["totals"]["bytes"]),
+        (&2.into(), &((100 << 20) + 5).into())
+    );
     place.write("noise.yaml", noise(1 << 20));
     let done = limited(&place, &["mutate", "-f", "noise.yaml", "--profile", "dgxc"]);
     assert!(done.out.is_empty() && done.code == 3, "{}", done.code);

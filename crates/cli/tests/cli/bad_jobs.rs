@@ -16,7 +16,11 @@ fn job(place: &Place, command: &str) -> (String, serde_json::Value) {
 fn a_command_that_does_not_exist() {
     let place = Place::new();
     let (_, detail) = job(&place, "[\"no-such-program\"]");
-    assert_eq!((&detail["phase"], &detail["job"]["exit_code"]), (&"failed".into(), &127.into()), "{detail:#}");
+    assert_eq!(
+        (&detail["phase"], &detail["job"]["exit_code"]),
+        (&"failed".into(), &127.into()),
+        "{detail:#}"
+    );
     assert!(detail["job"]["reason"].as_str().unwrap().contains("no-such-program"), "{detail:#}");
 }
 
@@ -39,8 +43,7 @@ fn a_flood_is_printed_whole() {
     let megabytes: u64 = if std::env::var_os("WEFTRUN_BIG").is_some() { 1024 } else { 8 };
     let place = Place::new();
     let lines = megabytes * (1 << 20) / 64;
-    let (handle, detail) =
-        job(&place, &format!("[\"sh\", \"-c\", \"seq -f %063.0f {lines}\"]"));
+    let (handle, detail) = job(&place, &format!("[\"sh\", \"-c\", \"seq -f %063.0f {lines}\"]"));
     assert_eq!(detail["phase"], "succeeded", "{detail:#}");
     let mut wanted = Command::new("sh");
     wanted.args(["-c", &format!("seq -f %063.0f {lines} | cksum")]);
@@ -72,11 +75,15 @@ fn a_disk_that_is_full() {
     place.write("ok.toml", "name = \"ok\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"echo well\"]\n");
     run("submit --wait ok.toml").ok();
     // The rank itself fills the disk: it fails by what the system told it, and the list says so.
-    place.write("fill.toml", "name = \"fill\"\nranks_per_node = 1\ncommand = [\"head\", \"-c\", \"1000000\", \"/dev/zero\"]\n");
+    place.write(
+        "fill.toml",
+        "name = \"fill\"\nranks_per_node = 1\ncommand = [\"head\", \"-c\", \"1000000\", \"/dev/zero\"]\n",
+    );
     let done = run("submit --wait fill.toml");
     assert_eq!(done.code, 1, "{}", done.err);
     let jobs = run("list --all -o json").ok().json();
-    let phases: Vec<&str> = jobs["jobs"].as_array().unwrap().iter().filter_map(|j| j["phase"].as_str()).collect();
+    let phases: Vec<&str> =
+        jobs["jobs"].as_array().unwrap().iter().filter_map(|j| j["phase"].as_str()).collect();
     assert_eq!(phases.len(), 2, "{jobs:#}");
     assert!(phases.iter().all(|phase| ["failed", "succeeded"].contains(phase)), "{jobs:#}");
     // Nothing more can be taken, and that is said.

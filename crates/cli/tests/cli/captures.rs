@@ -24,7 +24,8 @@ fn captures() -> Vec<PathBuf> {
 
 fn logs(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut logs: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    let mut logs: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
     logs.sort();
     logs
 }
@@ -66,7 +67,7 @@ fn every_capture_gives_what_stands_beside_it() {
                 let evidence = finding["evidence"].as_array().into_iter().flatten();
                 evidence
                     .filter_map(|line| line["text"].as_str())
-                    .chain(finding["message"].as_str())
+                    .chain([&finding["message"], &finding["code"]].into_iter().filter_map(Value::as_str))
                     .any(|text| pattern.is_match(text))
             });
             assert!(said, "{name}: no finding matches {pattern}: {:#}", report["findings"]);

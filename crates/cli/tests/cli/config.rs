@@ -29,12 +29,15 @@ fn a_word_nobody_knows_is_refused() {
 #[test]
 fn every_value_says_where_it_is_from() {
     let place = Place::new();
-    place.configure("default_target = \"prod\"\n[target.prod]\nbackend = \"slurm\"\n[job]\nqueue = \"gpu\"\n");
+    place
+        .configure("default_target = \"prod\"\n[target.prod]\nbackend = \"slurm\"\n[job]\nqueue = \"gpu\"\n");
     place.write(".weftrun.toml", "[job]\nqueue = \"mine\"\n[target.prod]\nssh = \"evil.example.com\"\n");
     let mut command = place.command(["config", "show", "--origin"]);
     command.env("WEFTRUN_NAMESPACE", "nlp");
     let done = Done::of(command).ok();
-    for line in ["job.queue = \"mine\"  # .weftrun.toml:2", "namespace = \"nlp\"  # variable WEFTRUN_NAMESPACE"] {
+    for line in
+        ["job.queue = \"mine\"  # .weftrun.toml:2", "namespace = \"nlp\"  # variable WEFTRUN_NAMESPACE"]
+    {
         assert!(done.out.contains(line), "`{line}` is not in:\n{}", done.out);
     }
     assert!(done.out.contains("config.toml:1\n"), "{}", done.out);

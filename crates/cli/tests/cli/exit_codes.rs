@@ -1,6 +1,6 @@
 //! The exit codes that scripts rely on (`docs/reference/exit-codes.md`).
 
-use crate::place::{Done, Place, SMALL_JOB, repo};
+use crate::place::{Done, Place, repo};
 
 fn failing(place: &Place, command: &str) {
     place.write("fails.toml", format!("name = \"fails\"\nranks_per_node = 1\ncommand = {command}\n"));
@@ -9,7 +9,15 @@ fn failing(place: &Place, command: &str) {
 #[test]
 fn usage_is_2() {
     let place = Place::new();
-    for line in ["plna job.toml", "plan", "transport", "submit --nodes", "list -o sarif", "logs x --rank one", "plan --fabric efq"] {
+    for line in [
+        "plna job.toml",
+        "plan",
+        "transport",
+        "submit --nodes",
+        "list -o sarif",
+        "logs x --rank one",
+        "plan --fabric efq",
+    ] {
         let done = place.run(line).code(2);
         assert_eq!(done.out, "", "{line}");
         assert!(!done.err.is_empty(), "{line}");
@@ -64,12 +72,13 @@ fn a_job_that_fails_is_1_whenever_we_waited() {
 #[test]
 fn a_name_that_is_taken_is_refused_with_4() {
     let place = Place::new();
-    place.write("job.toml", SMALL_JOB);
-    place.run("submit --wait job.toml").ok();
-    let done = place.run("submit job.toml").code(4);
+    failing(&place, "[\"sleep\", \"600\"]");
+    let handle = place.run("submit fails.toml").ok().out;
+    let done = place.run("submit fails.toml").code(4);
     assert!(done.err.contains("--name-suffix"), "{}", done.err);
-    place.run("submit --wait --name-suffix job.toml").ok();
-    assert_eq!(place.run("list --all -o json").json()["jobs"].as_array().unwrap().len(), 2);
+    let other = place.run("submit --name-suffix fails.toml").ok().out;
+    assert_ne!(other, handle);
+    assert_eq!(place.run("list -o json").json()["jobs"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use crate::place::{Done, Place};
 #[test]
 fn in_a_script_flags_answer() {
     let place = Place::new();
-    let flags = "--name llama --nodes 4 --instance-type p5.48xlarge --launch torchrun --fabric efa --image img";
+    let flags =
+        "--name llama --nodes 4 --instance-type p5.48xlarge --launch torchrun --fabric efa --image img";
     let done = place.run(&format!("init {flags} job.toml -- train.py --steps 3")).ok();
     assert!(done.err.contains("weftrun plan job.toml"), "{}", done.err);
     let text = std::fs::read_to_string(place.path("job.toml")).unwrap();

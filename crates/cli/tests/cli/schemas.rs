@@ -27,7 +27,10 @@ fn schema_files_are_current() {
     let folder = repo("docs/reference");
     let mut page = PAGE.to_owned();
     for (name, schema) in schemas::all() {
-        crate::reference::current(&folder.join(format!("{name}.schema.json")), &(serde_json::to_string_pretty(&schema).unwrap() + "\n"));
+        crate::reference::current(
+            &folder.join(format!("{name}.schema.json")),
+            &(serde_json::to_string_pretty(&schema).unwrap() + "\n"),
+        );
         let about = schema.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
         page.push_str(&format!("| [{name}.schema.json]({name}.schema.json) | {about} |\n"));
     }
@@ -54,7 +57,10 @@ impl Schemas {
             let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             (name, jsonschema::validator_for(&schema).unwrap())
         };
-        Self { validators: schemas::all().iter().map(|(name, _)| read(name)).collect(), used: BTreeSet::new() }
+        Self {
+            validators: schemas::all().iter().map(|(name, _)| read(name)).collect(),
+            used: BTreeSet::new(),
+        }
     }
 
     #[track_caller]
@@ -75,7 +81,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
     let manifest = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n";
     place.write("job.yaml", manifest);
     place.write("rank0.log", "host:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
-    let efa = "--fabric efa --profile dgxc --nodes 2 -g 8 --instance-type p5.48xlarge --image i -- python a.py";
+    let efa = "--fabric efa --profile dgxc --nodes 2 -g 8 --instance-type p5.48xlarge --memory 1Ti --image i -- python a.py";
     let printed = [
         ("backends", "backends".to_owned()),
         ("codes", "explain".to_owned()),
@@ -109,7 +115,11 @@ fn the_binarys_output_is_what_the_schemas_say() {
         assert!(!lines.is_empty(), "{verb}");
         lines.iter().for_each(|event| schemas.hold("event", event));
     }
-    place.run(&format!("transport --follow {handle} -o json")).lines().iter().for_each(|e| schemas.hold("event", e));
+    place
+        .run(&format!("transport --follow {handle} -o json"))
+        .lines()
+        .iter()
+        .for_each(|e| schemas.hold("event", e));
     for verb in ["describe", "wait"] {
         schemas.hold(verb, &place.run(&format!("{verb} {handle} -o json")).ok().json());
     }

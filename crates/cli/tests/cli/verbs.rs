@@ -8,7 +8,13 @@ fn plan_says_why() {
     place.write("job.toml", "name = \"llama\"\nimage = \"i\"\nlaunch = \"torchrun\"\nnodes = 4\ngpus_per_node = 8\nmemory = \"1800Gi\"\n\
                  instance_type = \"p5.48xlarge\"\nprofile = \"dgxc\"\nfabric = \"efa\"\ncommand = [\"train.py\"]\n");
     let done = place.run("plan job.toml").ok();
-    for said in ["llama: 4 nodes, 32 ranks", "fabric efa", "efa.devices", "vpc.amazonaws.com/efa = 32", "detect.nccl-debug"] {
+    for said in [
+        "llama: 4 nodes, 32 ranks",
+        "fabric efa",
+        "efa.devices",
+        "vpc.amazonaws.com/efa = 32",
+        "detect.nccl-debug",
+    ] {
         assert!(done.out.contains(said), "`{said}` is not in:\n{}", done.out);
     }
     let plan = place.run("plan -o json job.toml").ok().json();
@@ -52,8 +58,10 @@ fn a_job_file_a_yaml_file_and_flags_are_one_job() {
 #[test]
 fn render_needs_no_cluster_and_names_what_it_does_not_know() {
     let place = Place::new();
-    let line = "--name llama --nodes 2 -g 8 --image img --launch torchrun --fabric efa --instance-type p5.48xlarge";
-    for (backend, said) in [("kubeflow", "kind: PyTorchJob"), ("slurm", "#SBATCH --nodes=2"), ("runai", "llama")] {
+    let line = "--name llama --nodes 2 -g 8 --image img --launch torchrun --fabric efa --instance-type p5.48xlarge --memory 1Ti";
+    for (backend, said) in
+        [("kubeflow", "kind: PyTorchJob"), ("slurm", "#SBATCH --nodes=2"), ("runai", "llama")]
+    {
         let done = place.run(&format!("render -b {backend} {line} -p nlp -- train.py")).ok();
         assert!(done.out.contains(said), "{backend}:\n{}\n{}", done.out, done.err);
     }
@@ -93,7 +101,10 @@ fn suspended_ranks_stand_still() {
     let place = Place::new();
     let here = place.path("ticks").display().to_string();
     let script = format!("while :; do echo tick >> {here}; sleep 0.05; done");
-    place.write("job.toml", format!("name = \"ticks\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"));
+    place.write(
+        "job.toml",
+        format!("name = \"ticks\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"),
+    );
     let handle = place.run("submit job.toml").ok().out;
     let ticks = || std::fs::metadata(&here).map_or(0, |metadata| metadata.len());
     while ticks() == 0 {
@@ -126,7 +137,10 @@ fn instances_are_looked_up() {
     assert!(place.run("instances p5.48xlagre").code(6).err.contains("did you mean `p5.48xlarge`"));
     place.configure("[instances.ours]\nextends = \"p5.48xlarge\"\nefa_max = 16\n");
     let ours = place.run("instances ours -o json").ok().json();
-    assert_eq!((&ours["instances"][0]["efa_max"], &ours["instances"][0]["from_config"]), (&16.into(), &true.into()));
+    assert_eq!(
+        (&ours["instances"][0]["efa_max"], &ours["instances"][0]["from_config"]),
+        (&16.into(), &true.into())
+    );
 }
 
 #[test]

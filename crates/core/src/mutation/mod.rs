@@ -22,7 +22,6 @@ pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use op::{Change, Op};
 pub use outcome::Outcome;
 pub use quantity::Quantity;
-pub(crate) use rule_table::unknown as unknown_rule;
 pub use rule_table::{RULES, Rule};
 pub use view::JobView;
 

@@ -310,8 +310,7 @@ impl Settings {
     }
 }
 
-/// The finding about an id that no rule has.
-pub(crate) fn unknown(id: &str) -> Finding {
+fn unknown(id: &str) -> Finding {
     let finding = Finding::error("E-RULE-UNKNOWN", format!("there is no rule `{id}`"));
     match crate::spec::did_you_mean(id, RULES.iter().map(|rule| rule.id)) {
         Some(near) => finding.fix(format!("did you mean `{near}`?")),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::SchemaName;
 use crate::Finding;
-use crate::fabric::Decision;
+use crate::fabric::{Decision, FabricPlan};
 use crate::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 
 /// `weftrun list -o json`.
@@ -46,6 +46,8 @@ pub struct ActReport<'a> {
 pub struct PlanShape<'a> {
     /// The decisions; empty for a job that was submitted elsewhere.
     pub decisions: &'a [Decision],
+    /// Warnings of the plan.
+    pub findings: &'a [Finding],
 }
 
 /// `weftrun describe -o json`: everything known of a job.
@@ -79,7 +81,7 @@ pub struct DescribeReport<'a> {
 
 impl<'a> DescribeReport<'a> {
     /// Makes the report of a job.
-    pub fn new(handle: &'a JobHandle, detail: &'a JobDetail, decisions: &'a [Decision]) -> Self {
+    pub fn new(handle: &'a JobHandle, detail: &'a JobDetail, plan: Option<&'a FabricPlan>) -> Self {
         let JobDetail { summary, replicas, findings, history, facts } = detail;
         Self {
             schema: SchemaName,
@@ -92,7 +94,10 @@ impl<'a> DescribeReport<'a> {
             findings,
             history,
             facts,
-            plan: PlanShape { decisions },
+            plan: PlanShape {
+                decisions: plan.map(|plan| plan.decisions.as_slice()).unwrap_or_default(),
+                findings: plan.map(|plan| plan.findings.as_slice()).unwrap_or_default(),
+            },
         }
     }
 }

@@ -139,21 +139,12 @@ impl Backend for Fake {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        let watching = Watching {
-            fake: self.clone(),
-            filter,
-            told: BTreeMap::new(),
-        };
+        let watching = Watching { fake: self.clone(), filter, told: BTreeMap::new() };
         told(self.changed.subscribe(), watching)
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
-        let reading = Reading {
-            fake: self.clone(),
-            job: job.clone(),
-            at: BTreeMap::new(),
-            options,
-        };
+        let reading = Reading { fake: self.clone(), job: job.clone(), at: BTreeMap::new(), options };
         told(self.changed.subscribe(), reading)
     }
 }

@@ -2,18 +2,13 @@
 
 use super::{Findings, shown};
 use crate::fabric::{Fabric, Gid};
-use crate::mutation::{Rule, unknown_rule};
 use crate::spec::JobSpec;
-use crate::spec::file::join;
 
 /// The table of GIDs of a port has at most 256 entries (`ibv_port_attr.gid_tbl_len` of mlx5: 255).
 const MAX_GID: u32 = 255;
 
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     let request = &job.fabric;
-    for id in request.rules.keys().filter(|id| Rule::get(id).is_none()) {
-        out.push(unknown_rule(id).at(join("fabric.rules", id)));
-    }
     if request.strict && request.kind == Fabric::Off {
         out.error("SPEC-FABRIC", "fabric.strict", "`strict` pins a fabric, and the fabric is off")
             .fix("remove one of them");
