@@ -9,6 +9,24 @@ use weftrun::core::log::{Cursor, Mark};
 use weftrun::prelude::*;
 use weftrun::{ErrorKind, RecordState};
 
+#[path = "../examples/submit.rs"]
+#[allow(dead_code, reason = "its main is another's")]
+mod submit;
+
+/// The example of the front page runs where there is nothing but this machine.
+#[tokio::test]
+async fn the_example_runs() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: python3 is not there");
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let client = client(state.path());
+    submit::run(&client, "local").await.unwrap();
+    let jobs = client.list("local", &JobFilter::all()).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| job.phase).collect::<Vec<_>>(), [JobPhase::Succeeded]);
+}
+
 /// A client that knows a folder, and nothing else.
 fn client(state: &Path) -> Client {
     let mut config = Config::empty(state);

@@ -99,7 +99,8 @@ impl Store {
             findings.push(Finding::warning("LOCAL-ATTACHED", text));
         }
         if let Err(taken) = self.refuse_taken_name(list) {
-            findings.push(Finding::error("LOCAL-NAME", taken.to_string()));
+            let finding = Finding::error("LOCAL-NAME", taken.to_string());
+            findings.push(finding.fix(taken.hints().join("; ")));
         }
         Ok(findings)
     }
@@ -119,6 +120,7 @@ impl Store {
 
     fn claim(&self, list: &ProcessList, text: &str, job: &Job) -> Result<()> {
         folder::make(&self.jobs())?;
+        folder::has_room(&self.jobs())?;
         let lock = self.root.join("lock");
         let lock = folder::private_file()
             .create(true)

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::SchemaName;
-use crate::{Error, Finding};
 use crate::manifest::JobReport;
+use crate::{Error, Finding};
 
 /// `weftrun lint -o json`.
 #[derive(Clone, Debug, Serialize)]

@@ -3,9 +3,9 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
-    ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport, EventLine,
-    ExplainReport, InstancesReport, LintReport, ListReport, MutateReport, PlanReport, RenderReport, TargetsReport,
-    TransportReport, WaitReport,
+    ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
+    EventLine, ExplainReport, InstancesReport, LintReport, ListReport, MutateReport, PlanReport,
+    RenderReport, TargetsReport, TransportReport, WaitReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.

@@ -18,15 +18,13 @@ use weftrun_core::{Error, ErrorKind, Result, Severity};
 pub(super) use requests::{Request, ask};
 
 use super::document::ProcessList;
-use super::folder::{self, Folder};
+use super::folder::{self, Folder, RESERVE};
 use super::record::{Origin, Record};
 use super::{error, process};
 use attempt::Outcome;
 
 /// Time between two looks at requests, deadlines and the disk.
 const TICK: Duration = Duration::from_millis(50);
-/// Kept free so that the last word can be written on a full disk.
-const RESERVE: usize = 64 << 10;
 
 /// Runs the job of a folder to its end. This is what the hidden `weftrun supervise DIR` calls, in a session of its
 /// own; its environment is what the processes inherit.
@@ -208,8 +206,7 @@ impl Supervisor {
         if self.disk_full {
             return;
         }
-        let Ok(disk) = rustix::fs::statvfs(self.folder.path()) else { return };
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE as u64 {
+        if folder::free(self.folder.path()).is_some_and(|free| free < RESERVE as u64) {
             self.disk_full = true;
             let text = "the disk is full: what processes write to their logs may be lost";
             self.record.note(Severity::Error, "disk-full", text);
