@@ -330,7 +330,7 @@ fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
     }
 }
 
-/// Pages that are made of tables: they are written by this test (`WEFTRUN_BLESS=1`), and cannot drift.
+/// Pages that are made of tables: they are written by this test (`WEFTRUN_WRITE_DOCS=1`), and cannot drift.
 #[test]
 fn reference_pages_are_current() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
@@ -343,12 +343,16 @@ fn reference_pages_are_current() {
     ];
     for (page, text) in pages {
         let path = docs.join(page);
-        if std::env::var_os("WEFTRUN_BLESS").is_some() {
+        if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
             std::fs::create_dir_all(&docs).unwrap();
             std::fs::write(&path, &text).unwrap();
         }
         let current = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(current == text, "{} is not current: run the tests with WEFTRUN_BLESS=1", path.display());
+        assert!(
+            current == text,
+            "{} is not current: run the tests with WEFTRUN_WRITE_DOCS=1",
+            path.display()
+        );
     }
 }
 

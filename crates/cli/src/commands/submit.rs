@@ -109,12 +109,13 @@ pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
     if !context.out.is_data() {
         return context.out.line(job.handle().to_string());
     }
+    let findings = planned.findings();
     context.out.item(&EventLine::from(OwnEvent::Submitted {
         handle: job.handle(),
         backend: job.handle().backend(),
         name: &planned.planned().spec.name,
         phase: JobPhase::Submitted,
         roles: &planned.planned().spec.roles,
-        plan: PlanShape { decisions: &planned.fabric().decisions, findings: &planned.fabric().findings },
+        plan: PlanShape { decisions: &planned.fabric().decisions, findings: &findings },
     }))
 }

@@ -1,6 +1,6 @@
 //! What a person sees of a job file's mistakes: all at once, each on its line, with a caret and the way out.
 
-use crate::place::{Place, repo};
+use crate::place::Place;
 
 const MISTAKES: &str = r#"name = "Llama_8B"
 nodse = 4
@@ -139,40 +139,4 @@ fn what_a_cluster_would_refuse_is_refused_here() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// What the pages show is what the program takes: every TOML block that begins with `# job.toml`, or names a job.
-#[test]
-fn the_job_files_of_the_pages_are_valid() {
-    let place = Place::new();
-    let mut pages = vec![repo("README.md")];
-    let mut folders = vec![repo("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.extension() {
-                _ if path.is_dir() => folders.push(path),
-                Some(end) if end == "md" => pages.push(path),
-                _ => {}
-            }
-        }
-    }
-    let (mut seen, mut wrong) = (0, Vec::new());
-    for page in pages {
-        let text = std::fs::read_to_string(&page).unwrap();
-        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-            let is_job = block.lines().any(|line| line.starts_with("command = "));
-            if !block.starts_with("# job.toml") && !(block.starts_with("name = ") && is_job) {
-                continue;
-            }
-            seen += 1;
-            place.write("job.toml", block);
-            let done = place.run("plan --color never job.toml");
-            if done.code != 0 {
-                wrong.push(format!("{}:\n{}", page.display(), done.err));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(seen >= 2, "{seen}");
 }

@@ -12,14 +12,14 @@ fn the_page_is_current() {
     current(&repo("docs/reference/cli.md"), &page());
 }
 
-/// Asserts that a made file is what would be made now; with `WEFTRUN_BLESS` it is written.
+/// Asserts that a made file is what would be made now; with `WEFTRUN_WRITE_DOCS` it is written.
 #[track_caller]
 pub fn current(path: &Path, text: &str) {
-    if std::env::var_os("WEFTRUN_BLESS").is_some() {
+    if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
         std::fs::write(path, text).unwrap();
     }
     let there = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(there == text, "{} is not current: run the tests with WEFTRUN_BLESS=1", path.display());
+    assert!(there == text, "{} is not current: run the tests with WEFTRUN_WRITE_DOCS=1", path.display());
 }
 
 fn page() -> String {

@@ -21,7 +21,7 @@ job file may say is in [job.schema.json](job.schema.json).
 |---|---|
 ";
 
-/// The files are written by this test (`WEFTRUN_BLESS=1`), and cannot drift.
+/// The files are written by this test (`WEFTRUN_WRITE_DOCS=1`), and cannot drift.
 #[test]
 fn schema_files_are_current() {
     let folder = repo("docs/reference");
