@@ -73,7 +73,7 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     let mut options = Options::default();
     let client = match &args.replay {
         Some(what) => {
-            let (client, job) = replay::client(&context.config()?, &args, what)?;
+            let (client, job) = replay::client(context.config()?, &args, what)?;
             options.targets = vec![STAGE.to_owned()];
             options.job = Some(job);
             client
