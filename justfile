@@ -55,3 +55,8 @@ slurm SUITE:
 release OUT="target/handed-out":
     .ci/package {{OUT}}
     .ci/install-test {{OUT}}
+
+# How long `--version` and `plan` take, beside kubectl and Python in one hyperfine run
+bench-start:
+    cargo build --release -p weftrun-cli
+    crates/cli/benches/start.sh

@@ -76,27 +76,12 @@ pub struct Global {
     /// Config file to read instead of the user's
     #[arg(long, global = true, env = "WEFTRUN_CONFIG", value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
-    /// Shape of the output
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT",
-        help_heading = "Global options"
-    )]
-    pub output: Format,
-    /// When to colour
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "WHEN",
-        help_heading = "Global options"
-    )]
-    pub color: ColorWhen,
+    /// Shape of the output [default: table, or `output` of the configuration]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", help_heading = "Global options")]
+    pub output: Option<Format>,
+    /// When to colour [default: auto, or `color` of the configuration]
+    #[arg(long, global = true, value_enum, value_name = "WHEN", help_heading = "Global options")]
+    pub color: Option<ColorWhen>,
     /// Say less
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,

@@ -1,17 +1,23 @@
 //! What every command has: the output, the client, the runtime.
 
+use std::cell::OnceCell;
+
+use clap::ValueEnum;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::job::JobHandle;
 use weftrun::{Client, Config, Error, ErrorKind, Job, Registry, Result};
 
-use crate::args::Global;
+use crate::args::{ColorWhen, Format, Global};
+use crate::diagnostics;
 use crate::output::Output;
 
-/// What every command has. The client is made when a command asks for it, so that `--version` and `completions`
-/// read no file.
+/// What every command has. The configuration is read once, the client made once, when a command asks for them;
+/// `--version` and `--help` read no file.
 #[derive(Debug)]
 pub struct Context {
     registry: Registry,
+    config: OnceCell<Config>,
+    client: OnceCell<Client>,
     /// The flags every verb understands.
     pub global: Global,
     /// Where data and talk go.
@@ -21,8 +27,24 @@ pub struct Context {
 impl Context {
     /// Makes the context of one run.
     pub fn new(registry: Registry, global: &Global) -> Self {
-        let out = Output::new(global.output, global.color, global.quiet, global.verbose);
-        Self { registry, global: global.clone(), out }
+        let mut context = Self {
+            registry,
+            config: OnceCell::new(),
+            client: OnceCell::new(),
+            global: global.clone(),
+            out: Output::new(Format::Table, ColorWhen::Auto, global.quiet, global.verbose),
+        };
+        let format = global.output.or_else(|| context.configured("output")).unwrap_or_default();
+        let color = global.color.or_else(|| context.configured("color")).unwrap_or_default();
+        context.out = Output::new(format, color, global.quiet, global.verbose);
+        context
+    }
+
+    /// What the configuration says of a flag that was not given. A configuration with mistakes says nothing here; the
+    /// command that needs it reports them.
+    fn configured<T: ValueEnum>(&self, key: &str) -> Option<T> {
+        let config = self.config().ok()?;
+        T::from_str(config.resolved.settings.get(&[key])?.value.as_str()?, false).ok()
     }
 
     /// The backends that are linked in.
@@ -30,16 +52,33 @@ impl Context {
         &self.registry
     }
 
-    /// Reads the configuration and makes the client.
+    /// The client, of the registry and the configuration. What was left out of the configuration is said once.
     pub fn client(&self) -> Result<Client> {
-        let config = self.config()?;
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let config = self.config()?.clone();
         self.out.findings(config.findings());
-        Client::builder().registry(self.registry.clone()).config(config).build()
+        let client = Client::builder().registry(self.registry.clone()).config(config).build()?;
+        Ok(self.client.get_or_init(|| client).clone())
     }
 
-    /// Reads the configuration.
-    pub fn config(&self) -> Result<Config> {
-        Config::load_with(self.global.config.as_deref())
+    /// The configuration.
+    pub fn config(&self) -> Result<&Config> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let mut config = Config::load_with(self.global.config.as_deref()).inspect_err(|error| {
+            // So that its mistakes can be shown on their lines.
+            for span in error.findings().iter().filter_map(|finding| finding.span.as_ref()) {
+                if let Ok(bytes) = std::fs::read(&span.file) {
+                    diagnostics::remember(&span.file, &bytes);
+                }
+            }
+        })?;
+        // This program understands `supervise`, whatever it is called.
+        config.binary = std::env::current_exe().ok().or(config.binary);
+        Ok(self.config.get_or_init(|| config))
     }
 
     /// The target of `-b`, else the configured default, else `local`; with `-n`, `-p` and `--profile` put in.

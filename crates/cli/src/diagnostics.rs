@@ -37,7 +37,8 @@ pub fn shown(finding: &Finding) -> Option<String> {
         Severity::Warning => Level::WARNING,
         Severity::Info => Level::NOTE,
     };
-    let snippet = Snippet::source(line)
+    let (line, at) = plain_line(line, at);
+    let snippet = Snippet::source(&line)
         .path(clean(&span.file))
         .line_start(span.line)
         .annotation(AnnotationKind::Primary.span(at));
@@ -60,6 +61,21 @@ fn line_of<'t>(text: &'t str, span: &Span) -> Option<(&'t str, std::ops::Range<u
     let start = (span.start - from).min(line.len());
     let end = span.end.saturating_sub(from).clamp(start, line.len());
     Some((line, start..if line.is_char_boundary(end) { end } else { line.len() }))
+}
+
+/// A line with a sign in place of each character that a terminal would obey, and the place in it.
+fn plain_line(line: &str, at: std::ops::Range<usize>) -> (String, std::ops::Range<usize>) {
+    let mut plain = String::with_capacity(line.len());
+    let (mut start, mut end) = (None, None);
+    for (index, c) in line.char_indices() {
+        start = start.or((index >= at.start).then_some(plain.len()));
+        end = end.or((index >= at.end).then_some(plain.len()));
+        let obeyed = c != '\t' && c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        plain.push(if obeyed { '\u{fffd}' } else { c });
+    }
+    let whole = plain.len();
+    (plain, start.unwrap_or(whole)..end.unwrap_or(whole))
 }
 
 /// Text of a file's, without what a terminal would obey.

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use serde_json::json;
+use weftrun::core::exit_codes;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::TransportReport;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 
 use crate::context::Context;
@@ -87,11 +86,13 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = job.diagnose(&followed.map);
-    if out.is_json() {
+    if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
-        out.value(&json!({
-            "schema": report::SCHEMA, "type": "ended", "handle": job.handle(), "job": followed.summary,
-            "planned": planned, "transport": transport,
+        out.item(&EventLine::from(OwnEvent::Ended {
+            handle: job.handle(),
+            job: followed.summary.as_ref(),
+            planned,
+            transport: &transport,
         }))?;
     } else {
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
@@ -108,8 +109,8 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
 }
 
 fn show_event(out: &Output, event: &JobEvent) -> Result<()> {
-    if out.is_json() {
-        return out.value(event);
+    if out.is_data() {
+        return out.item(&EventLine::from(event));
     }
     out.say(event_text(event));
     Ok(())

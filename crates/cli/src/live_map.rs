@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use weftrun::Result;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{Event, TransportMap};
+use weftrun::core::report::{EventLine, OwnEvent};
 
 use crate::map_view;
 use crate::output::{Output, style};
@@ -31,7 +31,7 @@ pub struct LiveMap {
 impl LiveMap {
     /// Makes an empty map. With `snapshots` it is drawn from time to time without a terminal too.
     pub fn new(out: Output, planned: Fabric, snapshots: bool) -> Self {
-        let terminal = out.is_terminal() && !out.is_json();
+        let terminal = out.is_terminal() && !out.is_data();
         Self { map: TransportMap::new(), out, planned, terminal, snapshots, lines: 0, drawn: None }
     }
 
@@ -39,8 +39,8 @@ impl LiveMap {
     pub fn observe(&mut self, batch: &LogBatch) -> Result<()> {
         let drawn = self.terminal || self.snapshots;
         for event in self.map.observe(batch) {
-            if self.out.is_json() {
-                self.out.value(&json!({"type": "transport", "text": event.to_string()}))?;
+            if self.out.is_data() {
+                self.out.item(&EventLine::from(OwnEvent::transport(&event)))?;
             } else if !(drawn && matches!(event, Event::Link { .. } | Event::Phase { .. })) {
                 let note = style::NOTE;
                 self.out.say(format!("{note}≈ {event}{note:#}"));
@@ -59,7 +59,7 @@ impl LiveMap {
 
     /// Draws the map again if there is news; without a terminal only now and then.
     pub fn draw(&mut self) {
-        if self.out.is_json() || self.out.is_quiet() || !(self.terminal || self.snapshots) {
+        if self.out.is_data() || self.out.is_quiet() || !(self.terminal || self.snapshots) {
             return;
         }
         let generation = self.map.generation();

@@ -1,9 +1,9 @@
 //! Log batches on their way to a terminal: merged, prefixed, sanitised, every mark said.
 
 use jiff::Timestamp;
-use serde_json::json;
 use weftrun::Result;
 use weftrun::core::log::{Filter, LogBatch, LogStore, Pattern, clean_text};
+use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 
 use crate::output::{Output, style};
 
@@ -74,13 +74,16 @@ impl LogPrinter {
             }
             let lane = &self.store.lanes()[entry.lane as usize];
             let clean = entry.clean();
-            if out.is_json() {
-                let line = json!({
-                    "type": if entry.mark { "mark" } else { "log" }, "source": clean_text(&lane.source.name),
-                    "attempt": lane.source.attempt, "rank": lane.rank, "time": entry.time, "text": clean.text,
-                });
-                text.push_str(&line.to_string());
-                text.push('\n');
+            if out.is_data() {
+                let line = LogLine {
+                    source: &clean_text(&lane.source.name),
+                    attempt: lane.source.attempt,
+                    rank: lane.rank,
+                    time: entry.time,
+                    text: &clean.text,
+                };
+                let event = if entry.mark { OwnEvent::Mark(line) } else { OwnEvent::Log(line) };
+                text.push_str(&out.item_text(&EventLine::from(event))?);
                 continue;
             }
             if !self.options.bare {
@@ -104,7 +107,7 @@ impl LogPrinter {
         if text.is_empty() {
             return Ok(());
         }
-        if self.options.to_stdout || out.is_json() {
+        if self.options.to_stdout || out.is_data() {
             out.data(&text)
         } else {
             out.say(text.trim_end_matches('\n'));

@@ -42,9 +42,9 @@ impl Output {
         Self { format, color, quiet, verbose }
     }
 
-    /// Whether JSON was asked for.
-    pub fn is_json(&self) -> bool {
-        self.format == Format::Json
+    /// Whether values were asked for, and not text for people.
+    pub fn is_data(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
     }
 
     /// Whether to say less.
@@ -86,20 +86,41 @@ impl Output {
         self.data(&format!("{}\n", text.as_ref()))
     }
 
-    /// Writes a value as JSON (a line) or YAML.
+    /// Writes the one value of a verb: JSON on a line, or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
+        let text = self.item_text(value)?;
+        self.data(text.strip_prefix("---\n").unwrap_or(&text))
+    }
+
+    /// Writes one of several values: JSON on a line, or a YAML document.
+    pub fn item(&self, value: &impl Serialize) -> Result<()> {
+        self.data(&self.item_text(value)?)
+    }
+
+    /// One of several values as text.
+    pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
         let bug = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))
         };
         match self.format {
-            Format::Yaml => self.data(&serde_saphyr::to_string(value).map_err(|error| bug(&error))?),
-            _ => self.line(serde_json::to_string(value).map_err(|error| bug(&error))?),
+            Format::Table | Format::Json => {
+                Ok(serde_json::to_string(value).map_err(|error| bug(&error))? + "\n")
+            }
+            Format::Yaml => {
+                Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
+            }
+            Format::Sarif | Format::Html | Format::Mermaid => {
+                let word = crate::job_flags::word(&self.format);
+                Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
+                    .hint("use -o table, json or yaml"))
+            }
         }
     }
 
-    /// Says something on stderr, unless `-q`.
+    /// Says something on stderr, unless `-q`, or values were asked for: they hold it all, and a failure is to be read
+    /// from stderr without anything around it.
     pub fn say(&self, text: impl AsRef<str>) {
-        if !self.quiet {
+        if !self.quiet && !self.is_data() {
             self.stderr(text.as_ref());
         }
     }
@@ -124,8 +145,11 @@ impl Output {
         let _ = stderr.lock().write_all(text.as_bytes());
     }
 
-    /// Prints findings on stderr, worst first.
+    /// Prints findings on stderr, worst first; where values were asked for, they are among them.
     pub fn findings(&self, findings: &[Finding]) {
+        if self.is_data() {
+            return;
+        }
         let mut sorted: Vec<&Finding> = findings.iter().collect();
         sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         for finding in sorted {

@@ -2,6 +2,7 @@
 
 use weftrun::Error;
 use weftrun::core::exit_codes;
+use weftrun::core::report::ErrorReport;
 
 use crate::output::{BROKEN_PIPE, Output, finding_text, style};
 
@@ -10,8 +11,8 @@ pub fn report(out: &Output, error: &Error) -> u8 {
     if error.message() == BROKEN_PIPE {
         return exit_codes::OK;
     }
-    if out.is_json() {
-        out.stderr(&error.to_json().to_string());
+    if out.is_data() {
+        out.stderr(out.item_text(&ErrorReport::from(error)).unwrap_or_default().trim_end());
     } else {
         out.stderr(&text(error));
     }

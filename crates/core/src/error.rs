@@ -170,24 +170,6 @@ impl Error {
         &self.0.findings
     }
 
-    /// The shape of `-o json`: `{schema, error: {code, message, retryable, context, hints, findings, causes}}`.
-    pub fn to_json(&self) -> serde_json::Value {
-        let context: serde_json::Map<_, _> =
-            self.0.context.iter().map(|(k, v)| ((*k).to_owned(), v.clone().into())).collect();
-        serde_json::json!({
-            "schema": crate::report::SCHEMA,
-            "error": {
-                "code": self.0.kind.code(),
-                "message": self.0.message,
-                "retryable": self.0.retryable,
-                "context": context,
-                "hints": self.0.hints,
-                "findings": self.0.findings,
-                "causes": self.causes(),
-            }
-        })
-    }
-
     /// The messages of the errors underneath, outermost first.
     pub fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();

@@ -15,6 +15,7 @@
 //! | [`job`] | handles, phases, events: a job after it was submitted |
 //! | [`log`] | log bytes, resumed and sanitised |
 //! | [`nccl`] | NCCL's log lines become a map of which transport each pair of ranks uses |
+//! | [`percent`] | names that stand in URLs, handles and file names |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
 //! | [`report`] | the JSON shapes other programs read |
 
@@ -32,6 +33,7 @@ pub mod log;
 pub mod manifest;
 pub mod mutation;
 pub mod nccl;
+pub mod percent;
 pub mod report;
 pub mod secret;
 pub mod span;

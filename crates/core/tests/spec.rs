@@ -250,11 +250,10 @@ fn hostile_files_are_refused_at_once() {
         ("merge cycle", "x.yaml", b"a: &a\n  <<: *a\n".to_vec()),
     ];
     for (what, file, bytes) in &mut cases {
+        // That it takes no time and no memory is held by the system's limits in the tests of the command line.
         let begun = Instant::now();
         let error = JobFile::parse(file, bytes).expect_err(what);
         let took = begun.elapsed();
-        // A second is promised for the program that is handed out; this one is built for tests.
-        assert!(took < Duration::from_secs(8), "{what}: {took:?}");
         assert!(
             !error.findings().is_empty() && error.findings().len() <= 201,
             "{what}: {}",
@@ -331,7 +330,7 @@ fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
     }
 }
 
-/// Pages that are made of tables: they are written by this test (`WEFTRUN_BLESS=1`), and cannot drift.
+/// Pages that are made of tables: they are written by this test (`WEFTRUN_WRITE_DOCS=1`), and cannot drift.
 #[test]
 fn reference_pages_are_current() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
@@ -344,12 +343,16 @@ fn reference_pages_are_current() {
     ];
     for (page, text) in pages {
         let path = docs.join(page);
-        if std::env::var_os("WEFTRUN_BLESS").is_some() {
+        if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
             std::fs::create_dir_all(&docs).unwrap();
             std::fs::write(&path, &text).unwrap();
         }
         let current = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(current == text, "{} is not current: run the tests with WEFTRUN_BLESS=1", path.display());
+        assert!(
+            current == text,
+            "{} is not current: run the tests with WEFTRUN_WRITE_DOCS=1",
+            path.display()
+        );
     }
 }
 
@@ -397,6 +400,30 @@ mod laws {
         }
     }
 
+    /// The flags that say what a job of one role says.
+    fn flags_of(job: &JobSpec) -> Overrides {
+        let role = &job.roles[0];
+        let (off, on): (Vec<_>, Vec<_>) =
+            job.fabric.rules.iter().partition(|(_, setting)| **setting == RuleSetting::Off);
+        Overrides {
+            name: Some(job.name.clone()),
+            nodes: Some(role.nodes.to_string()),
+            gpus_per_node: Some(role.gpus_per_node.to_string()),
+            memory: role.memory.clone(),
+            command: role.command.clone(),
+            env: job.env.iter().map(|var| format!("{}={}", var.name, var.value)).collect(),
+            label: job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+            time_limit: job.time_limit.map(|limit| format!("{}s", limit.as_secs())),
+            restart: match job.restart {
+                RestartPolicy::OnFailure { max } => Some(max.to_string()),
+                RestartPolicy::Never => None,
+            },
+            no_fabric_rule: off.into_iter().map(|(id, _)| id.clone()).collect(),
+            fabric_rule: on.into_iter().map(|(id, _)| format!("{id}=on")).collect(),
+            ..Overrides::default()
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -420,6 +447,18 @@ mod laws {
                 job.roles.iter_mut().for_each(|r| r.env.sort_by(|a, b| a.name.cmp(&b.name)));
             }
             prop_assert_eq!(back, job);
+        }
+
+        #[test]
+        fn flags_and_the_file_are_the_same_job(mut job in job()) {
+            // What has no flag: further roles, and variables of one role.
+            job.roles.truncate(1);
+            job.roles[0].env.clear();
+            let flags = flags_of(&job);
+            let mut draft = Draft::new();
+            draft.flags(&flags);
+            let given = draft.finish(&Catalogue::builtin()).map(|f| f.spec).map_err(|e| told(e.findings()));
+            prop_assert_eq!(given, Ok(job), "{:?}", flags);
         }
 
         #[test]

@@ -27,7 +27,9 @@ pub struct Config {
     pub default_target: Option<String>,
     /// Folder of the journal and of backends' state.
     pub state_dir: PathBuf,
-    /// The `weftrun` binary, for the local backend's supervisor.
+    /// The `weftrun` binary, for the local backend's supervisor. [`Config::load`] takes the one in `PATH`; without one
+    /// local jobs are a part of this program. It must understand `supervise DIR`: never this program itself, unless
+    /// it is built on weftrun's command line.
     pub binary: Option<PathBuf>,
     /// Environment handed to backends.
     pub env: BTreeMap<String, String>,
@@ -99,7 +101,7 @@ impl Config {
             targets: resolved.targets(),
             default_target: resolved.default_target(),
             state_dir: dirs.state,
-            binary: std::env::current_exe().ok(),
+            binary: installed(&env),
             env,
             resolved,
             user_file,
@@ -180,4 +182,13 @@ impl Dirs {
         let config = pick("WEFTRUN_CONFIG_DIR", "XDG_CONFIG_HOME", ".config");
         Ok(Self { config: config.unwrap_or_else(|| state.join("config")), state })
     }
+}
+
+/// The `weftrun` in `PATH`, if there is one.
+fn installed(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let folders = std::env::split_paths(env.get("PATH")?);
+    folders
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("weftrun"))
+        .find(|path| path.is_file())
 }

@@ -113,13 +113,14 @@ impl Plan {
             Ok(handle) => {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
-                journal.write(&record)?;
+                // The cluster has the job, whatever becomes of our note; without it, `pending_on` finds the job again.
+                let _ = journal.write(&record);
                 Ok(Job::new(backend, handle, Some(record)))
             }
             Err(error) => {
                 if !may_have_arrived(error.kind()) {
                     record.state = RecordState::Refused;
-                    journal.write(&record)?;
+                    let _ = journal.write(&record);
                 }
                 Err(error.with("submission", &record.submission))
             }

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::Arc;
 
 use weftrun_core::ErrorKind;
+use weftrun_core::log::SourceId;
+use weftrun_core::nccl::TransportMap;
+use weftrun_core::report::TransportReport;
 use weftrun_testkit::replay::{Capture, Pair, Replay, SHIPPED, Shape};
 
 fn log(replay: &Replay, rank: u32) -> String {
@@ -36,6 +40,72 @@ fn pairs(replay: &Replay) -> BTreeSet<Pair> {
 fn check(replay: &Replay) {
     let truth: BTreeSet<Pair> = replay.truth().pairs.iter().cloned().collect();
     assert_eq!(pairs(replay), truth);
+}
+
+/// What the map finds out of the ranks' logs is the truth beside them. The logs come as they do from a live job: a
+/// piece of one rank, then a piece of the next, torn anywhere.
+fn check_map(name: &str, replay: &Replay) {
+    let truth = replay.truth();
+    let mut map = TransportMap::new();
+    let mut logs: Vec<(Arc<SourceId>, Vec<u8>)> = Vec::new();
+    for rank in 0..replay.world() {
+        let mut log = Vec::new();
+        replay.write_log(rank, &mut log).unwrap();
+        logs.push((Arc::new(SourceId::new(format!("rank{rank}.log"))), log));
+    }
+    let longest = logs.iter().map(|(_, log)| log.len()).max().unwrap_or(0);
+    for at in (0..longest).step_by(997) {
+        for (source, log) in &logs {
+            if let Some(rest) = log.get(at..) {
+                map.read(source, &rest[..rest.len().min(997)]);
+            }
+        }
+    }
+    for (source, _) in &logs {
+        map.end(source);
+    }
+    let report = TransportReport::new(None, &map);
+    let kind = |pair: &weftrun_core::report::transport::PairShape| {
+        serde_json::to_value(pair.kind).unwrap().as_str().unwrap().to_owned()
+    };
+    let found: BTreeSet<Pair> = report
+        .pairs
+        .iter()
+        .map(|pair| (pair.global_from.unwrap(), pair.global_to.unwrap(), kind(pair), pair.net.clone()))
+        .collect();
+    assert_eq!(found, truth.pairs.iter().cloned().collect(), "{name}: pairs");
+    let verdict = serde_json::to_value(report.verdict.fabric).unwrap();
+    assert_eq!(verdict, truth.verdict_fabric.as_str(), "{name}: verdict");
+    assert_eq!(report.nccl_versions, truth.nccl_versions, "{name}: versions");
+    let announced: BTreeSet<&str> =
+        report.ranks.iter().filter_map(|rank| rank.announced.as_deref()).collect();
+    assert_eq!(announced, truth.announced.values().map(String::as_str).collect(), "{name}: announced");
+    let providers: Vec<&str> =
+        report.plugins.iter().filter_map(|plugin| plugin.provider.as_deref()).collect();
+    assert_eq!(providers, truth.providers, "{name}: providers");
+    if truth.lines > 0 {
+        assert_eq!(report.totals.lines, truth.lines, "{name}: lines");
+    }
+    let ranks: BTreeSet<Option<u32>> = report.ranks.iter().map(|rank| rank.rank).collect();
+    assert_eq!(ranks, (0..replay.world()).map(Some).collect(), "{name}: ranks");
+}
+
+#[test]
+fn the_map_finds_the_truth_of_every_capture() {
+    for name in SHIPPED {
+        check_map(name, &Capture::shipped(name).unwrap().exact());
+    }
+}
+
+#[test]
+fn the_map_finds_the_truth_of_wide_replays() {
+    for name in ["socket_2x2", "train_2x2", "ofi_tcp_2x2"] {
+        let capture = Capture::shipped(name).unwrap();
+        for (nodes, ranks, channels) in [(2, 2, 2), (1, 8, 2), (3, 4, 2), (4, 8, 4), (16, 4, 2)] {
+            let wide = capture.widen(Shape::new(nodes, ranks).channels(channels).seed(11)).unwrap();
+            check_map(&format!("{name} {nodes}x{ranks}"), &wide);
+        }
+    }
 }
 
 #[test]

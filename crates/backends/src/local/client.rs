@@ -5,6 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use process_wrap::std::{CommandWrap, ProcessSession};
@@ -21,8 +23,9 @@ use super::supervisor::{self, Request};
 use super::watch::Look;
 use super::{NAME, error, process};
 
-/// How long a supervisor may take to write its first record.
-const START: Duration = Duration::from_secs(15);
+/// How long a supervisor that lives may take to write its first record. It takes milliseconds, but not on a machine
+/// that is busy with something else.
+const START: Duration = Duration::from_secs(60);
 
 /// The job folders of a target, and how supervisors are started.
 #[derive(Clone, Debug)]
@@ -96,7 +99,8 @@ impl Store {
             findings.push(Finding::warning("LOCAL-ATTACHED", text));
         }
         if let Err(taken) = self.refuse_taken_name(list) {
-            findings.push(Finding::error("LOCAL-NAME", taken.to_string()));
+            let finding = Finding::error("LOCAL-NAME", taken.to_string());
+            findings.push(finding.fix(taken.hints().join("; ")));
         }
         Ok(findings)
     }
@@ -116,6 +120,7 @@ impl Store {
 
     fn claim(&self, list: &ProcessList, text: &str, job: &Job) -> Result<()> {
         folder::make(&self.jobs())?;
+        folder::has_room(&self.jobs())?;
         let lock = self.root.join("lock");
         let lock = folder::private_file()
             .create(true)
@@ -178,13 +183,18 @@ impl Store {
     }
 
     fn start(&self, job: &Job) -> Result<()> {
-        match &self.binary {
+        let ended = match &self.binary {
             Some(binary) => self.start_detached(binary, job)?,
             None => self.start_attached(job)?,
-        }
+        };
         let began = Instant::now();
-        while !job.folder.record().exists() {
-            if began.elapsed() > START {
+        loop {
+            // In this order: what ended may have written its record just before.
+            let over = ended.load(Ordering::Acquire) || began.elapsed() > START;
+            if job.folder.record().exists() {
+                return Ok(());
+            }
+            if over {
                 let said = fs::read_to_string(job.folder.supervisor_log()).unwrap_or_default();
                 return Err(Error::new(
                     ErrorKind::Io,
@@ -196,12 +206,11 @@ impl Store {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
     }
 
     /// Starts `weftrun supervise DIR` in a session of its own, so that neither a closed terminal nor the end of this
-    /// program reaches it.
-    fn start_detached(&self, binary: &Path, job: &Job) -> Result<()> {
+    /// program reaches it. The result becomes true when it has ended.
+    fn start_detached(&self, binary: &Path, job: &Job) -> Result<Arc<AtomicBool>> {
         let path = job.folder.supervisor_log();
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let log = log.map_err(|e| error::file("open the supervisor's log", &path, e))?;
@@ -219,15 +228,18 @@ impl Store {
             error::file("start the supervisor", binary, e)
                 .hint("the job was taken and nothing of it runs; submit it again, or `weftrun delete` it")
         })?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
         let reap = move || {
             let _ = child.wait();
+            over.store(true, Ordering::Release);
         };
         let thread =
             std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
-        thread.map(drop).map_err(|e| error::file("start a thread", binary, e))
+        thread.map(|_| ended).map_err(|e| error::file("start a thread", binary, e))
     }
 
-    fn start_attached(&self, job: &Job) -> Result<()> {
+    fn start_attached(&self, job: &Job) -> Result<Arc<AtomicBool>> {
         let mut environment = self.environment.clone();
         if environment.is_empty() {
             environment = std::env::vars_os()
@@ -236,13 +248,16 @@ impl Store {
         }
         environment.remove(process::MARK);
         let (folder, log) = (job.folder.clone(), job.folder.supervisor_log());
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
         let run = move || {
             if let Err(error) = supervisor::run(&folder, Some(environment)) {
                 let _ = folder::write_new(&log, error.to_string().as_bytes());
             }
+            over.store(true, Ordering::Release);
         };
         let thread = std::thread::Builder::new().name("weftrun-job".to_owned()).spawn(run);
-        thread.map(drop).map_err(|e| error::file("start a thread", job.folder.path(), e))
+        thread.map(|_| ended).map_err(|e| error::file("start a thread", job.folder.path(), e))
     }
 
     // ---- look ------------------------------------------------------------------------------------------------

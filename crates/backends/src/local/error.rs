@@ -12,7 +12,7 @@ pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
         Error::new(ErrorKind::Io, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
     let error = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            error.hint("free some space, or set another `state_dir`").retryable()
+            error.hint("free some space, or set WEFTRUN_STATE_DIR to another disk").retryable()
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             error.hint("set `state_dir` of the target to a folder you may write to")

@@ -24,6 +24,9 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::error;
 
+/// Kept free by a supervisor so that its last word can be written on a full disk.
+pub const RESERVE: usize = 64 << 10;
+
 /// The folder of one job.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
@@ -134,4 +137,21 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
             .with("path", path.display())
             .hint("`weftrun delete` removes the job with its record")
     })
+}
+
+/// Bytes of a folder's disk that can still be written, where the system says.
+pub fn free(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Refuses a disk on which a job's records would have no room: a job is taken whole or not at all.
+pub fn has_room(folder: &Path) -> Result<()> {
+    match free(folder) {
+        Some(free) if free < 4 * RESERVE as u64 => {
+            let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+            Err(error::file("take the job", folder, full).with("bytes free", free))
+        }
+        _ => Ok(()),
+    }
 }

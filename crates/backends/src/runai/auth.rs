@@ -6,6 +6,7 @@ use base64::Engine;
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use weftrun_core::percent::encode;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -174,17 +175,4 @@ async fn run(argv: &[String]) -> Result<Token> {
         return Err(failed("what it printed is not one word".to_owned()));
     }
     Ok(Token::new(text, None))
-}
-
-/// Percent-encodes everything but unreserved characters, for a form.
-pub(super) fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }

@@ -12,10 +12,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use weftrun_core::job::JobHandle;
+use weftrun_core::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Shared;
-use super::auth::encode;
 use super::lookup::{self, text};
 use super::{answer, error};
 

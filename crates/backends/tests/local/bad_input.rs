@@ -55,7 +55,6 @@ pub fn one_that_ignores_term_is_killed_and_told() {
         let local = Local::new();
         let mut spec = local.job("stubborn", 1, 1, "trap '' TERM; while :; do sleep 0.1; done");
         spec.time_limit = Some(std::time::Duration::from_secs(1));
-        let began = Instant::now();
         let (end, detail) = run_spec(&local, spec).await;
         assert_eq!(end.phase, JobPhase::Failed);
         assert!(end.reason.contains("time limit"), "{}", end.reason);
@@ -64,7 +63,6 @@ pub fn one_that_ignores_term_is_killed_and_told() {
             "{:?}",
             detail.findings
         );
-        assert!(began.elapsed().as_secs() < 20);
     });
 }
 

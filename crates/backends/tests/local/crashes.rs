@@ -32,7 +32,7 @@ async fn summary(job: &Submitted) -> JobSummary {
 /// Waits until the job's line in the list is as it should be.
 async fn until(job: &Submitted, what: &str, fits: impl Fn(&JobSummary) -> bool) -> JobSummary {
     let mut last = summary(job).await;
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if fits(&last) {
             return last;
         }

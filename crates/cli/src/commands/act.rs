@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::job::Action;
+use weftrun::core::report::{ActReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -67,6 +68,9 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                 let job = context.job(&client, text).await?;
                 job.act(action).await?;
                 context.out.say(format!("{}: {}", job.handle(), word(action)));
+                if context.out.is_data() {
+                    context.out.item(&ActReport { schema: SchemaName, handle: job.handle(), action })?;
+                }
                 Ok::<(), Error>(())
             };
             if let Err(error) = done.await {

@@ -1,9 +1,11 @@
-//! `backends`: what is linked in.
+//! `backends`: what is linked in, and what each can do.
 
 use clap::Args;
-use serde_json::json;
-use weftrun::Result;
-use weftrun::core::{exit_codes, report};
+use serde_json::Value;
+use weftrun::core::backend::BackendEntry;
+use weftrun::core::exit_codes;
+use weftrun::core::report::{BackendShape, BackendsReport, SchemaName};
+use weftrun::{Capability, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -16,17 +18,31 @@ pub struct BackendsArgs {}
 /// Lists the backends that are linked in.
 pub fn run(context: &Context, _args: &BackendsArgs) -> Result<u8> {
     let entries = context.registry().entries();
+    let shapes: Vec<BackendShape> =
+        entries.iter().map(|entry| BackendShape::new(entry, capability(context, entry).ok())).collect();
     if context.out.format == Format::Table {
-        let bold = style::BOLD;
-        for entry in entries {
-            context.out.line(format!("{bold}{:<12}{bold:#} {}", entry.name, entry.summary))?;
+        let (bold, dim) = (style::BOLD, style::DIM);
+        for shape in shapes {
+            context.out.line(format!("{bold}{:<12}{bold:#} {}", shape.name, shape.summary))?;
+            let can = shape.capability.as_ref().map_or_else(String::new, words);
+            context.out.line(format!("{:<12} {dim}{can}{dim:#}", ""))?;
         }
     } else {
-        let backends: Vec<_> = entries
-            .iter()
-            .map(|entry| json!({"name": entry.name, "summary": entry.summary, "crate": entry.krate}))
-            .collect();
-        context.out.value(&json!({"schema": report::SCHEMA, "backends": backends}))?;
+        context.out.value(&BackendsReport { schema: SchemaName, backends: shapes })?;
     }
     Ok(exit_codes::OK)
+}
+
+/// What a backend can do, asked of its default target without talking to any cluster.
+fn capability(context: &Context, entry: &BackendEntry) -> Result<Capability> {
+    let client = context.client()?;
+    let target = client.target(entry.name)?;
+    context.block_on(async { Ok(client.connect(&target).await?.capability()) })
+}
+
+/// The names of what is possible.
+fn words(capability: &Capability) -> String {
+    let Ok(Value::Object(fields)) = serde_json::to_value(capability) else { return String::new() };
+    let can = fields.iter().filter(|(_, value)| **value == Value::Bool(true));
+    can.map(|(name, _)| name.replace('_', " ")).collect::<Vec<_>>().join(", ")
 }

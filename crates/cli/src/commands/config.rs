@@ -1,10 +1,11 @@
 //! `config`: what is configured, where each value is from, and changes of the user's file.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use weftrun::core::config::{self, Setting};
+use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{ConfigReport, SchemaName, SettingShape};
 use weftrun::{Config, Result};
 
 use crate::args::Format;
@@ -68,7 +69,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
     match &args.action {
         ConfigAction::Show { origin } => {
             context.out.findings(config.findings());
-            show(context, &config, *origin)?;
+            show(context, config, *origin)?;
         }
         ConfigAction::Set { path, value } => {
             config.edit_user_file(|text| config::set(text, path, value))?;
@@ -101,13 +102,16 @@ fn show(context: &Context, config: &Config, origin: bool) -> Result<()> {
         .map(|(path, setting)| (config::path_text(path), hidden(path, &setting.value), setting))
         .collect();
     if context.out.format != Format::Table {
-        let values: Vec<Value> = settings
-            .iter()
-            .map(|(path, value, setting)| {
-                json!({"path": path, "value": value, "origin": setting.origin, "span": setting.span})
+        let settings = settings
+            .into_iter()
+            .map(|(path, value, setting)| SettingShape {
+                path,
+                value,
+                origin: &setting.origin,
+                span: setting.span.as_ref(),
             })
             .collect();
-        return context.out.value(&json!({"schema": report::SCHEMA, "settings": values}));
+        return context.out.value(&ConfigReport { schema: SchemaName, settings });
     }
     let dim = style::DIM;
     let mut text = String::new();

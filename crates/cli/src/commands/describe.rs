@@ -1,11 +1,11 @@
 //! `describe`: everything known of a job.
 
 use clap::Args;
-use serde_json::json;
 use weftrun::Result;
+use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::clean_text as printable;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::DescribeReport;
 
 use crate::args::Format;
 use crate::context::Context;
@@ -35,12 +35,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         }
         context.out.findings(&detail.findings);
     } else {
-        context.out.value(&json!({
-            "schema": report::SCHEMA, "handle": job.handle(), "backend": job.handle().backend(),
-            "name": detail.summary.name, "phase": detail.summary.phase, "job": detail.summary,
-            "roles": detail.replicas, "findings": detail.findings, "history": detail.history,
-            "facts": detail.facts, "plan": {"decisions": decisions},
-        }))?;
+        context.out.value(&DescribeReport::new(job.handle(), &detail, job.plan()))?;
     }
     Ok(exit_codes::OK)
 }

@@ -1,10 +1,10 @@
 //! `doctor`: what is reachable, with which rights, and what would stop a job.
 
 use clap::Args;
-use serde_json::json;
 use weftrun::core::backend::{ClusterFacts, Scope};
+use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{DoctorReport, SchemaName};
 use weftrun::{Finding, Result};
 
 use crate::args::Format;
@@ -25,10 +25,13 @@ pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
         context.out.data(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);
     } else {
-        context.out.value(&json!({
-            "schema": report::SCHEMA, "weftrun": env!("CARGO_PKG_VERSION"), "target": target.name,
-            "backend": target.backend, "facts": facts,
-        }))?;
+        context.out.value(&DoctorReport {
+            schema: SchemaName,
+            weftrun: env!("CARGO_PKG_VERSION"),
+            target: &target.name,
+            backend: &target.backend,
+            facts: &facts,
+        })?;
     }
     let failed = facts.notes.iter().any(Finding::is_error);
     Ok(if failed { exit_codes::REFUSED } else { exit_codes::OK })
@@ -39,7 +42,9 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
     let mut text = format!("{bold}weftrun {}{bold:#}\n", env!("CARGO_PKG_VERSION"));
     let mut row = |key: &str, value: String| text.push_str(&format!("  {key:<12} {}\n", clean_text(&value)));
     row("target", format!("{target} ({backend})"));
-    row("version", facts.version.clone().unwrap_or_else(|| "unknown".to_owned()));
+    if let Some(version) = &facts.version {
+        row("version", version.clone());
+    }
     for group in &facts.nodes {
         let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
         let gives: Vec<String> =

@@ -1,9 +1,9 @@
 //! `explain`: the page of a code or of a rule.
 
 use clap::Args;
-use serde_json::json;
+use weftrun::core::exit_codes;
 use weftrun::core::mutation::codes;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{CodesReport, ExplainReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -26,7 +26,7 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
         if context.out.format == Format::Table {
             context.out.data(&(shown.join("\n") + "\n"))?;
         } else {
-            context.out.value(&json!({"schema": report::SCHEMA, "codes": shown}))?;
+            context.out.value(&CodesReport { schema: SchemaName, codes: shown })?;
         }
         return Ok(exit_codes::OK);
     };
@@ -40,7 +40,7 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
     if context.out.format == Format::Table {
         context.out.line(page.text())?;
     } else {
-        context.out.value(&json!({"schema": report::SCHEMA, "code": name, "text": page.text()}))?;
+        context.out.value(&ExplainReport { schema: SchemaName, code: name, text: page.text() })?;
     }
     Ok(exit_codes::OK)
 }

@@ -1,9 +1,9 @@
 //! `instances`: what is known of instance types.
 
 use clap::Args;
-use serde_json::json;
 use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric};
-use weftrun::core::{exit_codes, report};
+use weftrun::core::exit_codes;
+use weftrun::core::report::{InstancesReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -51,7 +51,7 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
     let client = context.client()?;
     let rows = chosen(client.catalogue(), args)?;
     if context.out.format != Format::Table {
-        context.out.value(&json!({"schema": report::SCHEMA, "instances": rows}))?;
+        context.out.value(&InstancesReport { schema: SchemaName, instances: &rows })?;
         return Ok(exit_codes::OK);
     }
     match (&args.name, rows.as_slice()) {

@@ -4,9 +4,9 @@ mod fix;
 mod sarif;
 
 use clap::Args;
-use serde_json::json;
+use weftrun::core::exit_codes;
+use weftrun::core::report::{LintReport, SchemaName};
 use weftrun::core::spec::JobFile;
-use weftrun::core::{exit_codes, report};
 use weftrun::{Finding, Result, Severity};
 
 use super::mutate::{Given, InputArgs, Source, each_document};
@@ -61,7 +61,7 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
             context.out.say(count(&findings));
         }
         Format::Sarif => context.out.line(sarif::document(&findings).to_string())?,
-        _ => context.out.value(&json!({"schema": report::SCHEMA, "findings": findings}))?,
+        _ => context.out.value(&LintReport { schema: SchemaName, findings: &findings })?,
     }
     Ok(if findings.iter().any(Finding::is_error) { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }

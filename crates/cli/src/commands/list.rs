@@ -2,10 +2,10 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::json;
+use weftrun::core::exit_codes;
 use weftrun::core::job::{JobFilter, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{ListReport, SchemaName};
 use weftrun::{RecordState, Result};
 
 use crate::args::Format;
@@ -33,7 +33,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     (filter.ended, filter.foreign, filter.limit) = (args.all, args.foreign, args.limit);
     let jobs = context.block_on(async {
         for (record, handle) in client.pending_on(&target).await? {
-            context.out.say(match handle {
+            context.out.stderr(&match handle {
                 Some(handle) => {
                     format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name)
                 }
@@ -49,7 +49,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     if context.out.format == Format::Table {
         context.out.data(&table(&jobs))?;
     } else {
-        context.out.value(&json!({"schema": report::SCHEMA, "jobs": jobs}))?;
+        context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?;
     }
     Ok(exit_codes::OK)
 }

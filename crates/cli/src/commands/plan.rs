@@ -1,8 +1,8 @@
 //! `plan`: every decision with its why.
 
 use clap::Args;
-use serde_json::json;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::exit_codes;
+use weftrun::core::report::PlanReport;
 use weftrun::{Plan, Result};
 
 use crate::args::Format;
@@ -36,10 +36,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.data(&text(&plan))?;
         context.out.findings(&findings);
     } else {
-        context.out.value(&json!({
-            "schema": report::SCHEMA, "name": spec.name, "fabric": fabric.fabric, "decisions": fabric.decisions,
-            "skipped": fabric.skipped, "findings": findings, "ops": fabric.ops,
-        }))?;
+        context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     let failed = findings.iter().any(weftrun::Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })

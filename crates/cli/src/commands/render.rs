@@ -1,10 +1,10 @@
 //! `render`: exactly what would be sent.
 
 use clap::Args;
-use serde_json::json;
 use weftrun::core::backend::Rendered;
-use weftrun::core::{exit_codes, report};
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::core::exit_codes;
+use weftrun::core::report::{RenderReport, SchemaName};
+use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -33,27 +33,27 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let plan = client.plan_offline_for(context.target(&client)?, &spec)?;
-    context.out.findings(&plan.fabric().findings);
-    let errors: Vec<_> =
-        plan.fabric().findings.iter().filter(|finding| finding.is_error()).cloned().collect();
+    let (errors, others): (Vec<Finding>, Vec<Finding>) =
+        plan.fabric().findings.iter().cloned().partition(Finding::is_error);
+    context.out.findings(&others);
     if !errors.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidSpec, "the fabric plan has errors; nothing was rendered"));
+        let message = "the fabric plan has errors; nothing was rendered";
+        return Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors));
     }
     if args.form == Some(Form::Docker) {
         context.out.data(&weftrun::core::manifest::docker_commands(&plan.planned().spec, plan.fabric()))?;
         return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;
-    if context.out.format == Format::Table {
-        print(context, &rendered)?;
-    } else {
-        context.out.value(&json!({"schema": report::SCHEMA, "rendered": rendered}))?;
-    }
+    print(context, &rendered, &plan.fabric().findings)?;
     Ok(exit_codes::OK)
 }
 
 /// Prints the documents to stdout, and what they leave open to stderr.
-pub fn print(context: &Context, rendered: &Rendered) -> Result<()> {
+pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Result<()> {
+    if context.out.format != Format::Table {
+        return context.out.value(&RenderReport { schema: SchemaName, rendered, findings });
+    }
     for (index, document) in rendered.documents.iter().enumerate() {
         if index > 0 && document.language == weftrun::core::backend::Language::Yaml {
             context.out.data("---\n")?;

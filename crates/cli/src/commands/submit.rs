@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
-use weftrun::core::{exit_codes, report};
-use weftrun::{Client, Job, Plan, Result};
+use weftrun::core::exit_codes;
+use weftrun::core::job::JobPhase;
+use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
+use weftrun::{Job, Plan, Result};
 
 use super::{plan, render};
 use crate::context::Context;
@@ -72,7 +73,7 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
-        submit(context, &client, args, &planned).await
+        submit(context, args, &planned).await
     })
 }
 
@@ -83,12 +84,12 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
         context.out.findings(&refused);
         findings.extend(refused);
     }
-    render::print(context, &planned.render().await?)?;
+    render::print(context, &planned.render().await?, &findings)?;
     let failed = findings.iter().any(weftrun::Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 
-async fn submit(context: &Context, _client: &Client, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
+async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
     let job = planned.submit().await?;
     announce(context, &job, planned)?;
     if args.follow {
@@ -104,13 +105,17 @@ async fn submit(context: &Context, _client: &Client, args: &SubmitArgs, planned:
 }
 
 /// Prints the handle: all that stdout holds, or the first JSON event.
-fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
-    if context.out.is_json() {
-        return context.out.value(&json!({
-            "schema": report::SCHEMA, "type": "submitted", "handle": job.handle(), "backend": job.handle().backend(),
-            "name": planned.planned().spec.name, "phase": "submitted", "roles": planned.planned().spec.roles,
-            "plan": {"decisions": planned.fabric().decisions},
-        }));
+pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
+    if !context.out.is_data() {
+        return context.out.line(job.handle().to_string());
     }
-    context.out.line(job.handle().to_string())
+    let findings = planned.findings();
+    context.out.item(&EventLine::from(OwnEvent::Submitted {
+        handle: job.handle(),
+        backend: job.handle().backend(),
+        name: &planned.planned().spec.name,
+        phase: JobPhase::Submitted,
+        roles: &planned.planned().spec.roles,
+        plan: PlanShape { decisions: &planned.fabric().decisions, findings: &findings },
+    }))
 }

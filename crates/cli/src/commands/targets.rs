@@ -1,9 +1,9 @@
 //! `targets`: the configured places.
 
 use clap::Args;
-use serde_json::json;
 use weftrun::Result;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::exit_codes;
+use weftrun::core::report::{SchemaName, TargetShape, TargetsReport};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -34,14 +34,10 @@ pub fn run(context: &Context, _args: &TargetsArgs) -> Result<u8> {
             ))?;
         }
     } else {
-        let list: Vec<_> = targets
-            .iter()
-            .map(|target| {
-                json!({"name": target.name, "backend": target.backend, "profile": target.profile,
-                       "namespace": target.namespace, "project": target.project, "default": target.name == default})
-            })
-            .collect();
-        context.out.value(&json!({"schema": report::SCHEMA, "targets": list}))?;
+        let shape = |target| TargetShape::new(target, target.name == default);
+        context
+            .out
+            .value(&TargetsReport { schema: SchemaName, targets: targets.iter().map(shape).collect() })?;
     }
     Ok(exit_codes::OK)
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use weftrun::Result;
+use weftrun::core::exit_codes;
 use weftrun::core::job::JobPhase;
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::{SchemaName, WaitReport};
 
 use crate::context::Context;
 use crate::follow::with_limits;
@@ -27,8 +28,8 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
     context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
         let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
-        if context.out.is_json() {
-            context.out.value(&serde_json::json!({"schema": report::SCHEMA, "job": summary}))?;
+        if context.out.is_data() {
+            context.out.value(&WaitReport { schema: SchemaName, job: &summary })?;
         } else {
             context.out.say(format!("{}: {} {}", summary.handle, summary.phase, summary.reason));
         }

@@ -5,6 +5,7 @@ use futures_util::StreamExt;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobEvent, JobPhase};
+use weftrun::core::report::EventLine;
 
 use crate::context::Context;
 use crate::follow::event_text;
@@ -29,8 +30,8 @@ pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
             if let JobEvent::Status { job } = &event {
                 phase = job.phase;
             }
-            if context.out.is_json() {
-                context.out.value(&event)?;
+            if context.out.is_data() {
+                context.out.item(&EventLine::from(&event))?;
             } else {
                 context.out.line(event_text(&event))?;
             }

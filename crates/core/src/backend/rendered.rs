@@ -7,11 +7,13 @@ use crate::mutation::Op;
 
 /// Exactly what will be sent: what `weftrun render` prints, and what `submit` sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Rendered {
     /// Name of the job.
     pub name: String,
     /// The id it carries.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub submission: SubmissionId,
     /// The documents, in the order they are sent. The first is the job itself.
     pub documents: Vec<Document>,
@@ -25,6 +27,7 @@ pub struct Rendered {
 
 /// One document that is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// What it is (`PyTorchJob`, `ConfigMap`, `sbatch script`, `POST /api/v1/workloads/distributed`).
     pub title: String,
@@ -36,6 +39,7 @@ pub struct Document {
 
 /// The language of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
     /// A Kubernetes manifest.
@@ -50,6 +54,7 @@ pub enum Language {
 
 /// An op a backend cannot express.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Inexpressible {
     /// The op.
     pub op: Op,
@@ -59,6 +64,7 @@ pub struct Inexpressible {
 
 /// Something only the server knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hole {
     /// As it stands in the document, without the angle brackets (`project-id:nlp`).
     pub name: String,

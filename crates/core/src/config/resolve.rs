@@ -12,6 +12,7 @@ use crate::catalogue::{Catalogue, InstanceOverride};
 use crate::env_names;
 use crate::fabric::Origin;
 use crate::span::{self, SpanTree, Value as Node};
+use crate::spec::file::shape::Shape;
 use crate::spec::file::{Check, Source as Text, join};
 use crate::{Error, ErrorKind, Finding, Result};
 
@@ -319,6 +320,15 @@ impl Config {
     /// What is wrong with the whole.
     fn problems(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
+        for name in ["output", "color"] {
+            let Some(setting) = self.settings.get(&[name]) else { continue };
+            let Some(Shape::Word(words)) = CONFIG.key(name).map(|key| &key.shape) else { continue };
+            if !words.iter().any(|word| setting.value == word.word) {
+                let known: Vec<&str> = words.iter().map(|word| word.word).collect();
+                let message = format!("`{name}` is {}, and none of {}", setting.value, known.join(", "));
+                findings.push(place(Finding::error("CONFIG-WORD", message), &[name.to_owned()], setting));
+            }
+        }
         for name in self.names("target") {
             if self.text(&["target", &name, "backend"]).is_none_or(|backend| backend.is_empty()) {
                 let message = format!("target `{name}` names no `backend`");

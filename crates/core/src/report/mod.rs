@@ -1,8 +1,51 @@
-//! The JSON shapes other programs read (`-o json`). Changes are additive only.
+//! The JSON shapes other programs read (`-o json`), one for what each verb prints. Changes are additive only. The
+//! schemas under `docs/reference/` are made of these types, and a test holds the binary's own output against them.
 
+mod events;
+mod findings;
+mod jobs;
+mod plan;
+#[cfg(feature = "schema")]
+pub mod schemas;
+mod site;
 pub mod transport;
 
+pub use events::{Event, EventLine, LogLine, OwnEvent};
+pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
+pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
+pub use plan::{PlanReport, RenderReport};
+pub use site::{
+    BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport, SettingShape, TargetShape,
+    TargetsReport,
+};
 pub use transport::TransportReport;
+
+use serde::{Serialize, Serializer};
 
 /// The schema name that stands in every object.
 pub const SCHEMA: &str = "weftrun/v1";
+
+/// Stands first in every object, and is written as [`SCHEMA`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchemaName;
+
+impl Serialize for SchemaName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(SCHEMA)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for SchemaName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SchemaName".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"const": SCHEMA, "description": "Name of the contract; it changes only with a break."})
+    }
+}

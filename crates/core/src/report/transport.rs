@@ -12,7 +12,7 @@ use crate::nccl::{
     CommView, FabricSeen, GdrSeen, Kind, PairView, Phase, RankView, Series, Side, TransportMap,
 };
 
-/// The whole report.
+/// `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransportReport {

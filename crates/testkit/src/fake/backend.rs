@@ -139,119 +139,117 @@ impl Backend for Fake {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        let watching = Watching {
-            fake: self.clone(),
-            changed: self.changed.subscribe(),
-            filter,
-            told: BTreeMap::new(),
-            ready: VecDeque::new(),
-            over: false,
-        };
-        stream::unfold(watching, Watching::next).boxed()
+        let watching = Watching { fake: self.clone(), filter, told: BTreeMap::new() };
+        told(self.changed.subscribe(), watching)
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
-        let reading = Reading {
-            fake: self.clone(),
-            changed: self.changed.subscribe(),
-            job: job.clone(),
-            at: BTreeMap::new(),
-            options,
-            ready: VecDeque::new(),
-            over: false,
-        };
-        stream::unfold(reading, Reading::next).boxed()
+        let reading = Reading { fake: self.clone(), job: job.clone(), at: BTreeMap::new(), options };
+        told(self.changed.subscribe(), reading)
     }
+}
+
+/// What one look at the cluster gives.
+struct Seen<T> {
+    ready: VecDeque<Result<T>>,
+    /// Nothing comes behind it.
+    over: bool,
+}
+
+impl<T> Seen<T> {
+    fn nothing() -> Self {
+        Self { ready: VecDeque::new(), over: false }
+    }
+
+    fn last(&mut self, item: Result<T>) {
+        self.ready.push_back(item);
+        self.over = true;
+    }
+}
+
+trait Look: Send + 'static {
+    type Item: Send + 'static;
+
+    /// What is new since the look before.
+    fn look(&mut self) -> Seen<Self::Item>;
+}
+
+/// A stream that looks again whenever the cluster has changed.
+fn told<L: Look>(changed: watch::Receiver<u64>, look: L) -> BoxStream<'static, Result<L::Item>> {
+    let next = |(mut changed, mut look, mut seen): (watch::Receiver<u64>, L, Seen<L::Item>)| async move {
+        loop {
+            if let Some(item) = seen.ready.pop_front() {
+                return Some((item, (changed, look, seen)));
+            }
+            if seen.over {
+                return None;
+            }
+            changed.mark_unchanged();
+            seen = look.look();
+            if seen.ready.is_empty() && !seen.over && changed.changed().await.is_err() {
+                return None;
+            }
+        }
+    };
+    stream::unfold((changed, look, Seen::nothing()), next).boxed()
 }
 
 struct Watching {
     fake: Fake,
-    changed: watch::Receiver<u64>,
     filter: JobFilter,
     /// Events told of each job.
     told: BTreeMap<JobHandle, usize>,
-    ready: VecDeque<Result<JobEvent>>,
-    over: bool,
 }
 
-impl Watching {
-    async fn next(mut self) -> Option<(Result<JobEvent>, Self)> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some((event, self));
-            }
-            if self.over {
-                return None;
-            }
-            self.changed.mark_unchanged();
-            self.look();
-            if self.ready.is_empty() && !self.over && self.changed.changed().await.is_err() {
-                return None;
-            }
-        }
-    }
+impl Look for Watching {
+    type Item = JobEvent;
 
-    fn look(&mut self) {
+    fn look(&mut self) -> Seen<JobEvent> {
+        let mut seen = Seen::nothing();
         let (jobs, hangs, dead) = self.fake.see(|state| (state.jobs.clone(), state.hangs, state.dead));
         if dead {
-            self.ready.push_back(Err(unreachable()));
-            self.over = true;
+            seen.last(Err(unreachable()));
         }
         if hangs || dead {
-            return;
+            return seen;
         }
         let asked = &self.filter.handles;
         for (handle, job) in jobs.iter().filter(|(handle, _)| asked.is_empty() || asked.contains(handle)) {
             let told = self.told.entry(handle.clone()).or_insert(0);
-            self.ready.extend(job.events[*told..].iter().cloned().map(Ok));
+            seen.ready.extend(job.events[*told..].iter().cloned().map(Ok));
             *told = job.events.len();
         }
         let gone: Vec<_> = self.told.keys().filter(|handle| !jobs.contains_key(*handle)).cloned().collect();
         for handle in gone {
             self.told.remove(&handle);
-            self.ready.push_back(Ok(JobEvent::Gone { job: handle }));
+            seen.ready.push_back(Ok(JobEvent::Gone { job: handle }));
         }
         for handle in self.filter.handles.iter().filter(|handle| !jobs.contains_key(*handle)) {
-            if self.ready.is_empty() {
+            if seen.ready.is_empty() {
                 let error = Error::new(ErrorKind::NotFound, format!("there is no job {handle}"));
-                self.ready.push_back(Err(error));
+                seen.ready.push_back(Err(error));
             }
-            self.over = true;
+            seen.over = true;
         }
         let ended = |handle: &JobHandle| jobs.get(handle).is_none_or(|job| job.summary.phase.is_terminal());
-        self.over |= !self.filter.handles.is_empty() && self.filter.handles.iter().all(ended);
+        seen.over |= !self.filter.handles.is_empty() && self.filter.handles.iter().all(ended);
+        seen
     }
 }
 
 struct Reading {
     fake: Fake,
-    changed: watch::Receiver<u64>,
     job: JobHandle,
     options: LogOptions,
     /// Pieces given of each source, and its bytes so far.
     at: BTreeMap<String, (usize, u64)>,
-    ready: VecDeque<Result<LogBatch>>,
-    over: bool,
 }
 
-impl Reading {
-    async fn next(mut self) -> Option<(Result<LogBatch>, Self)> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                return Some((batch, self));
-            }
-            if self.over {
-                return None;
-            }
-            self.changed.mark_unchanged();
-            self.look();
-            if self.ready.is_empty() && !self.over && self.changed.changed().await.is_err() {
-                return None;
-            }
-        }
-    }
+impl Look for Reading {
+    type Item = LogBatch;
 
-    fn look(&mut self) {
+    fn look(&mut self) -> Seen<LogBatch> {
+        let mut seen = Seen::nothing();
         let (job, hangs, dead) =
             self.fake.see(|state| (state.job(&self.job).cloned(), state.hangs, state.dead));
         let job = match job {
@@ -259,12 +257,11 @@ impl Reading {
             job => job,
         };
         let job = match job {
-            Ok(_) if hangs => return,
+            Ok(_) if hangs => return seen,
             Ok(job) => job,
             Err(error) => {
-                self.ready.push_back(Err(error));
-                self.over = true;
-                return;
+                seen.last(Err(error));
+                return seen;
             }
         };
         let ended = job.summary.phase.is_terminal();
@@ -288,22 +285,23 @@ impl Reading {
                         let rest = &bytes[skip.min(bytes.len())..];
                         if !rest.is_empty() {
                             let batch = LogBatch::new(log.source.clone(), rest.to_vec(), cursor.clone());
-                            self.ready.push_back(Ok(batch));
+                            seen.ready.push_back(Ok(batch));
                         }
                     }
                     Piece::Mark(mark) => {
                         cursor.offset = *offset;
                         let batch = LogBatch::marked(log.source.clone(), mark.clone(), cursor.clone());
-                        self.ready.push_back(Ok(batch));
+                        seen.ready.push_back(Ok(batch));
                     }
                 }
             }
             if ended {
                 cursor.offset = *offset;
                 let mark = Mark::Ended { exit_code: job.summary.exit_code };
-                self.ready.push_back(Ok(LogBatch::marked(log.source.clone(), mark, cursor)));
+                seen.ready.push_back(Ok(LogBatch::marked(log.source.clone(), mark, cursor)));
             }
         }
-        self.over = ended || !self.options.follow;
+        seen.over = ended || !self.options.follow;
+        seen
     }
 }

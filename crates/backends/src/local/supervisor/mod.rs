@@ -18,15 +18,13 @@ use weftrun_core::{Error, ErrorKind, Result, Severity};
 pub(super) use requests::{Request, ask};
 
 use super::document::ProcessList;
-use super::folder::{self, Folder};
+use super::folder::{self, Folder, RESERVE};
 use super::record::{Origin, Record};
 use super::{error, process};
 use attempt::Outcome;
 
 /// Time between two looks at requests, deadlines and the disk.
 const TICK: Duration = Duration::from_millis(50);
-/// Kept free so that the last word can be written on a full disk.
-const RESERVE: usize = 64 << 10;
 
 /// Runs the job of a folder to its end. This is what the hidden `weftrun supervise DIR` calls, in a session of its
 /// own; its environment is what the processes inherit.
@@ -43,6 +41,9 @@ pub fn supervise(folder: &Path) -> Result<()> {
 /// process's if it is none.
 pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>) -> Result<()> {
     let detached = environment.is_none();
+    if folder.record().exists() {
+        return Ok(());
+    }
     let Some(lock) = lock(folder)? else { return Ok(()) };
     if folder.record().exists() {
         return Ok(());
@@ -53,9 +54,9 @@ pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>
     runtime.block_on(supervisor.run(detached))
 }
 
-/// Readers take the lock for a moment, so one refusal is not yet a supervisor.
+/// Readers take the lock for a moment, so one refusal is not yet a supervisor; on a busy machine the moment may last.
 fn lock(folder: &Folder) -> Result<Option<File>> {
-    for _ in 0..20 {
+    for _ in 0..400 {
         if let Some(lock) = folder.try_lock()? {
             return Ok(Some(lock));
         }
@@ -205,8 +206,7 @@ impl Supervisor {
         if self.disk_full {
             return;
         }
-        let Ok(disk) = rustix::fs::statvfs(self.folder.path()) else { return };
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE as u64 {
+        if folder::free(self.folder.path()).is_some_and(|free| free < RESERVE as u64) {
             self.disk_full = true;
             let text = "the disk is full: what processes write to their logs may be lost";
             self.record.note(Severity::Error, "disk-full", text);

@@ -9,6 +9,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use weftrun::{Plan, Result};
 use weftrun_testkit::replay::SHIPPED;
 
+use super::submit;
 use crate::context::Context;
 use crate::follow::{self, with_limits};
 use crate::output::style;
@@ -63,7 +64,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
 
 /// Submits a demo without following it: what the terminal UI's demo key does. Wider than the demo of the command
 /// line, since a screen shows sixteen ranks at a look.
-pub async fn submit(client: weftrun::Client) -> Result<weftrun::core::job::JobHandle> {
+pub async fn start(client: weftrun::Client) -> Result<weftrun::core::job::JobHandle> {
     let args = DemoArgs {
         capture: "socket_2x2".to_owned(),
         nodes: Some(4),
@@ -79,7 +80,7 @@ pub async fn submit(client: weftrun::Client) -> Result<weftrun::core::job::JobHa
 
 async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> {
     let job = planned.submit().await?;
-    context.out.line(job.handle().to_string())?;
+    submit::announce(context, &job, planned)?;
     let watching = follow::Watching { snapshots: true, logs: !args.no_logs };
     let followed = follow::follow_with(context, &job, watching);
     let followed = with_limits(followed, Some(Duration::from_secs(600)), job.handle()).await?;
@@ -87,8 +88,8 @@ async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> 
     let out = &context.out;
     out.say(cost::text(&followed.map));
     out.say(format!(
-        "\nThe job's record stays: `weftrun describe '{0}'`, `weftrun delete '{0}'`.",
-        job.handle()
+        "\nThe job's record stays: `weftrun describe {0}`, `weftrun logs {0}`, `weftrun delete {0}`.",
+        planned.planned().spec.name
     ));
     out.say("Next: `weftrun init > job.toml` writes a job of your own, `weftrun plan job.toml` says what its fabric needs.");
     Ok(code)

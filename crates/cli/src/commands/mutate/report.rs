@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
+use weftrun::core::exit_codes;
 use weftrun::core::manifest::{JobReport, Start};
-use weftrun::core::{exit_codes, report};
+use weftrun::core::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::{Given, MutateArgs, Source, each_document};
@@ -16,7 +17,8 @@ use crate::output::style;
 pub fn say(context: &Context, given: &Given, jobs: &[JobReport], findings: &[Finding]) -> Result<()> {
     let out = &context.out;
     if out.format != Format::Table {
-        out.stderr(&document(jobs, findings).to_string());
+        let report = serde_json::to_string(&MutateReport::new(jobs, findings));
+        out.stderr(&report.unwrap_or_default());
         return Ok(());
     }
     for name in &given.assumed {
@@ -52,27 +54,9 @@ fn summary(job: &JobReport) -> String {
     }
 }
 
-/// The report: of one job its own fields, and those of all jobs under `documents`.
-pub fn document(jobs: &[JobReport], findings: &[Finding]) -> Json {
-    let first_error = findings.first().or_else(|| jobs.iter().find_map(|job| job.error.as_ref()));
-    let all = |pick: fn(&JobReport) -> Json| -> Vec<Json> {
-        jobs.iter().flat_map(|job| pick(job).as_array().cloned().unwrap_or_default()).collect()
-    };
-    json!({
-        "schema": report::SCHEMA,
-        "changed": first_error.is_none() && jobs.iter().any(|job| job.changed),
-        "skip": jobs.iter().find_map(|job| job.skip.clone()),
-        "error": first_error,
-        "actions": all(|job| json!(job.actions)),
-        "notes": all(|job| json!(job.notes)),
-        "documents": jobs,
-        "findings": findings,
-    })
-}
-
 /// Writes the report into a file.
 pub fn to_file(path: &Path, jobs: &[JobReport], findings: &[Finding]) -> Result<()> {
-    let value = document(jobs, findings);
+    let value = MutateReport::new(jobs, findings);
     let yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
     let text =
         if yaml { serde_saphyr::to_string(&value).ok() } else { serde_json::to_string_pretty(&value).ok() };

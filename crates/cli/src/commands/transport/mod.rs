@@ -10,13 +10,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use futures_util::StreamExt;
-use serde_json::json;
 use weftrun::core::diagnose::{Diagnosis, diagnose};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::log::LogOptions;
 use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
-use weftrun::core::report::{SCHEMA, TransportReport};
+use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -127,10 +126,8 @@ fn follow_job(
 }
 
 fn show(context: &Context, event: &Event) -> Result<()> {
-    if context.out.is_json() {
-        return context.out.value(
-            &json!({"schema": SCHEMA, "type": "transport", "event": event, "text": event.to_string()}),
-        );
+    if context.out.is_data() {
+        return context.out.item(&EventLine::from(OwnEvent::transport(event)));
     }
     context.out.say(event.to_string());
     Ok(())
@@ -145,7 +142,7 @@ fn print(context: &Context, diagnosis: Diagnosis, map: &TransportMap, follow: bo
         Format::Json | Format::Yaml => {
             let report = TransportReport::of(diagnosis, map);
             if follow {
-                return out.value(&json!({"type": "report", "report": report}));
+                return out.item(&EventLine::from(OwnEvent::Report { report: &report }));
             }
             out.value(&report)
         }

@@ -73,7 +73,7 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     let mut options = Options::default();
     let client = match &args.replay {
         Some(what) => {
-            let (client, job) = replay::client(&context.config()?, &args, what)?;
+            let (client, job) = replay::client(context.config()?, &args, what)?;
             options.targets = vec![STAGE.to_owned()];
             options.job = Some(job);
             client
@@ -112,7 +112,7 @@ fn targets(context: &Context, options: &mut Options) -> Result<Client> {
     }
     options.default_target = Some(default);
     if context.registry().names().contains(&"local") {
-        options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::submit(client))));
+        options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::start(client))));
     }
     Ok(client)
 }

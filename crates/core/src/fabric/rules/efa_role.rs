@@ -4,7 +4,7 @@ use super::efa::Parts;
 use super::{Context, set};
 use crate::Finding;
 use crate::fabric::node::{Count, Node};
-use crate::fabric::{Origin, StackProfile};
+use crate::fabric::{Origin, RuleSetting, StackProfile};
 use crate::mutation::draft::{At, Draft};
 use crate::mutation::merge;
 use crate::mutation::view::{JobKind, RoleView};
@@ -403,9 +403,27 @@ fn hugepages(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &Role
         (Some(wanted), _, _) => (wanted.to_owned(), profile(ctx)),
         (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
     };
+    // A job file may leave memory to the cluster; then normal pages do, only slower. In a manifest nothing is left out
+    // without a word of its author's.
+    let demanded = ctx.options.rules.get("efa.hugepages") == Some(&RuleSetting::On);
+    if ctx.job.kind == JobKind::JobFile && own.is_none() && !demanded && no_memory(ctx, role, node) {
+        let why = format!(
+            "{}: huge pages need `memory` beside them, and none is asked; libfabric takes normal pages",
+            at.name
+        );
+        return draft.skip_rule("efa.hugepages", "no-memory", why);
+    }
     memory(ctx, draft, at, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";
     set::resource(draft, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
+}
+
+/// Whether neither the role nor an option nor the profile says how much memory is asked.
+fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
+    let default = ctx.profile.memory_default.as_deref();
+    !role.container.asks_cpu_or_memory()
+        && ctx.options.memory.is_none()
+        && default.and_then(|text| memory_by_profile(text, node.memory_mib)).is_none()
 }
 
 /// The API server refuses huge pages in a container that asks neither CPU nor memory.

@@ -11,6 +11,13 @@ pub(super) const SKIPS: &[Code] = &[
         source: "https://docs.nvidia.com/dgx-cloud/ (DGX Cloud Create, AWS clusters, Opt-Out)",
     },
     Code {
+        code: "no-memory",
+        title: "no memory is asked, so huge pages are left out",
+        meaning: "Kubernetes refuses huge pages in a container that asks neither cpu nor memory. A job file that asks none gets EFA without them: libfabric keeps its bounce buffers in normal pages. In a manifest the same is an error, E-HP-NEEDS-MEMORY.",
+        fix: "Set `memory` of the role.",
+        source: "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
+    },
+    Code {
         code: "not-distributed",
         title: "the job has one pod with ranks",
         meaning: "With one pod nothing passes between nodes; EFA devices would be taken for nothing.",

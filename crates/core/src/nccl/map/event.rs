@@ -10,6 +10,7 @@ use crate::log::SourceId;
 
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Who {
     /// Rank in its first communicator, or as its launcher told; not proved to be global.
     pub rank: Option<u32>,
@@ -19,6 +20,7 @@ pub struct Who {
     pub pid: Option<u64>,
     /// Where it was read.
     #[serde(serialize_with = "by_name")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub source: Arc<SourceId>,
 }
 
@@ -43,6 +45,7 @@ impl fmt::Display for Who {
 
 /// A change of the map. `Display` gives one line for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Event {

@@ -236,7 +236,11 @@ fn covers(known: &Finding, new: &Finding) -> bool {
 
 fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
     let bad = |error: &span::SyntaxError| {
-        let mut finding = Finding::error("SPEC-SYNTAX", error.message.clone());
+        // The parsers' own words for it are about the parser.
+        let deep = error.message.contains("recursion") || error.message.contains("recurse");
+        let message =
+            if deep { "this is nested too deep for a job file".to_owned() } else { error.message.clone() };
+        let mut finding = Finding::error("SPEC-SYNTAX", message);
         finding.span = source.place(&error.span);
         finding
     };

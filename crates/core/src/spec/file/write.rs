@@ -305,7 +305,10 @@ fn apply(root: &mut Table, edit: &PatchEdit) -> std::result::Result<(), &'static
             let new = if is_shorthand(key.get()) || key.get() == "rules" {
                 inline([])
             } else {
-                Item::Table(Table::new())
+                // Written only where something stands in it itself: `[target.prod]` needs no `[target]`.
+                let mut table = Table::new();
+                table.set_implicit(true);
+                Item::Table(table)
             };
             table.insert(key.get(), new);
         }

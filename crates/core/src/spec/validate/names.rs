@@ -109,7 +109,7 @@ pub(super) fn is_subdomain(text: &str) -> bool {
 }
 
 /// Why a text is no key of a label or annotation.
-fn bad_key(key: &str) -> Option<&'static str> {
+pub(super) fn bad_key(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
         Some((domain, _)) if !is_subdomain(domain) => return Some("what stands before `/` is no domain"),
         Some((_, name)) => name,

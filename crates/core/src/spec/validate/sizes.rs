@@ -1,5 +1,6 @@
 //! What a node is asked for, against what it has.
 
+use super::names::bad_key;
 use super::{Findings, shown};
 use crate::catalogue::{Catalogue, InstanceType};
 use crate::spec::file::join;
@@ -60,7 +61,10 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
     for (name, text) in &role.resources {
         let path = join(&format!("{path}.resources"), name);
         let Some(amount) = quantity(text, &path, out) else { continue };
-        if name == GPU {
+        if let Some(why) = bad_key(name) {
+            out.error("SPEC-RESOURCE", &path, format!("`{}` is no name of a resource: {why}", shown(name)))
+                .fix("a resource is `name` or `domain/name`, as `kubectl describe node` lists it");
+        } else if name == GPU {
             out.error("SPEC-GPU", &path, format!("`{GPU}` is asked by `gpus_per_node`"))
                 .fix("set `gpus_per_node`");
         } else if name.contains('/') && amount.is_fraction() {

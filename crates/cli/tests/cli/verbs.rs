@@ -1,0 +1,180 @@
+//! The verbs that need no cluster, each as its help promises.
+
+use crate::place::{Place, SMALL_JOB};
+
+#[test]
+fn plan_says_why() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"llama\"\nimage = \"i\"\nlaunch = \"torchrun\"\nnodes = 4\ngpus_per_node = 8\nmemory = \"1800Gi\"\n\
+                 instance_type = \"p5.48xlarge\"\nprofile = \"dgxc\"\nfabric = \"efa\"\ncommand = [\"train.py\"]\n");
+    let done = place.run("plan job.toml").ok();
+    for said in [
+        "llama: 4 nodes, 32 ranks",
+        "fabric efa",
+        "efa.devices",
+        "vpc.amazonaws.com/efa = 32",
+        "detect.nccl-debug",
+    ] {
+        assert!(done.out.contains(said), "`{said}` is not in:\n{}", done.out);
+    }
+    let plan = place.run("plan -o json job.toml").ok().json();
+    for decision in plan["decisions"].as_array().unwrap() {
+        for key in ["rule", "target", "value", "why", "origin"] {
+            assert!(!decision[key].is_null(), "{key} of {decision}");
+        }
+    }
+    let off = place.run("plan -o json --no-fabric-rule efa.hugepages job.toml").ok().json();
+    let has = |plan: &serde_json::Value| {
+        plan["decisions"].as_array().unwrap().iter().any(|decision| decision["rule"] == "efa.hugepages")
+    };
+    assert!(has(&plan) && !has(&off));
+    let none = place.run("plan -o json --fabric off job.toml").ok().json();
+    assert!(none["decisions"].as_array().unwrap().is_empty(), "{none:#}");
+}
+
+#[test]
+fn a_job_file_a_yaml_file_and_flags_are_one_job() {
+    let place = Place::new();
+    place.write("job.toml", SMALL_JOB);
+    place.write(
+        "job.yaml",
+        "name: small\nlaunch: per-rank\nnodes: 2\nranks_per_node: 2\ncommand: [sh, -c, \"echo rank $RANK of $WORLD_SIZE\"]\n",
+    );
+    let document = |rendered: serde_json::Value| {
+        let text = rendered["rendered"]["documents"][0]["text"].as_str().unwrap().to_owned();
+        let submission = rendered["rendered"]["submission"].as_str().unwrap().to_owned();
+        text.replace(&submission, "ID")
+    };
+    let toml = document(place.run("render -o json job.toml").ok().json());
+    assert_eq!(document(place.run("render -o json job.yaml").ok().json()), toml);
+    let words = ["render", "-o", "json", "--name", "small", "--launch", "per-rank", "--nodes", "2"];
+    let mut command = place.command(words);
+    command.args(["--ranks-per-node", "2", "--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE"]);
+    assert_eq!(document(crate::place::Done::of(command).ok().json()), toml);
+    let piped = place.feed("render -o json -", SMALL_JOB.as_bytes()).ok().json();
+    assert_eq!(document(piped), toml);
+}
+
+#[test]
+fn render_needs_no_cluster_and_names_what_it_does_not_know() {
+    let place = Place::new();
+    let line = "--name llama --nodes 2 -g 8 --image img --launch torchrun --fabric efa --instance-type p5.48xlarge --memory 1Ti";
+    for (backend, said) in
+        [("kubeflow", "kind: PyTorchJob"), ("slurm", "#SBATCH --nodes=2"), ("runai", "llama")]
+    {
+        let done = place.run(&format!("render -b {backend} {line} -p nlp -- train.py")).ok();
+        assert!(done.out.contains(said), "{backend}:\n{}\n{}", done.out, done.err);
+    }
+    let docker = place.run(&format!("render --as docker {line} -- train.py")).ok();
+    assert!(docker.out.contains("docker run"), "{}", docker.out);
+}
+
+#[test]
+fn stdout_holds_the_handle_and_nothing_else() {
+    let place = Place::new();
+    place.write("job.toml", SMALL_JOB);
+    let done = place.run("submit --follow job.toml").ok();
+    assert_eq!(done.out.lines().count(), 1);
+    assert!(done.out.starts_with("local://local/small"), "{}", done.out);
+    for rank in 0..4 {
+        assert!(done.err.contains(&format!("rank {rank} of 4")), "{}", done.err);
+    }
+    let handle = done.out.trim();
+    let logs = place.run(&format!("logs {handle}")).ok().out;
+    assert_eq!(logs.lines().count(), 4, "{logs}");
+    let some = place.run(&format!("logs --rank 1,3 --no-prefix {handle}")).ok().out;
+    let mut lines: Vec<&str> = some.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["rank 1 of 4", "rank 3 of 4"]);
+    let grep = place.run(&format!("logs --no-prefix --grep [0-1].of {handle}")).ok().out;
+    assert_eq!(grep.lines().count(), 2, "{grep}");
+    let detail = place.run(&format!("describe {handle}")).ok().out;
+    assert!(detail.contains("succeeded") && detail.contains("node1"), "{detail}");
+    // A bare name is enough, and after a delete it is gone.
+    place.run("describe small").ok();
+    place.run("delete --yes small").ok();
+    place.run("describe small").code(6);
+}
+
+#[test]
+fn suspended_ranks_stand_still() {
+    let place = Place::new();
+    let here = place.path("ticks").display().to_string();
+    let script = format!("while :; do echo tick >> {here}; sleep 0.05; done");
+    place.write(
+        "job.toml",
+        format!("name = \"ticks\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"),
+    );
+    let handle = place.run("submit job.toml").ok().out;
+    let ticks = || std::fs::metadata(&here).map_or(0, |metadata| metadata.len());
+    while ticks() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let done = place.run(&format!("suspend {handle}"));
+    if done.code == 4 {
+        assert!(done.err.contains("suspend"), "{}", done.err);
+    } else {
+        assert_eq!(place.run("list -o json").ok().json()["jobs"][0]["phase"], "suspended", "{}", done.err);
+        let before = ticks();
+        place.run(&format!("resume {handle}")).ok();
+        while ticks() <= before {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    place.run(&format!("cancel {handle}")).ok();
+    assert_eq!(place.run("list --all -o json").json()["jobs"][0]["phase"], "cancelled");
+}
+
+#[test]
+fn instances_are_looked_up() {
+    let place = Place::new();
+    let all = place.run("instances -o json").ok().json();
+    assert_eq!(all["instances"].as_array().unwrap().len(), 99);
+    let efa = place.run("instances --fabric efa -o json").ok().json();
+    let rows = efa["instances"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["name"] == "p5.48xlarge" && row["efa_max"] == 32), "{efa:#}");
+    assert!(place.run("instances ml.p5.48xlarge").ok().out.contains("p5.48xlarge"));
+    assert!(place.run("instances p5.48xlagre").code(6).err.contains("did you mean `p5.48xlarge`"));
+    place.configure("[instances.ours]\nextends = \"p5.48xlarge\"\nefa_max = 16\n");
+    let ours = place.run("instances ours -o json").ok().json();
+    assert_eq!(
+        (&ours["instances"][0]["efa_max"], &ours["instances"][0]["from_config"]),
+        (&16.into(), &true.into())
+    );
+}
+
+#[test]
+fn doctor_is_pasteable() {
+    let place = Place::new();
+    let done = place.run("doctor").ok();
+    for said in ["weftrun 0.", "target", "local (local)", "nodes"] {
+        assert!(done.out.contains(said), "`{said}` is not in:\n{}", done.out);
+    }
+    assert!(!done.out.contains('\u{1b}'));
+}
+
+#[test]
+fn backends_and_targets_are_listed() {
+    let place = Place::new();
+    let names = |line: &str, key: &str| -> Vec<String> {
+        let value = place.run(line).ok().json();
+        value[key].as_array().unwrap().iter().map(|b| b["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("backends -o json", "backends"), ["kubeflow", "local", "runai", "slurm"]);
+    place.configure("default_target = \"prod\"\n[target.prod]\nbackend = \"slurm\"\n");
+    let targets = place.run("targets -o json").ok().json();
+    let default = targets["targets"].as_array().unwrap().iter().find(|target| target["default"] == true);
+    assert_eq!(default.unwrap()["name"], "prod");
+    assert!(place.run("list -b prdo").code(6).err.contains("prod"));
+}
+
+#[test]
+fn explain_has_a_page_for_every_code() {
+    let place = Place::new();
+    let codes = place.run("explain -o json").ok().json();
+    for code in codes["codes"].as_array().unwrap().iter().step_by(17) {
+        let page = place.run(&format!("explain {}", code.as_str().unwrap())).ok().out;
+        assert!(page.len() > 40, "{code}: {page}");
+    }
+    assert!(place.run("explain efa.device").code(6).err.contains("efa.devices"));
+}

@@ -1,0 +1,119 @@
+//! What is printed one JSON object a line while something is followed.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{PlanShape, SchemaName, TransportReport};
+use crate::fabric::Fabric;
+use crate::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use crate::nccl;
+use crate::spec::Role;
+
+/// One line of `submit`, `watch`, `logs`, `demo` and `transport --follow` with `-o json`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EventLine<'a> {
+    /// The contract.
+    pub schema: SchemaName,
+    /// What happened; its `type` says which.
+    #[serde(flatten)]
+    pub event: Event<'a>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Event<'a> {
+    /// To a job, as its cluster tells it.
+    Job(&'a JobEvent),
+    /// To what weftrun does with it.
+    Own(OwnEvent<'a>),
+}
+
+/// What weftrun itself says while it follows.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum OwnEvent<'a> {
+    /// The first line of `submit`: the cluster has the job.
+    Submitted {
+        /// Its handle.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        handle: &'a JobHandle,
+        /// The backend it runs on.
+        backend: &'a str,
+        /// Its name.
+        name: &'a str,
+        /// `submitted`: the cluster has it, and nothing more is known yet.
+        phase: JobPhase,
+        /// Its roles, as they were asked.
+        roles: &'a [Role],
+        /// What was decided for it.
+        plan: PlanShape<'a>,
+    },
+    /// A line a rank wrote.
+    Log(LogLine<'a>),
+    /// What a log has between two lines: a gap, its end.
+    Mark(LogLine<'a>),
+    /// The transport map has something new.
+    Transport {
+        /// What.
+        event: &'a nccl::Event,
+        /// The same for a person.
+        text: String,
+    },
+    /// The last line of `transport --follow`.
+    Report {
+        /// The map, as `transport -o json` prints it.
+        report: &'a TransportReport,
+    },
+    /// The last line of `submit --follow`: the job has ended.
+    Ended {
+        /// Its handle.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        handle: &'a JobHandle,
+        /// How it ended; null where that is not known.
+        job: Option<&'a JobSummary>,
+        /// The fabric that was planned.
+        planned: Fabric,
+        /// What its logs prove of its transports.
+        transport: &'a TransportReport,
+    },
+}
+
+/// A line of a log, sanitised.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LogLine<'a> {
+    /// The pod, process or file that wrote it.
+    pub source: &'a str,
+    /// Which attempt of the job, from 0.
+    pub attempt: u32,
+    /// The rank, where it is known.
+    pub rank: Option<u32>,
+    /// When, where the cluster knows it.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub time: Option<Timestamp>,
+    /// The line.
+    pub text: &'a str,
+}
+
+impl<'a> From<&'a JobEvent> for EventLine<'a> {
+    fn from(event: &'a JobEvent) -> Self {
+        Self { schema: SchemaName, event: Event::Job(event) }
+    }
+}
+
+impl<'a> From<OwnEvent<'a>> for EventLine<'a> {
+    fn from(event: OwnEvent<'a>) -> Self {
+        Self { schema: SchemaName, event: Event::Own(event) }
+    }
+}
+
+impl<'a> OwnEvent<'a> {
+    /// News of the transport map.
+    pub fn transport(event: &'a nccl::Event) -> Self {
+        Self::Transport { event, text: event.to_string() }
+    }
+}

@@ -1,0 +1,38 @@
+//! The JSON schemas of everything that is printed with `-o json`.
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+
+use super::{
+    ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
+    EventLine, ExplainReport, InstancesReport, LintReport, ListReport, MutateReport, PlanReport,
+    RenderReport, TargetsReport, TransportReport, WaitReport,
+};
+
+/// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
+pub fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("act", of::<ActReport>()),
+        ("backends", of::<BackendsReport>()),
+        ("codes", of::<CodesReport>()),
+        ("config", of::<ConfigReport>()),
+        ("describe", of::<DescribeReport>()),
+        ("doctor", of::<DoctorReport>()),
+        ("error", of::<ErrorReport>()),
+        ("event", of::<EventLine>()),
+        ("explain", of::<ExplainReport>()),
+        ("instances", of::<InstancesReport>()),
+        ("lint", of::<LintReport>()),
+        ("list", of::<ListReport>()),
+        ("mutate", of::<MutateReport>()),
+        ("plan", of::<PlanReport>()),
+        ("render", of::<RenderReport>()),
+        ("targets", of::<TargetsReport>()),
+        ("transport", of::<TransportReport>()),
+        ("wait", of::<WaitReport>()),
+    ]
+}
+
+/// As what is written looks, not as what is read.
+fn of<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
+}

@@ -1,0 +1,84 @@
+//! Detection, strictness, placement.
+
+use weftrun_core::Severity;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Profiles, RuleSetting};
+use weftrun_core::mutation::view::JobKind;
+use weftrun_core::mutation::{Options, decide};
+
+use crate::situation::{
+    codes, dgxc, has, job, launcher, on, online, ops, profile, pytorch, run, with_env, worker,
+};
+
+#[test]
+fn detection_is_for_job_files_and_on_request() {
+    let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
+    assert!(ops(&dgxc(&view)).iter().all(|op| !op.contains("NCCL_DEBUG")));
+    let outcome = run(&view, "dgxc", &Options { detect: Some(true), ..Options::default() });
+    for line in ["Launcher: env NCCL_DEBUG = INFO", "Worker: env NCCL_DEBUG = INFO"] {
+        assert!(has(&outcome, line), "{line}");
+    }
+    assert!(ops(&outcome).iter().any(|op| op.contains("-x NCCL_DEBUG")));
+}
+
+#[test]
+fn a_level_that_says_nothing_of_transports_is_kept_and_named() {
+    let quiet = with_env(worker("Worker"), &[("NCCL_DEBUG", "WARN")]);
+    let outcome = run(&pytorch(quiet), "dgxc", &Options { detect: Some(true), ..Options::default() });
+    assert_eq!(codes(&outcome), ["W-ENV-KEPT"]);
+}
+
+#[test]
+fn strict_pins_the_network() {
+    let strict = Options { strict: true, ..Options::default() };
+    let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
+    let outcome = run(&view, "dgxc", &strict);
+    assert!(
+        has(&outcome, "Worker: env NCCL_NET = AWS Libfabric")
+            && has(&outcome, "Launcher: env NCCL_NET = AWS Libfabric")
+    );
+    assert!(has(&run(&pytorch(worker("Worker")), "roce", &strict), "Worker: env NCCL_NET = IB"));
+    let known = Profiles::builtin()
+        .with("k", "extends = 'dgxc'\n[stack]\nnet-plugin = '/opt/p/libnccl-net.so'".parse().unwrap());
+    let outcome =
+        decide(&view, &known.get("k").unwrap(), &strict, &Catalogue::builtin(), &ClusterFacts::default());
+    assert!(has(&outcome, "Worker: env NCCL_NET_PLUGIN = /opt/p/libnccl-net.so"));
+}
+
+#[test]
+fn raw_manifests_are_placed_only_on_request() {
+    let view = pytorch(on(worker("Worker"), "p5.48xlarge"));
+    assert!(ops(&dgxc(&view)).iter().all(|op| !op.contains("affinity")));
+    let mut options = Options::default();
+    options.rules.insert("efa.colocate".into(), RuleSetting::On);
+    assert!(has(
+        &run(&view, "dgxc", &options),
+        "Worker: affinity = all pods in one topology.kubernetes.io/zone"
+    ));
+}
+
+#[test]
+fn a_namespace_that_forbids_host_paths_is_named_before_it_refuses() {
+    let facts = online(|facts| facts.pod_security = Some("baseline".into()));
+    let outcome = decide(
+        &pytorch(worker("Worker")),
+        &profile("dgxc"),
+        &Options::default(),
+        &Catalogue::builtin(),
+        &facts,
+    );
+    assert!(outcome.findings.iter().any(|finding| finding.code == "W-POD-SECURITY"));
+}
+
+#[test]
+fn every_finding_says_what_to_do() {
+    let view = job(
+        JobKind::MpiJobV2,
+        vec![launcher(&["./run.sh"]), with_env(worker("Worker"), &[("LD_LIBRARY_PATH", "$X")])],
+    );
+    for finding in dgxc(&view).findings {
+        assert!(finding.fix.is_some(), "{} has no fix", finding.code);
+        assert!(finding.severity <= Severity::Warning);
+    }
+}
