@@ -19,5 +19,6 @@ mod place;
 mod promises;
 mod reference;
 mod schemas;
+mod transport;
 mod upgrade;
 mod verbs;
