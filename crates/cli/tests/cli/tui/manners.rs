@@ -1,7 +1,7 @@
 //! How the terminal UI treats its terminal: other sizes, the shell, the clipboard, colours; and that it goes on where it
 //! was left.
 
-use crate::tmux::Tmux;
+use super::tmux::Tmux;
 
 const REPLAY: &str = "tui --replay socket_2x2 --speed 0";
 
