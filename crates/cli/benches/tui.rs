@@ -84,6 +84,11 @@ fn print_lines(count: u64, rate: u64) {
     }
 }
 
+/// The program that is measured: `WEFTRUN_BIN`, else the one built with this benchmark.
+fn binary() -> String {
+    std::env::var("WEFTRUN_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_weftrun").to_owned())
+}
+
 /// A home of its own, and the binary.
 struct Bed {
     home: tempfile::TempDir,
@@ -98,7 +103,7 @@ impl Bed {
     }
 
     fn weftrun(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weftrun"));
+        let mut command = Command::new(binary());
         command.env("HOME", self.home.path()).env("XDG_STATE_HOME", self.home.path().join("state"));
         command.env("XDG_CONFIG_HOME", self.home.path().join("config"));
         command
@@ -135,7 +140,7 @@ impl Bed {
 
     fn tui(&self, arguments: &str) -> Screen {
         let home = self.home.path().display();
-        let binary = env!("CARGO_BIN_EXE_weftrun");
+        let binary = binary();
         let state = format!("HOME={home} XDG_STATE_HOME={home}/state XDG_CONFIG_HOME={home}/config");
         Screen::start(&format!(
             "env -u NO_COLOR -u SSH_TTY -u SSH_CONNECTION {state} {binary} tui --fresh {arguments}"

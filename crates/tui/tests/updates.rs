@@ -246,16 +246,16 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
         .role(weftrun::core::spec::Role::worker().nodes(8).gpus_per_node(8).command(["train.py"]))
         .build()
         .unwrap();
-    spec.queue = Some("nlp".into());
+    spec.priority = Some("high".into());
     model.open.as_mut().unwrap().spec = Some(spec);
     let effects = press(&mut model, "N");
     let [Effect::Plan(_, target, spec)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(
-        (target.as_str(), spec.name.as_str(), spec.queue.as_deref()),
-        ("prod", "moe-abl-3", Some("nlp"))
+        (target.as_str(), spec.name.as_str(), spec.priority.as_deref()),
+        ("prod", "moe-abl-3", Some("high"))
     );
     let draft = model.draft.as_ref().unwrap();
-    assert!(draft.needs_file(), "a queue is no field of the form");
+    assert!(draft.needs_file(), "a priority is no field of the form");
     assert_eq!(draft.command(), "weftrun submit moe-abl-3.toml -b prod");
     press(&mut model, "ctrl-g");
     assert!(

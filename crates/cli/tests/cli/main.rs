@@ -20,5 +20,6 @@ mod promises;
 mod reference;
 mod schemas;
 mod transport;
+mod tui;
 mod upgrade;
 mod verbs;

@@ -22,6 +22,8 @@ pub enum Field {
     Nodes,
     /// GPUs of each node.
     Gpus,
+    /// Memory of each node, where the job says nothing of it.
+    Memory,
     /// Instance type.
     Instance,
     /// Who starts the processes.
@@ -32,6 +34,8 @@ pub enum Field {
     Fabric,
     /// Profile of the site.
     Profile,
+    /// Queue, partition or node pool.
+    Queue,
     /// Environment, `NAME=value` by blanks.
     Env,
     /// The list of changes.
@@ -40,17 +44,19 @@ pub enum Field {
 
 impl Field {
     /// In the order of the form.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Target,
         Self::Name,
         Self::Image,
         Self::Nodes,
         Self::Gpus,
+        Self::Memory,
         Self::Instance,
         Self::Launch,
         Self::Command,
         Self::Fabric,
         Self::Profile,
+        Self::Queue,
         Self::Env,
         Self::Changes,
     ];
@@ -63,11 +69,13 @@ impl Field {
             Self::Image => "image",
             Self::Nodes => "nodes",
             Self::Gpus => "gpus/node",
+            Self::Memory => "memory",
             Self::Instance => "instance",
             Self::Launch => "launch",
             Self::Command => "command",
             Self::Fabric => "fabric",
             Self::Profile => "profile",
+            Self::Queue => "queue",
             Self::Env => "env",
             Self::Changes => "changes",
         }
@@ -200,6 +208,8 @@ impl Draft {
             text(Field::Image, base.image.clone().unwrap_or_default()),
             text(Field::Nodes, role.nodes.to_string()),
             text(Field::Gpus, role.gpus_per_node.to_string()),
+            text(Field::Memory, base.fabric.memory.clone().unwrap_or_default()),
+            text(Field::Queue, base.queue.clone().unwrap_or_default()),
             text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
             text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
             text(Field::Env, env.join(" ")),
@@ -253,6 +263,8 @@ impl Draft {
         spec.name = filled(Field::Name).ok_or("the job has no name")?;
         spec.image = filled(Field::Image);
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
+        spec.fabric.memory = filled(Field::Memory);
+        spec.queue = filled(Field::Queue);
         spec.launch = LAUNCHES[self.launch].0;
         spec.fabric.kind = FABRICS[self.fabric].0;
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
@@ -295,6 +307,8 @@ impl Draft {
             return false;
         };
         (same.image, same.profile, same.env) = (spec.image.clone(), spec.profile.clone(), spec.env.clone());
+        same.queue.clone_from(&spec.queue);
+        same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
         same.fabric.rules.clone_from(&spec.fabric.rules);
         let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
@@ -340,6 +354,15 @@ impl Draft {
         }
         if !from_file || role.gpus_per_node != base_role.gpus_per_node {
             flag("--gpus-per-node", &role.gpus_per_node.to_string());
+        }
+        let words = [
+            ("--memory", &spec.fabric.memory, &self.base.fabric.memory),
+            ("--queue", &spec.queue, &self.base.queue),
+        ];
+        for (name, value, base) in words {
+            if let Some(value) = value.as_deref().filter(|_| !from_file || value != base) {
+                flag(name, value);
+            }
         }
         if let Some(kind) = role
             .instance_type

@@ -112,6 +112,11 @@ fn both(planned: &Planned) -> Option<(String, String)> {
     };
     let after = text(planned.rendered.as_ref()?);
     let before = planned.bare.as_ref().map_or_else(|| after.clone(), text);
+    // Each plan has an id of its own; that is no change of the fabric's.
+    let ids = planned.bare.as_ref().zip(planned.rendered.as_ref());
+    let before = ids.map_or(before.clone(), |(bare, sent)| {
+        before.replace(bare.submission.as_str(), sent.submission.as_str())
+    });
     Some((before, after))
 }
 

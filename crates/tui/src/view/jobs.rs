@@ -105,7 +105,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     let used: usize = spans.iter().map(Span::width).sum();
     spans.push(paint.span(fit(&entry.last, columns.saturating_sub(used)).into_owned(), Meaning::Muted));
     let line = Line::from(spans);
-    if here { line.style(paint.style(Meaning::Selected)) } else { line }
+    if here { paint.under_cursor(line, columns) } else { line }
 }
 
 fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>> {
@@ -178,7 +178,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             paint.span(format!(" {}", cell(word, 5)), meaning),
             paint.span(alarm, Meaning::Bad),
         ]);
-        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+        lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }
     lines.push(Line::from(""));
     for target in &model.jobs.targets {

@@ -148,7 +148,7 @@ fn palette(
             paint.span(cell(keys, 14), Meaning::Key),
             Span::raw(text),
         ]);
-        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);

@@ -122,9 +122,10 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
     let label = label_width(store);
     let mut lines = Vec::new();
     let mut last: Option<u64> = None;
-    let filtered = !pane.projection.filter().is_empty();
+    // Only where every line is shown does a hole in the numbers say that lines are gone.
+    let filtered = !pane.projection.filter().is_empty() || pane.folded || store.dropped() == 0;
     for index in first..pane.projection.len() {
-        if lines.len() >= rows && !(pane.follows() && pane.wrap) {
+        if lines.len() >= rows && !pane.follows() {
             break;
         }
         let Some(seq) = pane.projection.seq(index) else { break };
@@ -139,7 +140,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         let shown = Shown { pane, store, paint, columns, label, start };
         let mut drawn = shown.entry(&entry);
         if pane.cursor == Some(seq) {
-            drawn = drawn.into_iter().map(|line| line.patch_style(paint.style(Meaning::Selected))).collect();
+            drawn = drawn.into_iter().map(|line| paint.under_cursor(line, columns)).collect();
         }
         lines.append(&mut drawn);
     }

@@ -30,7 +30,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         _ => 0,
     };
     let [ranks, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(events)]).areas(rest);
-    rank_panel(open, frame, paint, ranks);
+    rank_panel(model, open, frame, paint, ranks);
     if events > 0 {
         event_panel(open, frame, paint, below);
     }
@@ -44,7 +44,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(upper);
     let [phases, ranks] = Layout::vertical([Constraint::Length(12), Constraint::Min(2)]).areas(left);
     phase_panel(model, open, frame, paint, phases);
-    rank_panel(open, frame, paint, ranks);
+    rank_panel(model, open, frame, paint, ranks);
     matrix::panel(model, open, frame, paint, right);
     let [findings, events] =
         Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(findings);
@@ -106,12 +106,8 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         let drawn = &picture.throughput[picture.throughput.len().saturating_sub(strip)..];
         let least = drawn.iter().copied().fold(f64::MAX, f64::min);
         let most = drawn.iter().copied().fold(f64::MIN, f64::max);
-        let text = format!(
-            " {} {} {last:.1} {} ({least:.0}-{most:.0})",
-            cell("speed", 9),
-            cell(&bars, strip),
-            picture.unit
-        );
+        let range = if most > least { format!(" ({least:.1}-{most:.1})") } else { String::new() };
+        let text = format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), picture.unit);
         lines.push(Line::from(fit(&text, columns).into_owned()));
     }
     frame.render_widget(Paragraph::new(lines), inside);
@@ -211,9 +207,9 @@ fn strip(picture: &Picture, at: usize, columns: usize) -> String {
     picture.ranks.chunks(group).map(sign).collect()
 }
 
-fn rank_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     if !open.lists_nodes() {
-        return ranks(open, frame, paint, area);
+        return ranks(model, open, frame, paint, area);
     }
     let title = format!("Nodes {} (z: ranks, enter: its log)", open.picture.nodes.len());
     let inside = paint.frame(frame, area, title);
@@ -265,21 +261,22 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
         ),
         Span::raw(fit(&format!("r{}", super::paint::ranges(&ranks)), widths[3]).into_owned()),
     ]);
-    if here { line.style(paint.style(Meaning::Selected)) } else { line }
+    if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
-fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside =
         paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
     let rows = usize::from(inside.height).saturating_sub(1);
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
     let head = format!(
-        "  {} {} gpu {} {} warn err",
+        "  {} {} gpu {} {} warn err{}",
         cell("rank", 6),
         cell("host:pid", 22),
         cell("phase", 10),
-        cell("announced", 15)
+        cell("announced", 15),
+        if open.logs.store.read().has_times() { "  silent" } else { "" }
     );
     let mut lines =
         vec![Line::from(paint.span(fit(&head, usize::from(inside.width)).into_owned(), Meaning::Muted))];
@@ -287,7 +284,10 @@ fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         let rank = &open.picture.ranks[*at];
         let lanes = store.lanes().iter().filter(|lane| lane.rank.is_some() && lane.rank == rank.rank);
-        let (warnings, errors) = lanes.fold((0, 0), |sum, lane| (sum.0 + lane.warnings, sum.1 + lane.errors));
+        let (warnings, errors, last) = lanes.fold((0, 0, None), |sum, lane| {
+            (sum.0 + lane.warnings, sum.1 + lane.errors, lane.last.max(sum.2))
+        });
+        let silent = last.map_or(String::new(), |last| format!("  {}", age(model.now, Some(last))));
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
         let meaning = match rank.step {
             Step::Failed => Meaning::Bad,
@@ -304,8 +304,9 @@ fn ranks(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), 15)),
             paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
             paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
+            paint.span(silent, Meaning::Muted),
         ]);
-        lines.push(if here { line.style(paint.style(Meaning::Selected)) } else { line });
+        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }

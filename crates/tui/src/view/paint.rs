@@ -42,6 +42,15 @@ impl Paint {
         Span::styled(text, self.style(meaning))
     }
 
+    /// A line under the cursor, as wide as its place: one bar, whatever its pieces meant.
+    pub fn under_cursor(self, line: Line<'_>, columns: usize) -> Line<'_> {
+        let style = self.style(Meaning::Selected);
+        let blanks = columns.saturating_sub(line.width());
+        let mut spans: Vec<Span> = line.spans.into_iter().map(|span| span.style(style)).collect();
+        spans.push(Span::styled(" ".repeat(blanks), style));
+        Line::from(spans)
+    }
+
     /// A frame with a title; gives what is inside.
     pub fn frame(self, frame: &mut Frame, area: Rect, title: impl Into<String>) -> Rect {
         let title = title.into();

@@ -21,7 +21,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     if area.width >= 120 {
         let [left, right] =
             Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
-        let [form, checks] = Layout::vertical([Constraint::Length(13), Constraint::Min(3)]).areas(left);
+        let form = u16::try_from(Field::ALL.len() + 1).unwrap_or(15);
+        let [form, checks] = Layout::vertical([Constraint::Length(form), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);
         check_panel(draft, frame, paint, checks);
         changes_panel(draft, frame, paint, right);
@@ -152,7 +153,7 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
             paint.span(cell(&change_text(op), room), if off { Meaning::Muted } else { Meaning::Added }),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
-        lines.push(if selected { line.style(paint.style(Meaning::Selected)) } else { line });
+        lines.push(if selected { paint.under_cursor(line, columns) } else { line });
     }
     if planned.all.is_empty() {
         lines.push(Line::from(paint.span(" nothing: the job is sent as it is", Meaning::Muted)));
@@ -206,13 +207,18 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
         let text = " flags cannot say all of it: ctrl-g saves the file";
         lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Warn)));
     }
+    // Whole where there is room; what stops the job first.
+    let tall = inside.height >= 10;
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
         let room = columns.saturating_sub(8);
-        Line::from(vec![
-            paint.span(format!(" {word:<6}"), meaning),
-            Span::raw(fit(&finding.message, room).into_owned()),
-        ])
+        let parts =
+            if tall { wrap(&finding.message, room) } else { vec![fit(&finding.message, room).into_owned()] };
+        let line = move |(at, part): (usize, String)| {
+            let head = if at == 0 { word } else { "" };
+            Line::from(vec![paint.span(format!(" {head:<6}"), meaning), Span::raw(part)])
+        };
+        parts.into_iter().enumerate().map(line).collect::<Vec<_>>()
     };
     if let Some(Ok(planned)) = &draft.planned {
         if let Some(error) = &planned.error {
@@ -220,7 +226,9 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
                 paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
             ));
         }
-        lines.extend(planned.plan.findings.iter().map(finding));
+        let mut findings: Vec<&Finding> = planned.plan.findings.iter().collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        lines.extend(findings.into_iter().flat_map(finding));
     }
     match &draft.checked {
         Some((revision, _)) if *revision != draft.revision => {
@@ -231,7 +239,7 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
                 paint.span(format!(" ok     {} would take it", draft.target_name()), Meaning::Good),
             ));
         }
-        Some((_, Ok(findings))) => lines.extend(findings.iter().map(finding)),
+        Some((_, Ok(findings))) => lines.extend(findings.iter().flat_map(finding)),
         Some((_, Err(error))) => {
             lines.push(Line::from(
                 paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),

@@ -1,7 +1,7 @@
 //! How the terminal UI treats its terminal: other sizes, the shell, the clipboard, colours; and that it goes on where it
 //! was left.
 
-use crate::tmux::Tmux;
+use super::tmux::Tmux;
 
 const REPLAY: &str = "tui --replay socket_2x2 --speed 0";
 
@@ -113,4 +113,27 @@ fn it_goes_on_where_it_was_left() {
     t.until("only warnings", |screen| screen.contains(">= WARN") && !screen.contains("I two"), || {});
     t.keys(&["Q"]);
     t.wait(&["[4 logs]", "as you left it", ">= WARN", "WARNING one"]);
+}
+
+#[test]
+fn a_hostile_log_reaches_the_screen_as_text_only() {
+    let Some(t) =
+        Tmux::with("hostile", (120, 30), |weftrun| format!("{weftrun}; echo ended with $?; exec cat"))
+    else {
+        return;
+    };
+    t.tmux(&["set-option", "-s", "set-clipboard", "on"]);
+    t.wait(&["local ok"]);
+    let evil = r"before \033]0;PWNED\007\033]52;c;UFdORUQ=\007\033[2J\033[1;1H\033[?1049l\033c\007 after";
+    let script =
+        format!("printf '{evil}\\n'; printf 'torn \\342\\202 \\377 bytes\\n'; printf 'last line\\n'");
+    let shape = ["submit", "--name", "evil", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
+    t.weftrun(&[&shape[..], &["--", "sh", "-c", &script]].concat());
+    t.keys(&["C-l"]);
+    t.wait(&["evil"]);
+    t.keys(&["Enter", "4"]);
+    t.wait(&["[4 logs]", "before", "after", "torn", "last line"]);
+    let title = t.tmux(&["display-message", "-p", "-t", "t", "#{pane_title}"]).stdout;
+    assert!(!String::from_utf8_lossy(&title).contains("PWNED"));
+    assert!(!t.tmux(&["show-buffer"]).status.success(), "nothing was copied");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tmux::Tmux;
+use super::tmux::Tmux;
 
 fn write(path: &Path, text: &str) -> String {
     std::fs::write(path, text).expect("a file is written");
