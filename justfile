@@ -64,3 +64,8 @@ release OUT="target/handed-out":
 bench-start:
     cargo build --release -p weftrun-cli
     crates/cli/benches/start.sh
+
+# Listing 5,000 Run:ai workloads beside the vendor's client, and the memory of following 512 pods
+bench-runai:
+    .ci/runapy
+    cargo bench -p weftrun-backends --bench runai
