@@ -331,7 +331,7 @@ fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
     }
 }
 
-/// Pages that are made of tables: they are written by this test (`WEFTRUN_BLESS=1`), and cannot drift.
+/// Pages that are made of tables: they are written by this test (`WEFTRUN_WRITE_DOCS=1`), and cannot drift.
 #[test]
 fn reference_pages_are_current() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
@@ -344,12 +344,16 @@ fn reference_pages_are_current() {
     ];
     for (page, text) in pages {
         let path = docs.join(page);
-        if std::env::var_os("WEFTRUN_BLESS").is_some() {
+        if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
             std::fs::create_dir_all(&docs).unwrap();
             std::fs::write(&path, &text).unwrap();
         }
         let current = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(current == text, "{} is not current: run the tests with WEFTRUN_BLESS=1", path.display());
+        assert!(
+            current == text,
+            "{} is not current: run the tests with WEFTRUN_WRITE_DOCS=1",
+            path.display()
+        );
     }
 }
 
@@ -360,6 +364,11 @@ mod laws {
 
     fn word() -> impl Strategy<Value = String> {
         "[a-z][a-z0-9-]{0,8}[a-z0-9]"
+    }
+
+    fn rule() -> impl Strategy<Value = String> {
+        let ids: Vec<&str> = weftrun_core::mutation::RULES.iter().map(|rule| rule.id).collect();
+        proptest::sample::select(ids).prop_map(str::to_owned)
     }
 
     prop_compose! {
@@ -383,7 +392,7 @@ mod laws {
             env in proptest::collection::btree_map("[A-Z_]{1,8}", "\\PC{0,10}", 0..4),
             labels in proptest::collection::btree_map(word(), word(), 0..3),
             seconds in proptest::option::of(1_u64..1_000_000), max in proptest::option::of(1_u32..9),
-            rules in proptest::collection::btree_map("[a-z]{2,4}\\.[a-z-]{1,8}", any::<bool>(), 0..3),
+            rules in proptest::collection::btree_map(rule(), any::<bool>(), 0..3),
         ) -> JobSpec {
             let mut builder = JobSpec::builder(name).role(one);
             builder = two.into_iter().fold(builder, weftrun_core::spec::JobSpecBuilder::role);
