@@ -1,7 +1,7 @@
 //! The `mpirun` line that weftrun writes for `launch = "mpi"`: the same wherever the ranks are containers.
 
 use weftrun_core::backend::PlannedJob;
-use weftrun_core::mutation::{Change, Mpirun, shell};
+use weftrun_core::mutation::{Change, Mpirun, MpirunNote, shell};
 use weftrun_core::spec::{JobSpec, Role, RoleKind};
 
 /// The launcher's role: as the job file says, else one without GPUs. It has the workers' environment too, since that is
@@ -49,14 +49,12 @@ pub fn line(
             forward.push(name.clone());
         }
     }
-    let is_mpirun = program
-        .first()
-        .is_some_and(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")));
-    if is_mpirun {
-        let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        let rule = Mpirun { bin, forward, ..Mpirun::default() };
-        let done = shell::rewrite(program, &[], &rule);
-        return done.command.into_iter().chain(done.args).collect();
+    // A command that calls mpirun itself, in a shell's text too, is the launcher's as it stands.
+    let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let rule = Mpirun { bin, forward: forward.clone(), ..Mpirun::default() };
+    let rewritten = shell::rewrite(program, &[], &rule);
+    if !rewritten.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. })) {
+        return rewritten.command.into_iter().chain(rewritten.args).collect();
     }
     let mut words =
         vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
