@@ -21,6 +21,7 @@ pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
     let target = context.target(&client)?;
     let mut scope = Scope::default();
     scope.thorough = true;
+    scope.fresh = true;
     let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
     if context.out.format == Format::Table {
         context.out.data(&text(&target.name, &target.backend, &facts))?;
@@ -63,7 +64,18 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
         row("pod security", level.clone());
     }
     for (key, value) in &facts.extra {
-        row(key, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        row(key, brief(value));
     }
     text
+}
+
+/// A value on one line: of a list of objects their names.
+fn brief(value: &Value) -> String {
+    let name = |object: &Value| object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+    let names: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(name).collect());
+    match (names, value.as_str()) {
+        (Some(names), _) => names.join(", "),
+        (None, Some(text)) => text.to_owned(),
+        (None, None) => value.to_string(),
+    }
 }

@@ -16,6 +16,8 @@ pub struct Scope {
     pub queue: Option<String>,
     /// Everything that helps a person to see what is in the way, at the price of more requests: for `doctor`.
     pub thorough: bool,
+    /// Ask anew, whatever was kept of an earlier answer.
+    pub fresh: bool,
 }
 
 /// What a cluster says of itself. Absent values are unknown, not zero.
