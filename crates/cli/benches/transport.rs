@@ -39,12 +39,24 @@ fn write(path: &Path, megabytes: usize, share: usize) {
             let (rank, channel) = (number / 7 % 64, number % 32);
             format!(
                 "node-{}:{}:{} [{}] NCCL INFO Channel {channel:02}/0 : {rank}[{}] -> {}[{}] [send] via NET/AWS Libfabric/{}/GDRDMA\n",
-                rank / 8, 1000 + rank, 1000 + rank, rank % 8, rank % 8, (rank + 1) % 64, (rank + 1) % 8, channel % 4
+                rank / 8,
+                1000 + rank,
+                1000 + rank,
+                rank % 8,
+                rank % 8,
+                (rank + 1) % 64,
+                (rank + 1) % 8,
+                channel % 4
             )
         } else {
             format!(
                 "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
-                number % 60, number % 1000, number % 977, number / 10_000, 1.0 / (1.0 + number as f64), (number % 31) as f64 / 7.0
+                number % 60,
+                number % 1000,
+                number % 977,
+                number / 10_000,
+                1.0 / (1.0 + number as f64),
+                (number % 31) as f64 / 7.0
             )
         };
         written += line.len();
@@ -57,9 +69,15 @@ fn beside_ripgrep(name: &str, log: &Path) {
     const CAPTURES: &str = r"Channel (\d+)/(\d+) : (\d+)\[\w+\] -> (\d+)\[\w+\] \[(\w+)\] via (\S+)";
     let bytes = fs::metadata(log).map_or(0, |data| data.len()) as f64 / 1e6;
     let (ours, peak) = weftrun(&[log.to_owned()]);
-    println!("{name}: {:.0} ms, {:.0} MB/s, peak {peak} MB", ours.as_secs_f64() * 1e3, bytes / ours.as_secs_f64());
+    println!(
+        "{name}: {:.0} ms, {:.0} MB/s, peak {peak} MB",
+        ours.as_secs_f64() * 1e3,
+        bytes / ours.as_secs_f64()
+    );
     let captures = ["-o", "-r", "$1 $2 $3 $4 $5 $6", CAPTURES];
-    for (peer, arguments) in [("rg -c", &["-c", "NCCL INFO Channel"][..]), ("rg -o with six captures", &captures)] {
+    for (peer, arguments) in
+        [("rg -c", &["-c", "NCCL INFO Channel"][..]), ("rg -o with six captures", &captures)]
+    {
         match best(|| time(Command::new("rg").args(arguments).arg(log))) {
             Some(took) => {
                 let ratio = ours.as_secs_f64() / took.as_secs_f64();

@@ -92,7 +92,7 @@ impl Settings {
             return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL"))
                 .with("target", &target.name));
         }
-        self.refuse_clear(url)?;
+        self.refuse_clear(&url)?;
         Ok(url.trim_end_matches('/').to_owned())
     }
 

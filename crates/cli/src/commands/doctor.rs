@@ -1,6 +1,7 @@
 //! `doctor`: what is reachable, with which rights, and what would stop a job.
 
 use clap::Args;
+use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;

@@ -79,9 +79,8 @@ fn a_folder_a_pattern_and_compressed_files_give_one_map() {
     // Two frames in one file, as rotation leaves them.
     let zstd = folder_of("socket_2x2", |folder, rank, bytes| {
         let (head, tail) = bytes.split_at(bytes.len() / 3);
-        let frame = |part| {
-            ruzstd::encoding::compress_to_vec(part, ruzstd::encoding::CompressionLevel::Fastest)
-        };
+        let frame =
+            |part| ruzstd::encoding::compress_to_vec(part, ruzstd::encoding::CompressionLevel::Fastest);
         fs::write(folder.join(format!("rank{rank}.log.zst")), [frame(head), frame(tail)].concat()).unwrap();
     });
     assert_eq!(essence(&json(&transport(&["-o", "json", "."], zstd.path()))), whole, "zstd");
@@ -147,8 +146,10 @@ fn what_is_not_there_is_named_and_nothing_is_printed() {
 fn the_table_shows_verdict_matrix_and_reason_and_no_escape_of_the_log() {
     let folder = plain("socket_2x2");
     let mut log = fs::OpenOptions::new().append(true).open(folder.path().join("rank0.log")).unwrap();
-    log.write_all(b"\x1b]0;owned\x07vm:9:9 [0] NCCL WARN Connect to \x1b[2Jevil\xff failed : Connection refused\n")
-        .unwrap();
+    log.write_all(
+        b"\x1b]0;owned\x07vm:9:9 [0] NCCL WARN Connect to \x1b[2Jevil\xff failed : Connection refused\n",
+    )
+    .unwrap();
     let output = transport(&["."], folder.path());
     let shown = text(&output.stdout);
     assert!(shown.contains("transport: socket"), "{shown}");
@@ -237,7 +238,8 @@ fn a_file_that_grows_is_followed_until_interrupted() {
     let mut following = Following::new(folder.path());
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"h:1:1 [0] NCCL INFO Using network Soc").unwrap();
-    file.write_all(b"ket\nh:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n").unwrap();
+    file.write_all(b"ket\nh:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n")
+        .unwrap();
     let event = following.until(|event| event["event"]["type"] == "link");
     assert_eq!(event["event"]["transport"], "NET/Socket");
     // The file is begun again, as rotation by copying and cutting does.

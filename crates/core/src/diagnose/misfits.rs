@@ -12,8 +12,9 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let misfits = seen.map.misfits(&seen.world);
     let impossible = seen.map.clues().get("IMPOSSIBLE");
     let doubt = |doubts: &Doubts, code: &'static str, what: &str| {
-        (doubts.count > 0)
-            .then(|| finding(seen, Severity::Warning, code, &doubts.traces, format!("{} {what}", doubts.count)))
+        (doubts.count > 0).then(|| {
+            finding(seen, Severity::Warning, code, &doubts.traces, format!("{} {what}", doubts.count))
+        })
     };
     [
         (torn > 0).then(|| {
@@ -45,7 +46,13 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     .collect()
 }
 
-fn finding(seen: &Seen<'_>, severity: Severity, code: &'static str, traces: &[Trace], said: String) -> Finding {
+fn finding(
+    seen: &Seen<'_>,
+    severity: Severity,
+    code: &'static str,
+    traces: &[Trace],
+    said: String,
+) -> Finding {
     let mut finding = Finding::new(severity, code, said);
     finding.confidence = Some(Confidence::High);
     add_traces(&mut finding, traces, seen);

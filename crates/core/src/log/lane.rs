@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::prefix::{Prefix, prefix};
-use crate::nccl::Writer;
 use super::{Level, SourceId};
+use crate::nccl::Writer;
 
 /// Number of a lane in its store.
 pub type LaneId = u32;

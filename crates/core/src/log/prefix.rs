@@ -88,7 +88,8 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
     let end = memchr::memchr(b']', &rest[..rest.len().min(24)])?;
     let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
-    let tag = [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"].into_iter().find(|tag| behind.starts_with(tag))?;
+    let tag =
+        [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"].into_iter().find(|tag| behind.starts_with(tag))?;
     let comma = memchr::memchr(b',', inside)?;
     number(&inside[..comma])?;
     let rank = number(&inside[comma + 1..])?;

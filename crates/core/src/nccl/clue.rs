@@ -332,7 +332,8 @@ fn versioned_library(message: &[u8]) -> bool {
 /// The library whose absence kept the plugin from loading: the plugin itself (R02) or one that it needs (R04).
 fn missing_library(message: &[u8]) -> Option<ClueId> {
     let end = memchr::memmem::find(message, b": cannot open shared object")?;
-    let start = message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
+    let start =
+        message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
     let object = &message[start.map_or(0, |at| at + 1)..end];
     let file = object.rsplit(|byte| *byte == b'/').next().unwrap_or(object);
     if contains(file, "nccl-net") {

@@ -36,8 +36,9 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Channels, Clues, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, Misfits, PairView, Phase,
-    PluginSeen, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, World, printable,
+    Channels, Clues, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, Misfits,
+    PairView, Phase, PluginSeen, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who,
+    World, printable,
 };
 pub use parser::{Entry, Parser};
 pub use prefix::{Level, Writer, writer};

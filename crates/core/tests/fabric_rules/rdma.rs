@@ -7,7 +7,7 @@ use weftrun_core::mutation::view::{JobKind, RoleView};
 use weftrun_core::mutation::{Options, decide};
 
 use crate::situation::{
-    annotated, dgxc, has, job, launcher, ops, pytorch, refused, run, with_resource, words, worker,
+    annotated, has, job, launcher, ops, pytorch, refused, run, with_resource, words, worker,
 };
 
 #[test]

@@ -37,7 +37,10 @@ fn ports_tell_roce_from_infiniband() {
         ("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB ib0:10.0.0.1<0>", "infiniband"),
         ("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "roce"),
         ("NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ib0:10.0.0.1<0>", "infiniband"),
-        ("NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[0] mlx5_4:1/RoCE, [1] mlx5_5:1/RoCE} [RO]; OOB eth0:10.0.0.1<0>", "roce"),
+        (
+            "NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[0] mlx5_4:1/RoCE, [1] mlx5_5:1/RoCE} [RO]; OOB eth0:10.0.0.1<0>",
+            "roce",
+        ),
         // Both kinds: the device in use decides.
         ("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "roce"),
         ("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "infiniband"),
@@ -65,8 +68,14 @@ fn the_provider_tells_what_libfabric_is() {
             assert_eq!(report["verdict"]["fabric"], fabric, "{provider}");
         }
     }
-    let report = of(&["NET/OFI Initializing aws-ofi-nccl 1.16.2", "NET/OFI Selected provider is efa, fabric is efa (found 4 nics)"]);
-    assert_eq!(report["plugins"][0], json!({"name": "aws-ofi-nccl", "version": "1.16.2", "provider": "efa", "nics": 4}));
+    let report = of(&[
+        "NET/OFI Initializing aws-ofi-nccl 1.16.2",
+        "NET/OFI Selected provider is efa, fabric is efa (found 4 nics)",
+    ]);
+    assert_eq!(
+        report["plugins"][0],
+        json!({"name": "aws-ofi-nccl", "version": "1.16.2", "provider": "efa", "nics": 4})
+    );
     assert_eq!(of(&["NET/OFI Using aws-ofi-nccl 1.4.0aws"])["plugins"][0]["version"], "1.4.0aws");
 }
 
@@ -75,13 +84,29 @@ fn communicators_by_version() {
     for (message, id, nnodes) in [
         ("comm 0x7f10 rank 3 nranks 16 cudaDev 3 nvmlDev 3 - Init COMPLETE", "unnamed-16-0", json!(null)),
         ("comm 0x7f10 rank 3 nranks 16 cudaDev 3 busId 1b0 - Init COMPLETE", "unnamed-16-0", json!(null)),
-        ("comm 0x7f10 rank 3 nranks 16 cudaDev 3 busId 1b0 commId 0xabc - Init COMPLETE", "0xabc", json!(null)),
-        ("ncclCommInitRank comm 0x7f10 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1b0 commId 0xabc - Init START", "0xabc", json!(null)),
-        ("[Rank 3] ncclCommInitRankConfig comm 0x7f10 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1b0 commId 0xabc - Init COMPLETE", "0xabc", json!(null)),
+        (
+            "comm 0x7f10 rank 3 nranks 16 cudaDev 3 busId 1b0 commId 0xabc - Init COMPLETE",
+            "0xabc",
+            json!(null),
+        ),
+        (
+            "ncclCommInitRank comm 0x7f10 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1b0 commId 0xabc - Init START",
+            "0xabc",
+            json!(null),
+        ),
+        (
+            "[Rank 3] ncclCommInitRankConfig comm 0x7f10 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1b0 commId 0xabc - Init COMPLETE",
+            "0xabc",
+            json!(null),
+        ),
     ] {
         let report = of(&[message]);
         let comm = &report["communicators"][0];
-        assert_eq!((&comm["id"], &comm["nranks"], &comm["seen_ranks"]), (&json!(id), &json!(16), &json!([3])), "{message}");
+        assert_eq!(
+            (&comm["id"], &comm["nranks"], &comm["seen_ranks"]),
+            (&json!(id), &json!(16), &json!([3])),
+            "{message}"
+        );
         assert_eq!(comm["nnodes"], nnodes, "{message}");
     }
     let split = of(&[
@@ -90,7 +115,10 @@ fn communicators_by_version() {
         "comm 0x2 rank 1 nRanks 4 nNodes 2 localRanks 2 localRank 1 MNNVL 0",
     ]);
     let comm = split["communicators"].as_array().unwrap().iter().find(|comm| comm["nranks"] == 4).unwrap();
-    assert_eq!((&comm["id"], &comm["parent"], &comm["nnodes"]), (&json!("0xabc/2/7"), &json!("0xabc"), &json!(2)));
+    assert_eq!(
+        (&comm["id"], &comm["parent"], &comm["nnodes"]),
+        (&json!("0xabc/2/7"), &json!("0xabc"), &json!(2))
+    );
 }
 
 #[test]
@@ -98,7 +126,12 @@ fn phases_in_the_words_of_each_version() {
     let complete = "ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b0 commId 0xabc - Init COMPLETE";
     for (messages, phase) in [
         (vec!["Bootstrap: Using eth0:10.0.0.1<0>"], "bootstrap"),
-        (vec!["ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b0 commId 0xabc - Init START"], "init"),
+        (
+            vec![
+                "ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b0 commId 0xabc - Init START",
+            ],
+            "init",
+        ),
         (vec![complete], "ready"),
         (vec![complete, "Connected all rings"], "rings"),
         (vec![complete, "Connected all rings, use ring PXN 0 GDR 1"], "rings"),
@@ -145,7 +178,10 @@ fn both_ends_of_an_edge_are_one_pair() {
     let pair = &report["pairs"][0];
     assert_eq!((&pair["channels"], &pair["shared"]), (&json!(3), &json!(true)));
     assert_eq!(pair["devices"], json!({"send": [0, 1], "receive": [3]}));
-    assert_eq!((&pair["global_from"], &pair["global_to"], &pair["comm"]), (&json!(0), &json!(1), &json!("0xabc")));
+    assert_eq!(
+        (&pair["global_from"], &pair["global_to"], &pair["comm"]),
+        (&json!(0), &json!(1), &json!("0xabc"))
+    );
     assert_eq!(pair["seen"], json!(["send", "receive"]));
 }
 
@@ -160,7 +196,11 @@ fn plans_are_no_connections() {
         "24 coll channels, 16 nvls channels, 32 p2p channels, 2 p2p channels per peer",
     ] {
         let report = of(&[message]);
-        assert_eq!((&report["pairs"], &report["totals"]["torn_channel_lines"]), (&json!([]), &json!(0)), "{message}");
+        assert_eq!(
+            (&report["pairs"], &report["totals"]["torn_channel_lines"]),
+            (&json!([]), &json!(0)),
+            "{message}"
+        );
     }
 }
 
@@ -168,7 +208,10 @@ fn plans_are_no_connections() {
 fn versions_with_and_without_a_prefix() {
     assert_eq!(report("NCCL version 2.18.3+cuda12.1\n")["nccl_versions"], json!(["2.18.3+cuda12.1"]));
     assert_eq!(of(&["NCCL version 2.28.9+cuda13.0"])["nccl_versions"], json!(["2.28.9+cuda13.0"]));
-    assert_eq!(report("[1,0]<stdout>:NCCL version 2.4.8+cuda10.1\n")["nccl_versions"], json!(["2.4.8+cuda10.1"]));
+    assert_eq!(
+        report("[1,0]<stdout>:NCCL version 2.4.8+cuda10.1\n")["nccl_versions"],
+        json!(["2.4.8+cuda10.1"])
+    );
 }
 
 /// NCCL 2.30.7 tells the place of INFO messages too.

@@ -16,8 +16,10 @@ fn job(hosts: [&str; 2], id: &str) -> String {
         let comm = format!("comm 0x{pid} rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 1b0 commId 0x{id}");
         let _ = writeln!(log, "{start}ncclCommInitRank {comm} - Init START");
         let _ = writeln!(log, "{start}ncclCommInitRank {comm} - Init COMPLETE");
-        let _ = writeln!(log, "{start}Channel 00/0 : {}[0] -> {rank}[0] [receive] via NET/IB/0/GDRDMA", 1 - rank);
-        let _ = writeln!(log, "{start}Channel 00/0 : {rank}[0] -> {}[0] [send] via NET/IB/0/GDRDMA", 1 - rank);
+        let _ =
+            writeln!(log, "{start}Channel 00/0 : {}[0] -> {rank}[0] [receive] via NET/IB/0/GDRDMA", 1 - rank);
+        let _ =
+            writeln!(log, "{start}Channel 00/0 : {rank}[0] -> {}[0] [send] via NET/IB/0/GDRDMA", 1 - rank);
         let _ = writeln!(log, "{start}Connected all rings");
     }
     log
@@ -27,7 +29,10 @@ fn job(hosts: [&str; 2], id: &str) -> String {
 fn an_honest_log_has_no_misfits() {
     let report = report(&job(["a", "b"], "abc"));
     assert!(!codes_of(&report).iter().any(|code| code.starts_with("NCCL-LOG")), "{}", report["findings"]);
-    assert_eq!((&report["verdict"]["fabric"], &report["communicators"][0]["world"]), (&json!("verbs"), &json!(true)));
+    assert_eq!(
+        (&report["verdict"]["fabric"], &report["communicators"][0]["world"]),
+        (&json!("verbs"), &json!(true))
+    );
 }
 
 #[test]
@@ -35,7 +40,8 @@ fn a_program_that_prints_a_connection_proves_nothing() {
     let log = job(["a", "b"], "abc") + "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n";
     let report = report(&log);
     assert_eq!(report["verdict"]["fabric"], "verbs");
-    let told = report["findings"].as_array().unwrap().iter().find(|f| f["code"] == "NCCL-LOG-UNSIGNED").unwrap();
+    let told =
+        report["findings"].as_array().unwrap().iter().find(|f| f["code"] == "NCCL-LOG-UNSIGNED").unwrap();
     assert_eq!(told["evidence"][0]["line"], 11);
 }
 
@@ -64,7 +70,8 @@ fn two_jobs_in_one_file_are_not_numbered_together() {
 
 #[test]
 fn a_forged_process_is_an_outsider() {
-    let log = job(["a", "b"], "abc") + "zz:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n";
+    let log = job(["a", "b"], "abc")
+        + "zz:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n";
     assert!(codes_of(&report(&log)).contains(&"NCCL-LOG-OUTSIDER".to_owned()));
 }
 
@@ -75,12 +82,23 @@ fn hostile_logs_take_no_longer_than_others() {
     let mut pids = String::new();
     let mut comms = String::new();
     for number in 0..4_000 {
-        let _ = writeln!(threads, "h:1:{number} [0] NCCL INFO Channel 00/0 : 0[0] -> {number}[0] [send] via NET/Socket/0");
-        let _ = writeln!(pids, "h{number}:7:7 [0] NCCL INFO comm 0x1 rank 0 nranks 9 cudaDev 0 busId 1b0 - Init COMPLETE");
-        let _ = writeln!(comms, "h:1:1 [0] NCCL INFO comm 0x{number:x} rank 0 nranks 2 cudaDev 0 busId 1b0 commId 0x{number:x} - Init COMPLETE");
-        let _ = writeln!(comms, "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[{number}] [send] via NET/Socket/0");
+        let _ = writeln!(
+            threads,
+            "h:1:{number} [0] NCCL INFO Channel 00/0 : 0[0] -> {number}[0] [send] via NET/Socket/0"
+        );
+        let _ = writeln!(
+            pids,
+            "h{number}:7:7 [0] NCCL INFO comm 0x1 rank 0 nranks 9 cudaDev 0 busId 1b0 - Init COMPLETE"
+        );
+        let _ = writeln!(
+            comms,
+            "h:1:1 [0] NCCL INFO comm 0x{number:x} rank 0 nranks 2 cudaDev 0 busId 1b0 commId 0x{number:x} - Init COMPLETE"
+        );
+        let _ =
+            writeln!(comms, "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[{number}] [send] via NET/Socket/0");
     }
-    let words = format!("h:1:1 [0] NCCL WARN {}\n", "NVLS Connection refused status= ".repeat(2000)).repeat(4);
+    let words =
+        format!("h:1:1 [0] NCCL WARN {}\n", "NVLS Connection refused status= ".repeat(2000)).repeat(4);
     for (name, log) in [("threads", threads), ("pids", pids), ("communicators", comms), ("words", words)] {
         let report = report(&log);
         assert_eq!(report["totals"]["bytes"], log.len(), "{name}");

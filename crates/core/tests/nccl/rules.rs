@@ -9,7 +9,8 @@ use crate::{report, rules_of};
 
 const INFO: &str = "gpu-1:31:77 [0] NCCL INFO ";
 /// Two nodes, so that a network matters.
-const TWO_NODES: &str = "gpu-1:31:77 [0] NCCL INFO comm 0x7f10 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
+const TWO_NODES: &str =
+    "gpu-1:31:77 [0] NCCL INFO comm 0x7f10 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
 
 fn info(message: &str) -> String {
     format!("{INFO}{message}\n")
@@ -297,8 +298,13 @@ fn what_only_looks_like_a_fault_is_none() {
 /// An echo does not hide its cause: status 5 is a note beside the error that came first.
 #[test]
 fn the_first_error_is_the_cause() {
-    let log = warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=12 opcode=0 len=0 vendor err 129 (Send)")
-        + &warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=5 opcode=0 len=0 vendor err 249 (Recv)");
+    let log = warn(
+        "transport/net_ib.cc:1295",
+        "NET/IB : Got completion from peer 10.0.0.2<4791> with status=12 opcode=0 len=0 vendor err 129 (Send)",
+    ) + &warn(
+        "transport/net_ib.cc:1295",
+        "NET/IB : Got completion from peer 10.0.0.2<4791> with status=5 opcode=0 len=0 vendor err 249 (Recv)",
+    );
     let report = report(&log);
     assert_eq!(report["findings"][0]["ref"], "R17");
     assert_eq!(report["findings"][0]["severity"], "error");

@@ -89,7 +89,7 @@ mod tests {
                 let mut halves = Halves::default();
                 let mut history = Vec::new();
                 let end = piece(text, end_at..text.len());
-                let mut begin = |halves: &mut Halves, history: &mut Vec<u8>| {
+                let begin = |halves: &mut Halves, history: &mut Vec<u8>| {
                     for at in (0..text.len()).step_by(step) {
                         let batch = piece(text, at..(at + step).min(text.len()));
                         history.extend(halves.beginning(batch).into_iter().flat_map(|b| b.bytes));

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use weftrun::core::log::SourceId;
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::{Error, Result};
 
 use super::inputs::Input;
 use super::read::{CHUNK, failed, unpacked};
@@ -46,10 +46,7 @@ struct Out {
 struct Unwanted;
 
 /// Reads inputs one after the other and hands over their bytes.
-pub fn read(
-    inputs: &[Input],
-    mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>,
-) -> Result<()> {
+pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>) -> Result<()> {
     let (full, filled) = sync_channel(BUFFERS);
     let (emptied, empty) = sync_channel(BUFFERS + 1);
     for _ in 0..BUFFERS {
@@ -138,11 +135,7 @@ impl Out {
 
     /// A `.jsonl` file is a recording of several ranks (`{"rank": 0, "bytes": "…"}` a line, as the replayer writes them)
     /// or JSON log lines, which the parser reads by itself: then none.
-    fn recording(
-        &self,
-        path: &Path,
-        name: &str,
-    ) -> io::Result<Option<std::result::Result<(), Unwanted>>> {
+    fn recording(&self, path: &Path, name: &str) -> io::Result<Option<std::result::Result<(), Unwanted>>> {
         #[derive(serde::Deserialize)]
         struct Chunk {
             rank: u32,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::link::Link;
 use super::process::Process;
 use super::resolve::World;
-use super::{TransportMap, Trace};
+use super::{Trace, TransportMap};
 
 /// Connections, communicators and processes that do not fit the rest of the log, each with a few lines that show it.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,12 @@ impl Doubts {
                 link.key.to,
                 super::printable(map.name_of(link.key.transport).as_bytes(), 96)
             );
-            self.traces.push(Trace { source: process.source, process: Some(at), line: link.first_line, text });
+            self.traces.push(Trace {
+                source: process.source,
+                process: Some(at),
+                line: link.first_line,
+                text,
+            });
         }
     }
 }

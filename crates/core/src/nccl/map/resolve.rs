@@ -180,7 +180,8 @@ impl TransportMap {
             _ => {
                 let entries = &self.processes[process as usize].locals;
                 let wanted = entries.get(local as usize)?;
-                let same = |entry: u32| wanted.bus_id.is_some() && entries[entry as usize].bus_id == wanted.bus_id;
+                let same =
+                    |entry: u32| wanted.bus_id.is_some() && entries[entry as usize].bus_id == wanted.bus_id;
                 self.held(process, world).find(|(entry, _)| same(*entry)).map(|(_, rank)| rank)
             }
         }
@@ -205,8 +206,8 @@ impl TransportMap {
     /// The rank that a launcher or a backend told of a process, where nothing speaks against it.
     fn told(&self, process: &Process, world: &World, at: u32) -> Option<u32> {
         let rank = process.told_rank?;
-        let agree = world.comm.is_some()
-            || process.locals.iter().all(|local| local.rank == process.locals[0].rank);
+        let agree =
+            world.comm.is_some() || process.locals.iter().all(|local| local.rank == process.locals[0].rank);
         (agree && process.pid.is_some() && world.is_alive(at)).then_some(rank)
     }
 
@@ -242,11 +243,13 @@ impl TransportMap {
         let mut candidates = roots().filter(|(_, comm)| comm.nranks == largest);
         let (at, first) = candidates.next()?;
         // A second communicator of all ranks numbers them alike; two groups of one size do not, and then neither is the job.
-        let in_first = |process: u32| self.processes[process as usize].locals.iter().any(|local| local.comm == at);
+        let in_first =
+            |process: u32| self.processes[process as usize].locals.iter().any(|local| local.comm == at);
         let alike = candidates.all(|(_, other)| {
             other.members.iter().all(|(rank, (process, _))| {
                 !alive(*process)
-                    || (first.members.get(rank).is_none_or(|(known, _)| known == process) && in_first(*process))
+                    || (first.members.get(rank).is_none_or(|(known, _)| known == process)
+                        && in_first(*process))
             })
         });
         if !alike || first.contested > 0 {

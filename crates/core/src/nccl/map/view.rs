@@ -173,7 +173,13 @@ impl TransportMap {
         pairs.into_values().collect()
     }
 
-    pub(super) fn pairs_of(&self, at: u32, process: &Process, world: &World, pairs: &mut BTreeMap<PairKey, PairView>) {
+    pub(super) fn pairs_of(
+        &self,
+        at: u32,
+        process: &Process,
+        world: &World,
+        pairs: &mut BTreeMap<PairKey, PairView>,
+    ) {
         let places = self.burst_places(process);
         for link in process.links.iter().filter(|link| link.live) {
             let burst = places.get(link.key.burst as usize).copied().flatten();
