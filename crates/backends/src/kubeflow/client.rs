@@ -1,5 +1,8 @@
 //! Talking to the cluster about jobs.
 
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,11 +13,12 @@ use weftrun_core::backend::{ClusterFacts, Rendered, TargetConfig};
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 
+use super::cache::Cache;
 use super::config::Settings;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
-use super::status::{CANCELLED, Job, replica};
+use super::status::{CANCELLED, Job};
 use crate::kubernetes::{
     Cluster, ClusterConfig, Pod, PodEvent, Resource, Right, Write, is_conflict, is_not_found, is_unsent,
     namespace_facts, rights,
@@ -23,14 +27,20 @@ use crate::kubernetes::{
 /// How long a submit looks for the API server again after a lost answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Most pods that are gone and yet remembered.
+const MOST_REMEMBERED: usize = 4096;
+
 /// A target's connection.
 #[derive(Debug)]
 pub struct Client {
     pub target: String,
     pub settings: Settings,
     pub config: ClusterConfig,
+    state: PathBuf,
     cluster: OnceCell<Cluster>,
     served: OnceCell<Vec<Kind>>,
+    /// Pods that this process saw end and go, newest last.
+    gone: Mutex<VecDeque<Pod>>,
 }
 
 /// A job that a handle names.
@@ -49,7 +59,19 @@ impl Client {
         let settings = Settings::of(target)?;
         let config = settings.cluster(target);
         let (cluster, served) = (OnceCell::new(), OnceCell::new());
-        Ok(Self { target: target.name.clone(), settings, config, cluster, served })
+        let gone = Mutex::new(VecDeque::new());
+        let (target, state) = (target.name.clone(), target.state_dir.clone());
+        Ok(Self { target, settings, config, state, cluster, served, gone })
+    }
+
+    /// Keeps what is known of a pod that is gone: of failed jobs the operators delete the pods, and with them how they ended.
+    pub fn remember(&self, pod: Pod) {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.retain(|known| known.uid != pod.uid);
+        gone.push_back(pod);
+        if gone.len() > MOST_REMEMBERED {
+            gone.pop_front();
+        }
     }
 
     /// The connection, made on first use: rendering needs none.
@@ -61,6 +83,9 @@ impl Client {
     pub async fn served(&self) -> Result<&[Kind]> {
         let cluster = self.cluster().await?;
         let ask = || async {
+            if let Some(facts) = self.cache().await?.read().await {
+                return Ok(facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect());
+            }
             let groups: std::collections::BTreeSet<_> =
                 Kind::ALL.map(|kind| kind.resource().api_version()).into();
             let mut served = Vec::new();
@@ -98,8 +123,26 @@ impl Client {
         Ok(Named { cluster, kind: Kind::of_word(kind)?, name: name.clone(), uid, handle: handle.clone() })
     }
 
+    /// Where the facts are kept.
+    async fn cache(&self) -> Result<Cache> {
+        Ok(Cache::new(&self.state, self.cluster().await?, &self.config.files()))
+    }
+
+    /// What is known of the cluster; it is asked if nothing fresh is known, or a fresh answer is wanted.
+    pub async fn discover(&self, fresh: bool) -> Result<ClusterFacts> {
+        let cache = self.cache().await?;
+        if fresh {
+            cache.forget().await;
+        } else if let Some(facts) = cache.read().await {
+            return Ok(facts);
+        }
+        let facts = self.ask().await?;
+        cache.write(&facts).await;
+        Ok(facts)
+    }
+
     /// Asks the cluster for everything one may know.
-    pub async fn discover(&self) -> Result<ClusterFacts> {
+    async fn ask(&self) -> Result<ClusterFacts> {
         let cluster = self.cluster().await?;
         let mut facts = ClusterFacts::default();
         let wanted = wanted_rights();
@@ -175,11 +218,20 @@ impl Client {
         facts.extra.insert("runtimes".into(), json!(runtimes));
     }
 
-    /// The cluster's own opinion of what would be sent.
+    /// The cluster's own opinion of what would be sent. What it refuses may come of facts that are no longer so.
     pub async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        let checked = self.dry_run(rendered).await;
+        if !checked.as_ref().is_ok_and(Vec::is_empty) {
+            self.cache().await?.forget().await;
+        }
+        checked
+    }
+
+    async fn dry_run(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
         let cluster = self.cluster().await?;
         let mut findings = Vec::new();
-        for document in error::documents(rendered)? {
+        // A ConfigMap is only made where the right to make one is known, and nothing else can be wrong with it.
+        for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
             let resource = document.resource;
             let cluster = document.in_namespace(cluster);
             match cluster.create(&resource, &document.object, Write::DryRun).await {
@@ -227,7 +279,18 @@ impl Client {
                     "name": owner.name(), "uid": owner.uid(), "controller": false, "blockOwnerDeletion": false,
                 }]);
             }
-            let made = self.create_once(&cluster, document, &object, rendered).await?;
+            let made = match self.create_once(&cluster, document, &object, rendered).await {
+                Ok(made) => made,
+                Err(error) => {
+                    self.cache().await?.forget().await;
+                    if let Some(owner) = owner.filter(|_| !is_unsent(&error)) {
+                        // Its pods would wait for the rest for ever.
+                        let resource = owner.kind.resource();
+                        cluster.delete(&resource, owner.name(), Some(owner.uid())).await?;
+                    }
+                    return Err(error);
+                }
+            };
             if owner.is_none() {
                 let kind = document
                     .kind
@@ -249,20 +312,26 @@ impl Client {
     ) -> Result<Value> {
         let began = tokio::time::Instant::now();
         let mut pause = Duration::from_millis(200);
+        let mut lost = false;
         loop {
             let error = match cluster.create(&document.resource, object, Write::Real).await {
                 Ok(made) => return Ok(made),
                 Err(error) => error,
             };
-            if !is_conflict(&error) && !is_unsent(&error) {
+            // An API server that comes back knows no Roles for a moment.
+            let waits = |error: &Error| is_unsent(error) || error.kind() == ErrorKind::Credentials;
+            if !is_conflict(&error) && !is_unsent(&error) && !(lost && waits(&error)) {
                 return Err(error);
             }
+            lost |= is_unsent(&error);
             // Is the one that is there ours? Until the server answers, nothing is sent again.
             let known = loop {
                 match cluster.get(&document.resource, &document.name()).await {
                     Ok(there) => break Some(there),
                     Err(error) if is_not_found(&error) => break None,
-                    Err(error) if !is_unsent(&error) || began.elapsed() > PATIENCE => return Err(error),
+                    Err(error) if !(lost && waits(&error)) || began.elapsed() > PATIENCE => {
+                        return Err(error);
+                    }
                     Err(_) => sleep(pause).await,
                 }
                 pause = (pause * 2).min(Duration::from_secs(5));
@@ -352,13 +421,21 @@ impl Client {
             named.cluster.list(&Resource::PODS, &selector),
             named.cluster.list(&Resource::EVENTS, "")
         );
-        let pods: Vec<Pod> = pods?.iter().map(Pod::of_json).collect();
+        let mut pods: Vec<Pod> = pods?.iter().map(Pod::of_json).collect();
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for pod in gone.into_iter().rev().filter(|pod| pod_of(pod, &job)) {
+            // Of pods of one name the newest counts; a name may have been another job's before.
+            let since = pod.created >= job.created();
+            if since && !pods.iter().any(|known| known.name == pod.name) {
+                pods.push(pod);
+            }
+        }
         let pods: Vec<&Pod> = pods.iter().collect();
         let mut events: Vec<PodEvent> = events.unwrap_or_default().iter().map(PodEvent::of_json).collect();
         events.retain(|event| about(&job, &pods, event));
         events.sort_by_key(|event| event.time);
         let mut detail = JobDetail::new(job.summary(&self.target, &pods));
-        detail.replicas = pods.iter().map(|pod| replica(job.kind, pod)).collect();
+        detail.replicas = job.replicas(&pods);
         detail.replicas.sort_by(|a, b| (&a.role, a.index).cmp(&(&b.role, b.index)));
         detail.findings = job.findings(&pods, &events.iter().collect::<Vec<_>>());
         detail.history = events.iter().map(|event| message(&detail.summary.handle, event)).collect();
@@ -396,6 +473,7 @@ impl Client {
             }
             Action::Suspend => suspend(true),
             Action::Resume => {
+                self.pods_are_gone(&named).await?;
                 let mut patch = suspend(false);
                 patch["metadata"] = json!({"annotations": {CANCELLED: Value::Null}});
                 patch
@@ -406,6 +484,28 @@ impl Client {
             _ => return Err(Error::unsupported("kubeflow", "this action")),
         };
         named.cluster.patch(&resource, &named.name, &patch).await.map(drop)
+    }
+}
+
+impl Client {
+    /// Waits until the pods that a suspend ends are gone: training-operator takes one that is still there for a failure of the
+    /// resumed job.
+    async fn pods_are_gone(&self, named: &Named) -> Result<()> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let pods = named.cluster.list(&Resource::PODS, &named.kind.selector(&named.name)).await?;
+            let ending = pods.iter().map(Pod::of_json).filter(|pod| pod.deleting).count();
+            if ending == 0 {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                let message = format!("{ending} pods of the suspended job are still ending");
+                return Err(Error::new(ErrorKind::Refused, message)
+                    .hint("try again when they are gone")
+                    .retryable());
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
     }
 }
 
@@ -424,9 +524,12 @@ pub(super) fn wanted_rights() -> Vec<Right> {
 
 /// The pods of a job.
 pub fn pods_of<'a>(job: &Job, pods: &'a [Pod]) -> Vec<&'a Pod> {
-    pods.iter()
-        .filter(|pod| pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()))
-        .collect()
+    pods.iter().filter(|pod| pod_of(pod, job)).collect()
+}
+
+/// Whether a pod is of a job.
+pub fn pod_of(pod: &Pod, job: &Job) -> bool {
+    pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name())
 }
 
 /// Whether an event is about a job, one of its pods, or what an operator makes between.

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod cache;
 mod client;
 mod code;
 mod config;
@@ -67,8 +68,8 @@ impl Backend for Kubeflow {
         }
     }
 
-    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
-        self.client.discover().await
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        self.client.discover(scope.fresh).await
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {

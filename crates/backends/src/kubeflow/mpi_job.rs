@@ -86,6 +86,9 @@ fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
             vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
         // One core a rank is what Open MPI binds to by default; a rank of training has many threads.
         words.extend(["--bind-to", "none"].map(str::to_owned));
+        // mpirun passes on whatever a rank's pipe held, in the middle of lines too: with the rank before each piece, no line is
+        // mixed with another rank's, and every line is known to be its rank's.
+        words.push("--tag-output".to_owned());
         words.extend(draft.settings.mpirun_args.iter().cloned());
         words.extend(forward.into_iter().flat_map(|name| ["-x".to_owned(), name]));
         let ranks = draft.wrap_of(worker).into_iter().chain(program.iter().cloned()).collect();

@@ -43,7 +43,13 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
 }
 
 fn template(draft: &Draft<'_>, role: &Role, at: &Rendezvous<'_>) -> Value {
-    draft.template().of(role, Kind::PyTorchJob.container(), &draft.command(role, at))
+    let mut template = draft.template().of(role, Kind::PyTorchJob.container(), &draft.command(role, at));
+    if let Some(limit) = draft.spec.time_limit {
+        // The operator looks at the job's own limit only when something happens to it (seen with 1.9.3: a quiet job ran on for
+        // ever). The kubelet keeps this one, which makes something happen.
+        template["spec"]["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
+    }
+    template
 }
 
 fn replicas(draft: &Draft<'_>, count: u32, template: &Value) -> Value {

@@ -214,7 +214,12 @@ impl Draft<'_> {
         let clean = self.settings.clean_pod_policy.as_deref().unwrap_or("Running");
         let mut policy = json!({"cleanPodPolicy": clean});
         match self.spec.restart {
-            RestartPolicy::OnFailure { max } => policy["backoffLimit"] = json!(max),
+            // training-operator ends a job when its containers' restarts reach the limit, that is, when the last one that was
+            // allowed begins; one more lets it run. The launcher's Job counts pods that failed, and needs no such room.
+            RestartPolicy::OnFailure { max } => {
+                let room = u32::from(self.kind == Kind::PyTorchJob);
+                policy["backoffLimit"] = json!(max.saturating_add(room));
+            }
             // The launcher is a Job, which tries six times unless it is told. A PyTorchJob whose pods are never
             // restarted fails at once; with a limit of 0 it also failed when it was resumed after a suspend.
             RestartPolicy::Never if self.kind == Kind::MpiJobV2 => policy["backoffLimit"] = json!(0),
@@ -246,6 +251,8 @@ impl Draft<'_> {
     pub fn restart_policy(&self) -> &'static str {
         match self.spec.restart {
             RestartPolicy::Never => "Never",
+            // The launcher's Job makes a new pod for each attempt then, and counts them exactly.
+            RestartPolicy::OnFailure { .. } if self.kind == Kind::MpiJobV2 => "Never",
             RestartPolicy::OnFailure { .. } => "OnFailure",
         }
     }

@@ -11,7 +11,7 @@ use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
-use crate::kubernetes::{Pod, PodEvent, State, job_event_finding, one_line, pod_finding};
+use crate::kubernetes::{NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding};
 
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
@@ -38,6 +38,11 @@ impl Job {
     /// Its uid.
     pub fn uid(&self) -> &str {
         self.text("/metadata/uid")
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.text("/metadata/creationTimestamp").parse().ok()
     }
 
     /// The handle.
@@ -92,7 +97,9 @@ impl Job {
         }
         if let Some(failed) = self.condition("Failed") {
             let message = said(failed);
-            let late = message.contains("deadline") || failed["reason"] == "DeadlineExceeded";
+            let late = message.contains("deadline")
+                || failed["reason"] == "DeadlineExceeded"
+                || pods.iter().any(|pod| pod.reason == "DeadlineExceeded");
             return (
                 JobPhase::Failed,
                 if late { format!("the time limit was reached: {message}") } else { message },
@@ -101,7 +108,8 @@ impl Job {
         if self.object["metadata"]["deletionTimestamp"].is_string() {
             return (JobPhase::Stopping, "it is being deleted".into());
         }
-        let alive = pods.iter().filter(|pod| !pod.ended()).count();
+        // One that has ended and is being deleted counts: a job that is resumed while it is there fails because of it.
+        let alive = pods.iter().filter(|pod| !pod.ended() || pod.deleting).count();
         if self.cancelled() && self.suspended() {
             return if alive == 0 {
                 (JobPhase::Cancelled, "cancelled".into())
@@ -154,17 +162,15 @@ impl Job {
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
     }
 
-    /// The job's own exit code: of the pod that decides, else of the first that failed.
-    fn exit_code(&self, pods: &[&Pod], phase: JobPhase) -> Option<i32> {
-        if phase == JobPhase::Succeeded {
-            return Some(0);
-        }
-        if phase != JobPhase::Failed {
-            return None;
-        }
+    /// The job's own exit code: of the pod that decides, else of the first that failed. An MPIJob's workers only serve its
+    /// launcher, and how they ended says nothing.
+    fn exit_code(&self, pods: &[&Pod]) -> Option<i32> {
         let decides = |pod: &&&Pod| matches!(self.kind.place(pod).role.as_str(), "master" | "launcher");
         let code = |pod: &&Pod| pod.exit().map(|exit| exit.code).filter(|code| *code != 0);
         let first = pods.iter().filter(decides).find_map(code);
+        if matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2) {
+            return first;
+        }
         // Workers that are ended because the job failed get 137 or 143; whoever failed by itself says more.
         let own = || pods.iter().filter_map(code).find(|code| !matches!(code, 137 | 143));
         first
@@ -191,7 +197,11 @@ impl Job {
             condition["lastTransitionTime"].as_str()?.parse().ok()
         };
         summary.ended = time("/status/completionTime").or_else(ended);
-        summary.exit_code = self.exit_code(pods, phase);
+        match phase {
+            JobPhase::Succeeded => summary.exit_code = Some(0),
+            JobPhase::Failed => self.failed(&mut summary, pods),
+            _ => {}
+        }
         summary.submission = self.submission();
         let label = self.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str();
         let queue =
@@ -200,6 +210,40 @@ impl Job {
         let fabric = &self.object["metadata"]["annotations"][FABRIC];
         summary.fabric = serde_json::from_value::<Fabric>(fabric.clone()).ok();
         summary
+    }
+
+    /// How it failed: the operators say that something did, its pods say which and how.
+    fn failed(&self, summary: &mut JobSummary, pods: &[&Pod]) {
+        summary.exit_code = self.exit_code(pods);
+        let Some(code) = summary.exit_code else { return };
+        let culprit = pods.iter().find(|pod| pod.exit().is_some_and(|exit| exit.code == code));
+        let Some((pod, exit)) = culprit.and_then(|pod| Some((pod, pod.exit()?))) else { return };
+        let why = if matches!(exit.reason.as_str(), "" | "Error") {
+            String::new()
+        } else {
+            format!(" ({})", exit.reason)
+        };
+        let said = summary.reason.trim_end_matches([':', '.', ' ']).to_owned();
+        let stop = if said.is_empty() { "" } else { ": " };
+        summary.reason = format!("{said}{stop}{} ended with exit code {code}{why}", pod.name);
+    }
+
+    /// Restarts that a container was allowed at most. The one that reaches the operator's limit is ended as it begins.
+    pub fn most_restarts(&self) -> Option<u32> {
+        let limit = self.object.pointer("/spec/runPolicy/backoffLimit")?.as_u64()?;
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Some(if self.kind == Kind::PyTorchJob { limit.saturating_sub(1) } else { limit })
+    }
+
+    /// Its pods as replicas.
+    pub fn replicas(&self, pods: &[&Pod]) -> Vec<ReplicaStatus> {
+        let most = self.most_restarts().unwrap_or(u32::MAX);
+        let one = |pod: &&Pod| {
+            let mut status = replica(self.kind, pod);
+            status.restarts = status.restarts.min(most);
+            status
+        };
+        pods.iter().map(one).collect()
     }
 
     /// Why it is stuck or failed: its pods' and its events' findings, each kind once.
@@ -212,9 +256,15 @@ impl Job {
             }
         };
         pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
-        if !matches!(phase, JobPhase::Running | JobPhase::Succeeded) {
-            events.iter().filter_map(|event| job_event_finding(event)).for_each(&mut add);
-        }
+        // What an event said before the job ran is over, except that a node was lost.
+        let started = matches!(phase, JobPhase::Running | JobPhase::Succeeded);
+        let lost = |finding: &Finding| finding.code == NODE_LOST && phase == JobPhase::Running;
+        events
+            .iter()
+            .filter_map(|event| job_event_finding(event))
+            .filter(|finding| !started || lost(finding))
+            .map(|finding| on_node(finding, pods))
+            .for_each(&mut add);
         if phase == JobPhase::Failed && findings.is_empty() {
             findings.push(Finding::error("K8S-FAILED", reason).at(self.name()));
         }
@@ -225,8 +275,19 @@ impl Job {
     }
 }
 
+/// Names the node of the pod that a finding is about: who lost it may not list nodes.
+fn on_node(mut finding: Finding, pods: &[&Pod]) -> Finding {
+    if finding.code == NODE_LOST
+        && let Some(pod) = pods.iter().find(|pod| finding.subject.as_ref() == Some(&pod.name))
+        && let Some(node) = &pod.node
+    {
+        finding.message = finding.message.replace("the pod's node", &format!("the node {node}"));
+    }
+    finding
+}
+
 /// A pod as a replica.
-pub fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
+fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
     let place = kind.place(pod);
     let finding = pod_finding(pod);
     let running = pod.containers.iter().any(|c| !c.init && c.state == State::Running);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
-use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, about, message, pods_of};
+use super::client::{Client, about, message, pod_of, pods_of};
 use super::kinds::Kind;
-use super::status::{Job, replica};
+use super::status::Job;
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes};
 
 /// What a watch is of.
@@ -40,7 +40,7 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
         }
         kinds.sort_unstable();
         kinds.dedup();
-        let state = Watcher::new(client.target.clone(), &cluster, kinds, filter, wanted);
+        let state = Watcher::new(client, &cluster, kinds, filter, wanted);
         Ok(stream::try_unfold(state, |mut state| async move {
             Ok(state.next().await?.map(|event| (event, state)))
         }))
@@ -48,7 +48,11 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
     stream::once(opened).try_flatten().boxed()
 }
 
+/// Most events, and most pods that are gone, that are kept.
+const MOST_KEPT: usize = 4096;
+
 struct Watcher {
+    client: Arc<Client>,
     target: String,
     filter: JobFilter,
     /// Uids of the jobs asked for by handle that have not ended.
@@ -58,6 +62,8 @@ struct Watcher {
     /// By uid.
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
+    /// Pods that ended and are gone: those of a failed MPIJob or TrainJob are deleted before its condition says that it failed.
+    ghosts: BTreeMap<String, Pod>,
     events: BTreeMap<String, PodEvent>,
     /// What was told of each job.
     told: BTreeMap<String, Told>,
@@ -73,13 +79,14 @@ struct Told {
     summary: Option<JobSummary>,
     replicas: BTreeMap<String, ReplicaStatus>,
     findings: BTreeSet<String>,
-    events: BTreeMap<String, u64>,
+    /// By what they are about, say, and how often they were said.
+    events: BTreeMap<(String, String, String), u64>,
     attempt: u32,
 }
 
 impl Watcher {
     fn new(
-        target: String,
+        client: Arc<Client>,
         cluster: &Cluster,
         kinds: Vec<Kind>,
         filter: JobFilter,
@@ -94,13 +101,15 @@ impl Watcher {
             all.push(changes(cluster, &resource, "").map(move |change| (of, change)).boxed());
         }
         Self {
-            target,
+            target: client.target.clone(),
+            client,
             by_handle: !filter.handles.is_empty(),
             filter,
             wanted,
             changes: all,
             jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
             events: BTreeMap::new(),
             told: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -173,6 +182,9 @@ impl Watcher {
             }
             Change::Gone(object) => {
                 let jobs = self.concerned(of, &object);
+                if of == Of::Pods {
+                    self.set(of, (*object).clone());
+                }
                 self.gone(of, object.metadata.uid.as_deref().unwrap_or_default());
                 jobs.iter().for_each(|uid| self.look(uid));
             }
@@ -207,7 +219,7 @@ impl Watcher {
             Of::Events => {
                 self.events.insert(uid, PodEvent::of(&object));
                 // Events live an hour in the API server; here only the newest do.
-                if self.events.len() > 4096 {
+                if self.events.len() > MOST_KEPT {
                     self.events.pop_first();
                 }
             }
@@ -228,12 +240,19 @@ impl Watcher {
     fn gone(&mut self, of: Of, uid: &str) {
         match of {
             Of::Pods => {
-                self.pods.remove(uid);
+                if let Some(pod) = self.pods.remove(uid).filter(|pod| pod.exit().is_some()) {
+                    self.client.remember(pod.clone());
+                    self.ghosts.insert(uid.to_owned(), pod);
+                    if self.ghosts.len() > MOST_KEPT {
+                        self.ghosts.pop_first();
+                    }
+                }
             }
             Of::Events => {}
             Of::Jobs(_) => {
                 if let Some(job) = self.jobs.remove(uid) {
                     self.told.remove(uid);
+                    self.ghosts.retain(|_, pod| !pod_of(pod, &job));
                     let ended = self.by_handle && !self.wanted.remove(uid);
                     if !ended {
                         self.ready.push_back(JobEvent::Gone { job: job.handle(&self.target) });
@@ -268,27 +287,29 @@ impl Watcher {
         // Before the first list of the pods, a running job would look as if it had none.
         let complete = self.listed.contains(&Of::Pods) && self.listed.len() >= self.watches;
         let Some(job) = self.jobs.get(uid).filter(|_| complete) else { return };
-        let label = job.kind.job_label();
-        let pods: Vec<&Pod> = self
-            .pods
-            .values()
-            .filter(|pod| pod.labels.get(label).is_some_and(|name| name == job.name()))
-            .collect();
+        let pods: Vec<&Pod> = self.pods.values().filter(|pod| pod_of(pod, job)).collect();
         let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &pods, event)).collect();
         let told = self.told.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
-        let summary = job.summary(&self.target, &pods);
+        let mut summary = job.summary(&self.target, &pods);
+        if summary.phase == JobPhase::Failed {
+            let ghosts = self.ghosts.values().filter(|pod| pod_of(pod, job));
+            let all: Vec<&Pod> = pods.iter().copied().chain(ghosts).collect();
+            let whole = job.summary(&self.target, &all);
+            (summary.exit_code, summary.reason) = (whole.exit_code, whole.reason);
+        }
         if !self.filter.ended && summary.phase.is_terminal() && told.summary.is_none() {
             return;
         }
         for event in &events {
-            let before = told.events.insert(event.uid.clone(), event.count);
-            if before.is_none_or(|count| count < event.count) {
+            // Operators repeat that a job runs; only trouble is worth saying again.
+            let what = (event.about.2.clone(), event.reason.clone(), event.message.clone());
+            let before = told.events.insert(what, event.count);
+            if before.is_none_or(|count| event.warning && count < event.count) {
                 self.ready.push_back(message(&handle, event));
             }
         }
-        for pod in &pods {
-            let now = replica(job.kind, pod);
+        for (pod, now) in pods.iter().zip(job.replicas(&pods)) {
             if told.replicas.get(&pod.uid) != Some(&now) {
                 told.replicas.insert(pod.uid.clone(), now.clone());
                 self.ready.push_back(JobEvent::Replica { job: handle.clone(), replica: now });

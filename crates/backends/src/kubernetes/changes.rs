@@ -7,6 +7,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use kube::api::{Api, DynamicObject};
 use kube::runtime::watcher::{self, Event};
+use tokio::time::Instant;
 use weftrun_core::{ErrorKind, Result};
 
 use super::{Cluster, Resource, from_kube};
@@ -27,8 +28,11 @@ pub enum Change {
     Back,
 }
 
-/// How often credentials are refused before that is believed: a rotated token needs a moment to be read again.
+/// How often credentials that never worked are refused before that is believed.
 const REFUSALS: u32 = 3;
+/// How long credentials that did work may be refused: a token's file is read again after a minute, and an API server that has
+/// just started knows no Roles yet.
+const ROTATION: Duration = Duration::from_secs(90);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -47,6 +51,8 @@ pub fn changes(cluster: &Cluster, resource: &Resource, selector: &str) -> BoxStr
         ready: VecDeque::new(),
         listed: Vec::new(),
         failures: 0,
+        failing: None,
+        worked: false,
         lost: false,
         over: false,
     };
@@ -63,6 +69,10 @@ struct Watch {
     ready: VecDeque<Change>,
     listed: Vec<DynamicObject>,
     failures: u32,
+    /// Since when nothing works.
+    failing: Option<Instant>,
+    /// Whether it ever worked.
+    worked: bool,
     lost: bool,
     over: bool,
 }
@@ -101,7 +111,7 @@ impl Watch {
             }
             _ => {}
         }
-        self.failures = 0;
+        (self.failures, self.failing, self.worked) = (0, None, true);
         if std::mem::take(&mut self.lost) {
             self.ready.push_back(Change::Back);
         }
@@ -127,7 +137,9 @@ impl Watch {
         }
         let error = from_kube(error, &self.what);
         self.failures += 1;
-        let refused = error.kind() == ErrorKind::Credentials && self.failures >= REFUSALS;
+        let since = *self.failing.get_or_insert_with(Instant::now);
+        let enough = if self.worked { since.elapsed() > ROTATION } else { self.failures >= REFUSALS };
+        let refused = error.kind() == ErrorKind::Credentials && enough;
         let final_one =
             !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Credentials | ErrorKind::Protocol);
         if refused || (final_one && !error.is_retryable()) {

@@ -56,6 +56,11 @@ impl ClusterConfig {
         }
     }
 
+    /// Those files' names, which say who one is.
+    pub fn files(&self) -> String {
+        self.paths().iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     fn expand(&self, path: &Path) -> PathBuf {
         match (path.strip_prefix("~"), self.env.get("HOME")) {
             (Ok(rest), Some(home)) => Path::new(home).join(rest),
@@ -65,8 +70,7 @@ impl ClusterConfig {
 
     /// Reads and merges the kubeconfig files.
     fn read(&self) -> Result<Kubeconfig> {
-        let paths = self.paths();
-        let shown = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let (paths, shown) = (self.paths(), self.files());
         let there: Vec<_> = paths.iter().filter(|path| path.is_file()).collect();
         if there.is_empty() {
             return Err(Error::new(ErrorKind::InvalidConfig, "there is no kubeconfig")

@@ -124,13 +124,16 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
             .filter_map(|class| class["metadata"]["name"].as_str().map(str::to_owned))
             .collect();
     }
-    if let Some(webhooks) = readable(
-        webhooks,
-        facts,
-        "mutating webhooks",
-        "pods get the annotation that keeps an EFA webhook out",
-    )? {
-        facts.efa_webhook = Some(webhooks.iter().any(is_efa_webhook));
+    match webhooks {
+        Ok(webhooks) => facts.efa_webhook = Some(webhooks.iter().any(is_efa_webhook)),
+        Err(error) if error.kind() == ErrorKind::Unreachable => return Err(error),
+        Err(error) => {
+            facts.efa_webhook = probe(cluster).await;
+            if facts.efa_webhook.is_none() {
+                let so = "pods get the annotation that keeps an EFA webhook out";
+                facts.notes.push(hidden(&error, "mutating webhooks", so));
+            }
+        }
     }
     if let Ok(classes) = classes {
         let names: Vec<_> = classes.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
@@ -143,6 +146,23 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         facts.serves.extend(names.iter().map(|name| format!("DeviceClass {name}")));
     }
     Ok(())
+}
+
+/// Whether the cluster adds EFA to a pod that looks like a worker on a whole node, as a dry run says, which stores nothing. None where
+/// one may not make pods, as is usual.
+async fn probe(cluster: &Cluster) -> Option<bool> {
+    let asked = json!({"nvidia.com/gpu": "8"});
+    let container = json!({
+        "name": "pytorch", "image": "weftrun-probe", "resources": {"limits": asked, "requests": asked},
+    });
+    let labels = json!({"training.kubeflow.org/job-name": "weftrun-probe", "training.kubeflow.org/replica-type": "worker"});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "weftrun-probe-", "labels": labels},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    });
+    let made = cluster.create(&Resource::PODS, &pod, super::Write::DryRun).await.ok()?;
+    let spec = made["spec"].to_string();
+    Some(["vpc.amazonaws.com/efa", "amazon-efa-ofi"].iter().any(|word| spec.contains(word)))
 }
 
 /// The answer, or none and a note where one may not ask.

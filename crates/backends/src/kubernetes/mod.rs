@@ -28,4 +28,4 @@ pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
 pub use facts::{Right, namespace_facts, node_groups, rights};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
 pub use request::{Resource, Write};
-pub use stuck::{job_event_finding, pod_finding};
+pub use stuck::{NODE_LOST, job_event_finding, pod_finding};

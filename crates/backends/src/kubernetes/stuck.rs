@@ -4,6 +4,9 @@ use weftrun_core::Finding;
 
 use super::pod::{Exit, Pod, PodEvent, State};
 
+/// The code of a pod whose node is gone.
+pub const NODE_LOST: &str = "K8S-NODE-LOST";
+
 /// What keeps a pod from running, or made it fail, from its own status.
 pub fn pod_finding(pod: &Pod) -> Option<Finding> {
     if pod.deleting {
@@ -43,6 +46,9 @@ fn unschedulable(pod: &Pod, why: &str) -> Finding {
         "" if why.contains("node affinity") || why.contains("node selector") => {
             finding.fix("no node has the labels asked: check the instance type and node selector")
         }
+        "" if why.contains("pod affinity") => finding.fix(
+            "all pods must be in one zone, and no zone has room, or the nodes have no `topology.kubernetes.io/zone`: wait, or switch `efa.colocate` off",
+        ),
         "" => finding.fix("`weftrun doctor` shows what the nodes offer"),
         name if name.starts_with("vpc.amazonaws.com/efa") => finding.fix(
             "no node has so many EFA interfaces free: wait, ask for fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
@@ -134,6 +140,13 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
             finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
                 .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster")
         }
+        // The pod stays `Running` for minutes, until its toleration of the node's taint is over.
+        "NodeNotReady" => Finding::warning(
+            NODE_LOST,
+            "the pod's node does not answer; its ranks are lost, and the others wait for them".to_owned(),
+        )
+        .at(&event.about.1)
+        .fix("wait if the node comes back soon; else cancel the job and submit it again on other nodes"),
         "UnexpectedAdmissionError" => {
             finding("K8S-DEVICES", format!("the node cannot give the devices: {text}"))
                 .fix("the device plugin of the node is broken or busy; another node may do")

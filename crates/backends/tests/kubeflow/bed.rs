@@ -1,9 +1,9 @@
 //! The test cluster: where it is, and jobs on it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -14,6 +14,8 @@ use weftrun_core::log::{LogBatch, LogOptions, Mark};
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
 
 pub const IMAGE: &str = "busybox:1.36";
+/// How long anything may take on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running test cluster.
 #[derive(Clone, Debug)]
@@ -39,6 +41,13 @@ impl Bed {
 
     /// Runs kubectl as an administrator, in the researcher's namespace.
     pub fn kubectl(&self, args: &[&str]) -> String {
+        let (done, said) = self.kubectl_says(args);
+        assert!(done, "kubectl {args:?}: {said}");
+        said
+    }
+
+    /// Whether kubectl could do it, and what it said.
+    pub fn kubectl_says(&self, args: &[&str]) -> (bool, String) {
         let output = Command::new(self.state.join("kubectl"))
             .arg("--kubeconfig")
             .arg(self.kubeconfig("admin"))
@@ -46,8 +55,8 @@ impl Bed {
             .args(args)
             .output()
             .unwrap();
-        assert!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
     pub fn get(&self, args: &[&str]) -> Value {
@@ -56,11 +65,81 @@ impl Bed {
         serde_json::from_str(&self.kubectl(&all)).unwrap()
     }
 
-    /// Applies a manifest as an administrator.
+    /// Applies a manifest as an administrator, in the researcher's namespace unless it says another.
     pub fn apply(&self, yaml: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), yaml).unwrap();
-        self.kubectl(&["apply", "-f", &file.path().display().to_string()]);
+        let mut command = Command::new(self.state.join("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig("admin")).args(["apply", "-f"]).arg(file.path());
+        if !yaml.contains("namespace:") {
+            command.args(["-n", "research"]);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "apply: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A service account with these rules in the researcher's namespace; gives its kubeconfig.
+    pub fn account(&self, name: &str, rules: &str) -> PathBuf {
+        self.apply(&format!(
+            "{{apiVersion: v1, kind: List, items: [\
+             {{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}}}}},\
+             {{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {{name: {name}}}, rules: {rules}}},\
+             {{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {{name: {name}}},\
+              roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {name}}},\
+              subjects: [{{kind: ServiceAccount, name: {name}}}]}}]}}"
+        ));
+        let token = self.kubectl(&["create", "token", name]);
+        let text = std::fs::read_to_string(self.kubeconfig("researcher")).unwrap();
+        let start = text.find("users:").unwrap();
+        let end = start + text[start..].find('\n').unwrap();
+        let user = format!("users: [{{name: researcher, user: {{token: {}}}}}]", token.trim());
+        let file = self.state.join(format!("{name}.kubeconfig"));
+        std::fs::write(&file, format!("{}{user}{}", &text[..start], &text[end..])).unwrap();
+        file
+    }
+
+    /// Kills a process of the cluster as if its machine had lost power, and gives what it was started with.
+    pub fn kill(&self, process: &str) -> Vec<String> {
+        let pid = std::fs::read_to_string(self.state.join("pids").join(process)).unwrap().trim().to_owned();
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        let words = words.map(|word| String::from_utf8(word.to_vec()).unwrap()).collect();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        words
+    }
+
+    /// Starts it again as it was. It outlives the test; `down.sh` ends it by its recorded id.
+    pub fn start(&self, process: &str, words: Vec<String>) {
+        let log = self.state.join("log").join(format!("{process}.log"));
+        let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
+        let mut command = Command::new("setsid");
+        command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap();
+        std::fs::write(self.state.join("pids").join(process), child.id().to_string()).unwrap();
+        // Whoever is killed is a child that somebody must wait for.
+        std::thread::spawn(move || drop({ child }.wait()));
+    }
+
+    /// Kills the API server and, a little later, starts it again.
+    pub fn restart_api_server(&self) {
+        let words = self.kill("kube-apiserver");
+        std::thread::sleep(Duration::from_secs(2));
+        self.start("kube-apiserver", words);
+        poll("the API server", || self.kubectl_says(&["get", "--raw", "/readyz"]).0.then_some(()));
+    }
+
+    /// Starts a killed node again, with its devices.
+    pub fn restart_node(&self, node: &str, words: Vec<String>) {
+        self.start(node, words);
+        let ready = || {
+            let object = self.get(&["node", node]);
+            let conditions = object["status"]["conditions"].as_array().unwrap().clone();
+            conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True").then_some(())
+        };
+        poll("the node", ready);
+        let devices = r#"{"nvidia.com/gpu":"8","vpc.amazonaws.com/efa":"32","rdma/rdma":"64"}"#;
+        let patch = format!(r#"{{"status":{{"capacity":{devices},"allocatable":{devices}}}}}"#);
+        self.kubectl(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &patch]);
     }
 
     pub fn target(&self, kubeconfig: &Path) -> TargetConfig {
@@ -100,6 +179,18 @@ pub async fn plan(backend: &dyn Backend, spec: JobSpec) -> PlannedJob {
 /// A name nobody else has.
 pub fn name(what: &str) -> String {
     format!("{what}-{:05x}", fastrand::u32(..0xf_ffff))
+}
+
+/// Asks until there is an answer; two minutes at most.
+pub fn poll<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "not within two minutes: {what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// A job that runs a shell script once on each node.
@@ -145,8 +236,9 @@ impl Read {
         }
     }
 
+    /// How often a line came; mpirun puts the rank before it.
     pub fn count(&self, line: &str) -> usize {
-        self.text.lines().filter(|text| *text == line).count()
+        self.text.lines().filter(|text| text.rsplit("<stdout>:").next() == Some(line)).count()
     }
 
     pub fn gaps(&self) -> Vec<&str> {
@@ -169,9 +261,12 @@ impl Running {
     pub async fn read(&self, options: LogOptions) -> Read {
         let mut read = Read::default();
         let mut logs = self.backend.logs(&self.handle, options);
-        while let Some(batch) = logs.next().await {
-            read.add(&batch.unwrap());
-        }
+        let reading = async {
+            while let Some(batch) = logs.next().await {
+                read.add(&batch.unwrap());
+            }
+        };
+        assert!(tokio::time::timeout(2 * PATIENCE, reading).await.is_ok(), "the logs do not end");
         read
     }
 
@@ -180,13 +275,16 @@ impl Running {
         let mut events = Vec::new();
         let mut last = None;
         let mut watch = self.backend.watch(JobFilter::one(&self.handle));
-        while let Some(event) = watch.next().await {
-            let event = event.unwrap();
-            if let JobEvent::Status { job } = &event {
-                last = Some(job.clone());
+        let watching = async {
+            while let Some(event) = watch.next().await {
+                let event = event.unwrap();
+                if let JobEvent::Status { job } = &event {
+                    last = Some(job.clone());
+                }
+                events.push(event);
             }
-            events.push(event);
-        }
+        };
+        assert!(tokio::time::timeout(2 * PATIENCE, watching).await.is_ok(), "the watch does not end");
         (last.unwrap(), events)
     }
 
@@ -202,9 +300,9 @@ impl Running {
             }
             panic!("the watch ended without: {what}");
         };
-        tokio::time::timeout(Duration::from_secs(60), found)
+        tokio::time::timeout(PATIENCE, found)
             .await
-            .unwrap_or_else(|_| panic!("not within a minute: {what}"))
+            .unwrap_or_else(|_| panic!("not within two minutes: {what}"))
     }
 
     /// Waits until it is stuck for a reason, and gives the reason's code, text and fix.

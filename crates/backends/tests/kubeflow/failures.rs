@@ -1,8 +1,6 @@
 //! What goes wrong on real clusters. Each: right phase, right kind of error, what to do, nothing twice, no line lost.
 
-use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::ErrorKind;
@@ -90,29 +88,19 @@ async fn what_the_cluster_does_not_take_is_refused_before_it_is_sent() {
 }
 
 /// The API server is killed and comes back while a job is followed: the output is complete, and nothing is twice.
-/// It disturbs everything else on the cluster, so it only runs where it is asked for.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_server_dies_while_following() {
+async fn alone_the_api_server_dies_while_following() {
     let Some(bed) = bed() else { return };
-    let Some(up) = std::env::var_os("WEFTRUN_TEST_KUBE_UP") else {
-        eprintln!("skipped: WEFTRUN_TEST_KUBE_UP names no command that starts the API server again");
-        return;
-    };
-    let running =
-        bed.submit(job("apidown", 2, "for i in $(seq 40); do echo $RANK step $i; sleep 0.5; done")).await;
+    let running = bed
+        .submit(job("apidown", 2, "for i in $(seq 60); do echo $NODE_RANK step $i; sleep 0.5; done"))
+        .await;
     running.phase(JobPhase::Running).await;
-    let killing = async {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        let pid = std::fs::read_to_string(bed.state.join("pids/kube-apiserver")).unwrap();
-        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let done = tokio::process::Command::new("sh").arg("-c").arg(&up).output().await.unwrap();
-        assert!(done.status.success(), "{done:?}");
-    };
+    let again = bed.clone();
+    let killing = async { tokio::task::spawn_blocking(move || again.restart_api_server()).await.unwrap() };
     let (read, (end, events), ()) = tokio::join!(running.follow(), running.wait(), killing);
     assert_eq!(end.phase, JobPhase::Succeeded);
     for rank in 0..2 {
-        for step in 1..=40 {
+        for step in 1..=60 {
             assert_eq!(
                 read.count(&format!("{rank} step {step}")),
                 1,
@@ -126,4 +114,66 @@ async fn the_api_server_dies_while_following() {
     };
     assert!(events.iter().any(lost), "the watch did not say that it was cut off");
     running.delete().await;
+}
+
+/// The API server is killed while a job is being submitted: there is one, and its handle is given.
+#[tokio::test(flavor = "multi_thread")]
+async fn alone_the_api_server_dies_while_submitting() {
+    let Some(bed) = bed() else { return };
+    let backend = bed.connect().await;
+    let rendered = backend.render(&plan(&*backend, job("midway", 1, "sleep 60")).await).unwrap();
+    let words = bed.kill("kube-apiserver");
+    let again = bed.clone();
+    let starting = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        again.start("kube-apiserver", words);
+    });
+    let handle = backend.submit(&rendered).await.unwrap();
+    starting.await.unwrap();
+    let ours = backend.list(&JobFilter::all()).await.unwrap();
+    assert_eq!(ours.iter().filter(|job| job.submission.as_ref() == Some(&rendered.submission)).count(), 1);
+    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+}
+
+/// Once the cluster is known, a submit asks for two things: whether it would do, and that it be done.
+#[tokio::test]
+async fn a_second_submit_needs_two_requests() {
+    let Some(bed) = bed() else { return };
+    let losing = Losing::start(&bed).await;
+    losing.armed.store(false, Ordering::SeqCst);
+    let connect = async || bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+    let submit = async |what: &str| {
+        let backend = connect().await;
+        let before = losing.requests.load(Ordering::SeqCst);
+        let rendered = backend.render(&plan(&*backend, job(what, 1, "true")).await).unwrap();
+        assert!(backend.check(&rendered).await.unwrap().is_empty());
+        let handle = backend.submit(&rendered).await.unwrap();
+        (losing.requests.load(Ordering::SeqCst) - before, backend, handle)
+    };
+    let (first, backend, handle) = submit("req-a").await;
+    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    assert!(first > 2, "nothing was asked: {first}");
+    let (second, backend, handle) = submit("req-b").await;
+    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    assert_eq!(second, 2, "the first needed {first}");
+}
+
+/// Whether a webhook adds EFA is found out by a pod that is never stored, where one may make pods but not list webhooks.
+#[tokio::test]
+async fn a_probe_finds_whether_efa_is_added() {
+    let Some(bed) = bed() else { return };
+    let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pytorchjobs], verbs: [create, get, list, watch, delete]}]";
+    let kubeconfig = bed.account("prober", rules);
+    let mut target = bed.target(&kubeconfig);
+    let state = tempfile::tempdir().unwrap();
+    target.state_dir = state.path().into();
+    let backend = bed.connect_to(target).await.unwrap();
+    let facts = backend.discover(&Scope::default()).await.unwrap();
+    assert_eq!(facts.efa_webhook, Some(false), "{:?}", facts.notes);
+    assert!(
+        bed.get(&["pods", "-l", "training.kubeflow.org/job-name=weftrun-probe"])["items"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -11,7 +11,7 @@ fn spec(launch: Launch) -> JobSpec {
         .image("example.test/mpi:1")
         .launch(launch)
         .fabric(Fabric::Efa)
-        .role(Role::worker().nodes(4).gpus_per_node(8).memory("64Gi").command(["hostname"]))
+        .role(Role::worker().nodes(4).gpus_per_node(8).memory("64Gi").command(["train.py"]))
         .build()
         .unwrap()
 }

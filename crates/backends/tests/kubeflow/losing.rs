@@ -19,6 +19,8 @@ pub struct Losing {
     _folder: tempfile::TempDir,
     /// Creates that went through to the server.
     pub creates: Arc<AtomicUsize>,
+    /// Requests of any kind.
+    pub requests: Arc<AtomicUsize>,
     /// Loses the answer of the next one.
     pub armed: Arc<AtomicBool>,
 }
@@ -44,12 +46,13 @@ impl Losing {
         let upstream = line.trim().rsplit(' ').next().unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (creates, armed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
-        let state = (creates.clone(), armed.clone());
+        let count = || Arc::new(AtomicUsize::new(0));
+        let (creates, requests, armed) = (count(), count(), Arc::new(AtomicBool::new(true)));
+        let state = (creates.clone(), requests.clone(), armed.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&upstream).await.unwrap();
-                tokio::spawn(pass(client, server, state.0.clone(), state.1.clone()));
+                tokio::spawn(pass(client, server, state.clone()));
             }
         });
         let folder = tempfile::tempdir().unwrap();
@@ -60,7 +63,7 @@ impl Losing {
              current-context: c\n"
         );
         std::fs::write(&kubeconfig, text).unwrap();
-        Self { kubectl, kubeconfig, _folder: folder, creates, armed }
+        Self { kubectl, kubeconfig, _folder: folder, creates, requests, armed }
     }
 }
 
@@ -68,8 +71,7 @@ impl Losing {
 async fn pass(
     mut client: TcpStream,
     mut server: TcpStream,
-    creates: Arc<AtomicUsize>,
-    armed: Arc<AtomicBool>,
+    (creates, requests, armed): (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicBool>),
 ) {
     let (mut up, mut down) = (vec![0; 65536], vec![0; 65536]);
     let mut lose = false;
@@ -78,6 +80,9 @@ async fn pass(
             read = client.read(&mut up) => {
                 let Ok(n @ 1..) = read else { return };
                 let head = String::from_utf8_lossy(&up[..n.min(400)]).into_owned();
+                if ["GET /", "POST /", "PATCH /", "DELETE /"].iter().any(|verb| head.starts_with(verb)) {
+                    requests.fetch_add(1, Ordering::SeqCst);
+                }
                 if head.starts_with("POST /apis/") && head.contains("jobs?") && !head.contains("dryRun") {
                     creates.fetch_add(1, Ordering::SeqCst);
                     lose = armed.swap(false, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! `doctor`: what is reachable, with which rights, and what would stop a job.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::log::clean_text;
 use weftrun::core::{exit_codes, report};
@@ -19,8 +19,9 @@ pub struct DoctorArgs {}
 pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let facts =
-        context.block_on(async { client.connect(&target).await?.discover(&Scope::default()).await })?;
+    let mut scope = Scope::default();
+    scope.fresh = true;
+    let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
     if context.out.format == Format::Table {
         context.out.data(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);
@@ -57,7 +58,18 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
         row("pod security", level.clone());
     }
     for (key, value) in &facts.extra {
-        row(key, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        row(key, brief(value));
     }
     text
+}
+
+/// A value on one line: of a list of objects their names.
+fn brief(value: &Value) -> String {
+    let name = |object: &Value| object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+    let names: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(name).collect());
+    match (names, value.as_str()) {
+        (Some(names), _) => names.join(", "),
+        (None, Some(text)) => text.to_owned(),
+        (None, None) => value.to_string(),
+    }
 }

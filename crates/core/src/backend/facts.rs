@@ -14,6 +14,8 @@ pub struct Scope {
     pub instance_types: Vec<String>,
     /// Queue, partition or node pool the job names.
     pub queue: Option<String>,
+    /// Ask anew, whatever was kept of an earlier answer.
+    pub fresh: bool,
 }
 
 /// What a cluster says of itself. Absent values are unknown, not zero.

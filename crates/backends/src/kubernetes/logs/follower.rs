@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::AsyncBufReadExt;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use weftrun_core::log::{Cursor, Fed, LogBatch, LogOptions, Mark, Resume, SourceId};
 
 use super::open::{Ask, NotOpen, next, open};
@@ -15,6 +15,11 @@ use crate::kubernetes::{Cluster, Pod, Resource, is_not_found};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a container's status may be behind its log. The kubelet serves the next attempt's log before the API server knows of that
+/// attempt: lines read too early would be counted to the one before.
+const BEHIND: Duration = Duration::from_secs(6);
+/// The same for a log that no longer begins as it did, which is almost always that of another attempt.
+const FAR_BEHIND: Duration = Duration::from_secs(15);
 
 /// What the watch says of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +47,12 @@ impl View {
     }
 }
 
+/// How long one may be refused what one was allowed before, and what one never was.
+const REFUSED: Duration = Duration::from_secs(90);
+const REFUSED_FIRST: Duration = Duration::from_secs(5);
+/// How long a log may be unreadable until that is said: a kubelet that restarts needs a few seconds.
+const SILENCE: Duration = Duration::from_secs(20);
+
 /// Reads one container.
 pub struct Follower {
     cluster: Cluster,
@@ -62,12 +73,20 @@ struct Attempt {
     tail: Option<u64>,
     /// The stream could not be opened since the node is gone: said once.
     told: bool,
+    /// It was read to its end; what is read once more only makes sure, and its absence is no loss.
+    complete: bool,
+    /// Whether the log could ever be opened.
+    opened: bool,
+    /// Since when one may not.
+    refused: Option<Instant>,
 }
 
 /// How a connection ended.
 enum End {
     /// The server closed it.
     Clean,
+    /// The job has ended, so nobody waits for more of a container that may run on.
+    Cut,
     /// It broke.
     Broken,
     /// The container has not started.
@@ -113,7 +132,7 @@ impl Follower {
             None if partial => Resume::new(&self.source.uid, number).in_the_middle(),
             None => Resume::new(&self.source.uid, number),
         };
-        Attempt { number, source, resume, tail, told: false }
+        Attempt { number, source, resume, tail, told: false, complete: false, opened: false, refused: None }
     }
 
     /// Reads what is there, once.
@@ -140,11 +159,11 @@ impl Follower {
                     self.mark(&attempt, Mark::Gap { reason }).await;
                     return;
                 }
-                End::Broken if pause < LONGEST_PAUSE => {
+                End::Broken | End::Cut if pause < LONGEST_PAUSE => {
                     sleep(pause).await;
                     pause *= 2;
                 }
-                End::Broken => {
+                End::Broken | End::Cut => {
                     self.mark(&attempt, Mark::Gap { reason: "the API server does not answer".into() }).await;
                     return;
                 }
@@ -158,6 +177,7 @@ impl Follower {
         let Some(first) = self.started(None).await else { return };
         let mut attempt = self.attempt(first.container.restarts, true);
         let mut pause = FIRST_PAUSE;
+        let mut broken: Option<Instant> = None;
         loop {
             let before = attempt.resume.cursor();
             let was_over = self.view.borrow().container.exit().is_some();
@@ -165,9 +185,16 @@ impl Follower {
             if matches!(end, End::Stop) {
                 return;
             }
+            let moved_on = before != attempt.resume.cursor() || !matches!(end, End::Broken);
+            broken = if moved_on { None } else { broken.or_else(|| Some(Instant::now())) };
             pause =
                 if before == attempt.resume.cursor() { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
-            let Some(view) = self.fresh().await else { return };
+            let view = if matches!(end, End::Clean) {
+                self.settled(attempt.number).await
+            } else {
+                self.fresh().await
+            };
+            let Some(view) = view else { return };
             let container = &view.container;
             if container.restarts > attempt.number {
                 let Some(next) = self.restarted(&mut attempt, &view, &end).await else { return };
@@ -194,7 +221,17 @@ impl Follower {
                     self.mark(&attempt, Mark::Gap { reason }).await;
                     return;
                 }
-                (_, false) => sleep(pause).await,
+                (_, false) => {
+                    // The API server answers, and says that the container runs: it is its node that does not.
+                    if broken.is_some_and(|since| since.elapsed() > SILENCE)
+                        && !std::mem::replace(&mut attempt.told, true)
+                    {
+                        let reason =
+                            "the pod's node does not let the log be read; it is tried again".to_owned();
+                        self.mark(&attempt, Mark::Gap { reason }).await;
+                    }
+                    sleep(pause).await;
+                }
                 (end, true) => {
                     let certain = matches!(end, End::Clean) && was_over;
                     if !self.ended(&mut attempt, &view, end, certain).await {
@@ -251,9 +288,23 @@ impl Follower {
         }
     }
 
+    /// The container after a stream that the server ended, most likely because the container did: waits until its status says
+    /// so too. None if nobody listens any more.
+    async fn settled(&mut self, number: u32) -> Option<View> {
+        let until = Instant::now() + BEHIND;
+        loop {
+            let _ = timeout(FIRST_PAUSE * 5, self.view.wait_for(|view| settled(view, number))).await;
+            let view = self.fresh().await?;
+            if settled(&view, number) || Instant::now() > until {
+                return Some(view);
+            }
+        }
+    }
+
     /// The attempt has been followed by another: takes what is left of it, and starts the new one.
     async fn restarted(&self, attempt: &mut Attempt, view: &View, end: &End) -> Option<Attempt> {
         let now = view.container.restarts;
+        attempt.complete = matches!(end, End::Clean);
         let complete = if now == attempt.number + 1 {
             matches!(self.read(attempt, false, true).await, End::Clean)
         } else {
@@ -276,7 +327,9 @@ impl Follower {
 
     /// The container ended: makes sure that nothing of its log is left. False if nothing comes after it.
     async fn ended(&self, attempt: &mut Attempt, view: &View, end: &End, certain: bool) -> bool {
-        let mut whole = certain;
+        attempt.complete = matches!(end, End::Clean);
+        // Where the container may start again, its log may soon be another one.
+        let mut whole = certain || (matches!(end, End::Clean) && !view.last());
         for pause in [0, 1, 2, 4, 8] {
             if whole {
                 break;
@@ -286,7 +339,7 @@ impl Follower {
                 End::Clean => whole = true,
                 End::Stop => return false,
                 End::Gone(_) | End::Moved | End::Waiting => break,
-                End::Broken => {}
+                End::Broken | End::Cut => {}
             }
         }
         if !whole && !matches!(end, End::Clean) {
@@ -308,12 +361,17 @@ impl Follower {
             Err(NotOpen::Gone(reason)) => return End::Gone(reason),
             Err(NotOpen::Later) => return End::Broken,
             Err(NotOpen::Refused(error)) => {
+                // An API server that has just started knows no Roles yet, and refuses what it will allow in a moment.
+                let since = attempt.refused.get_or_insert_with(Instant::now);
+                if since.elapsed() < if attempt.opened { REFUSED } else { REFUSED_FIRST } {
+                    return End::Broken;
+                }
                 self.out.send(Err(error)).await;
                 return End::Stop;
             }
         };
         attempt.resume.opened();
-        attempt.tail = None;
+        (attempt.opened, attempt.refused, attempt.tail) = (true, None, None);
         let mut view = self.view.clone();
         loop {
             let mut fed = Fed::default();
@@ -321,7 +379,7 @@ impl Follower {
                 bytes = next(&mut stream) => bytes.map(|bytes| {
                     bytes.map(|bytes| (bytes.len(), attempt.resume.feed(bytes, &mut fed).is_err()))
                 }),
-                () = over(&mut view), if follow => return End::Clean,
+                () = over(&mut view), if follow => return End::Cut,
             };
             let (len, moved) = match arrived {
                 Ok(Some(read)) => read,
@@ -356,17 +414,26 @@ impl Follower {
         End::Clean
     }
 
-    /// Whether the server already has a later attempt.
+    /// Whether there is a later attempt, of which the server may know only after a while.
     async fn newer(&self, number: u32) -> bool {
-        let Ok(object) = self.cluster.get(&Resource::PODS, &self.pod).await else { return false };
-        let pod = Pod::of_json(&object);
-        pod.uid != self.uid
-            || pod.container(&self.source.container).is_some_and(|container| container.restarts > number)
+        let until = Instant::now() + FAR_BEHIND;
+        loop {
+            let Ok(object) = self.cluster.get(&Resource::PODS, &self.pod).await else { return false };
+            let pod = Pod::of_json(&object);
+            let restarts = pod.container(&self.source.container).map_or(0, |container| container.restarts);
+            if pod.uid != self.uid || restarts > number {
+                return true;
+            }
+            if pod.ended() || Instant::now() > until {
+                return false;
+            }
+            sleep(FIRST_PAUSE).await;
+        }
     }
 
     /// Hands out what was read; false if nobody listens.
     async fn give(&self, attempt: &Attempt, fed: Fed) -> bool {
-        for note in fed.notes {
+        for note in fed.notes.into_iter().filter(|_| !attempt.complete) {
             let reason = crate::kubernetes::one_line(&note);
             if !self.mark(attempt, Mark::Gap { reason }).await {
                 return false;
@@ -395,6 +462,11 @@ fn with_attempt(source: &SourceId, attempt: u32) -> SourceId {
     let mut source = source.clone();
     source.attempt = attempt;
     source
+}
+
+/// Whether a status says that an attempt has ended.
+fn settled(view: &View, number: u32) -> bool {
+    view.gone || view.over || view.container.exit().is_some() || view.container.restarts > number
 }
 
 /// Waits until nobody waits for the container any longer.

@@ -1,0 +1,468 @@
+//! What a researcher does: the binary itself, as a user who has rights in one namespace only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use weftrun_testkit::replay::{Capture, Replay, Shape};
+
+use crate::bed::{Bed, bed, name};
+
+/// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
+static WHOLE_CLUSTER: Mutex<()> = Mutex::new(());
+
+fn whole_cluster() -> MutexGuard<'static, ()> {
+    WHOLE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A researcher's shell: an empty home, a kubeconfig, and the binary.
+pub struct Shell {
+    pub bed: Bed,
+    home: tempfile::TempDir,
+    binary: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+/// What a command did.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Ran {
+    /// The events of `-o json`.
+    pub fn events(&self) -> Vec<Value> {
+        let lines = self.stdout.lines();
+        lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
+    }
+
+    /// The ranks' lines, each with how often it came.
+    fn lines(&self) -> BTreeMap<String, usize> {
+        let mut lines = BTreeMap::new();
+        for event in self.events().iter().filter(|event| event["type"] == "log") {
+            *lines.entry(event["text"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        lines
+    }
+
+    fn ended(&self) -> Value {
+        self.events()
+            .into_iter()
+            .rfind(|event| event["type"] == "ended")
+            .unwrap_or_else(|| panic!("{}", self.stderr))
+    }
+}
+
+impl Shell {
+    pub fn of(bed: Bed, who: &str) -> Self {
+        // Beside the test binaries lies what `cargo build --workspace --bin weftrun` made.
+        let beside = || std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("weftrun");
+        let binary = std::env::var_os("WEFTRUN_TEST_BINARY").map_or_else(beside, PathBuf::from);
+        assert!(binary.is_file(), "no {}: cargo build --workspace --bin weftrun", binary.display());
+        let kubeconfig = bed.kubeconfig(who);
+        Self { bed, home: tempfile::tempdir().unwrap(), binary, kubeconfig }
+    }
+
+    pub fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.home.path().join(file), text).unwrap();
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.home.path()).env_clear().env("HOME", self.home.path());
+        command.env("PATH", "/usr/bin:/bin").env("KUBECONFIG", &self.kubeconfig).env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn weftrun(&self, args: &[&str]) -> Ran {
+        let ran = Ran::from(self.command(&self.binary, args).stdin(Stdio::null()).output().unwrap());
+        eprintln!("weftrun {}: {}", args.join(" "), ran.code);
+        ran
+    }
+
+    /// Runs kubectl as the researcher.
+    fn kubectl(&self, args: &[&str]) -> Ran {
+        self.command(&self.bed.state.join("kubectl"), args).output().unwrap().into()
+    }
+
+    fn delete(&self, handle: &str) {
+        let ran = self.weftrun(&["delete", "--yes", handle]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+}
+
+/// A capture over libfabric's TCP provider, 4 nodes of 8 ranks wide, with the provider's name made EFA's: what a real run
+/// prints there differs in this word alone as far as the map goes.
+fn over_efa() -> (Replay, String) {
+    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    let script = replay.script(1.0).unwrap().replace("tcp;ofi_rxm", "efa");
+    (replay, script)
+}
+
+fn job(name: &str, launch: &str, more: &str) -> String {
+    format!(
+        "name = \"{name}\"\nimage = \"example.test/mpi:1\"\nlaunch = \"{launch}\"\nnodes = 4\ngpus_per_node = 8\n\
+         instance_type = \"p5.48xlarge\"\nmemory = \"64Gi\"\ncommand = [\"sh\", \"play.sh\"]\n\
+         code = {{ script = \"play.sh\" }}\nfabric = \"efa\"\nprofile = \"dgxc\"\n{more}"
+    )
+}
+
+fn expected_lines(replay: &Replay) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    for rank in 0..32 {
+        let mut log = Vec::new();
+        replay.write_log(rank, &mut log).unwrap();
+        for line in String::from_utf8(log).unwrap().lines() {
+            *lines.entry(line.replace("tcp;ofi_rxm", "efa")).or_default() += 1;
+        }
+    }
+    lines
+}
+
+/// Every line of every rank once, and the map is the truth's.
+fn assert_complete(ran: &Ran, replay: &Replay) {
+    let (mut seen, wanted) = (ran.lines(), expected_lines(replay));
+    // Pods say more than ranks do (mpirun's and ssh's warnings); none of the ranks' lines may be missing or twice.
+    seen.retain(|line, _| wanted.contains_key(line) || line.contains("NCCL"));
+    let missing: Vec<_> =
+        wanted.iter().filter(|(line, count)| seen.get(*line) != Some(*count)).take(5).collect();
+    let strange: Vec<_> = seen.keys().filter(|line| !wanted.contains_key(*line)).take(9).collect();
+    assert!(missing.is_empty() && strange.is_empty(), "missing: {missing:#?}\nnot theirs: {strange:#?}");
+    assert_map(ran, replay);
+}
+
+/// What each rank wrote, to the letter; mpirun passes on lines in pieces, each with its rank, so line ends and blanks do not count.
+fn assert_complete_by_rank(ran: &Ran, replay: &Replay, before: &str) {
+    let dense = |text: &str| text.split_whitespace().collect::<String>();
+    let events = ran.events();
+    for rank in 0..32 {
+        let mut log = Vec::new();
+        replay.write_log(rank, &mut log).unwrap();
+        let wanted = format!("{before}{}", String::from_utf8(log).unwrap()).replace("tcp;ofi_rxm", "efa");
+        let own = events.iter().filter(|event| event["type"] == "log" && event["rank"] == rank);
+        let seen: String = own.map(|event| event["text"].as_str().unwrap()).collect();
+        assert_eq!(dense(&seen), dense(&wanted), "rank {rank}");
+    }
+    assert_map(ran, replay);
+}
+
+fn assert_map(ran: &Ran, replay: &Replay) {
+    let ended = ran.ended();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let pairs: BTreeSet<_> = ended["transport"]["pairs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| {
+            let rank = |key: &str| u32::try_from(pair[key].as_u64().unwrap()).unwrap();
+            (rank("global_from"), rank("global_to"), text(&pair["kind"]).unwrap(), text(&pair["net"]))
+        })
+        .collect();
+    let truth: BTreeSet<_> = replay.truth().pairs.iter().cloned().collect();
+    assert_eq!(pairs, truth);
+}
+
+/// What EFA needs is in the object that the server has, and in its pods.
+fn assert_mutated(pod: &Value) {
+    let container = &pod["containers"][0];
+    for which in ["limits", "requests"] {
+        let resources = &container["resources"][which];
+        assert_eq!(resources["vpc.amazonaws.com/efa"], "32", "{container:#}");
+        assert_eq!(resources["hugepages-2Mi"], "5Gi", "{container:#}");
+        assert_eq!(resources["nvidia.com/gpu"], "8", "{container:#}");
+    }
+    let env = |name: &str| {
+        container["env"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|var| var["name"] == name)
+            .map(|var| var["value"].clone())
+    };
+    assert_eq!(env("NCCL_DEBUG").unwrap(), "INFO");
+    assert!(env("LD_LIBRARY_PATH").unwrap().as_str().unwrap().starts_with("/opt/amazon-efa-ofi/ofi/lib:"));
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert!(volumes.iter().any(|volume| volume["hostPath"]["path"] == "/opt/amazon-efa-ofi"), "{volumes:#?}");
+}
+
+fn handle_of(ran: &Ran) -> String {
+    ran.events()[0]["handle"].as_str().unwrap_or_else(|| panic!("{}", ran.stderr)).to_owned()
+}
+
+/// A PyTorchJob of 4 nodes and 32 ranks: mutated objects on the server, all lines, the right map, exit 0.
+#[test]
+fn a_pytorch_job_of_32_ranks() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-pt"));
+    let (replay, script) = over_efa();
+    shell.write("play.sh", &script);
+    shell.write("job.toml", &job(&name, "per-rank", ""));
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
+    assert_complete(&ran, &replay);
+    assert_eq!(ran.ended()["transport"]["verdict"]["fabric"], "efa");
+    let object = shell.bed.get(&["pytorchjob", &name]);
+    assert_mutated(&object["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]);
+    assert_mutated(&shell.bed.get(&["pod", &format!("{name}-worker-3")])["spec"]);
+    // The script is in a ConfigMap that goes with the job.
+    let map = shell.bed.get(&["configmap", &format!("{name}-code")]);
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], object["metadata"]["uid"]);
+    shell.delete(&handle_of(&ran));
+}
+
+/// An MPIJob of 32 ranks: the launcher has neither GPUs nor EFA, its ranks have the forwarded environment.
+#[test]
+fn an_mpi_job_of_32_ranks() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-mpi"));
+    let (replay, script) = over_efa();
+    let says = "echo \"forwarded $WEFT_SAYS $NCCL_DEBUG $OPAL_PREFIX\"\n";
+    shell.write("play.sh", &script.replacen("rank=", &format!("{says}rank="), 1));
+    shell.write("job.toml", &job(&name, "mpi", "env = { WEFT_SAYS = \"hello\" }\n"));
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
+    assert_complete_by_rank(&ran, &replay, "forwarded hello INFO /opt/amazon-efa-ofi/openmpi\n");
+    let object = shell.bed.get(&["mpijob", &name]);
+    assert_mutated(&object["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]);
+    let launcher = &object["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0];
+    assert_eq!(launcher["command"][0], "/opt/amazon-efa-ofi/openmpi/bin/mpirun");
+    let asked = launcher["resources"].to_string();
+    assert!(!asked.contains("efa") && !asked.contains("hugepages") && !asked.contains("gpu"), "{asked}");
+    shell.delete(&handle_of(&ran));
+}
+
+/// One rank fails: exit 1, and what it said before is there.
+#[test]
+fn a_failing_job_is_exit_code_1() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let shell = Shell::of(bed, "researcher");
+    for launch in ["per-rank", "mpi"] {
+        let name = name("cli-bad");
+        let fails = "rank=${RANK:-$OMPI_COMM_WORLD_RANK}\necho up $rank\n[ $rank = 5 ] || exec sleep 60\necho why; exit 9\n";
+        shell.write("play.sh", fails);
+        shell.write("job.toml", &job(&name, launch, ""));
+        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+        assert_eq!(ran.code, 1, "{launch}: {}\n{}", ran.stderr, ran.stdout);
+        assert_eq!(ran.lines().get("why"), Some(&1), "{launch}: {}", ran.stdout);
+        assert_eq!(ran.ended()["job"]["exit_code"], 9, "{launch}: {}", ran.ended());
+        shell.delete(&handle_of(&ran));
+    }
+}
+
+/// A TrainJob is submitted and followed.
+#[test]
+fn a_train_job_of_32_ranks() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-tj"));
+    let (replay, script) = over_efa();
+    shell.write("play.sh", &script);
+    shell.write(
+        "job.toml",
+        &job(&name, "per-rank", "[backend.kubeflow]\nkind = \"trainjob\"\nscripts = \"configmap\"\n"),
+    );
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
+    assert_complete(&ran, &replay);
+    shell.delete(&handle_of(&ran));
+}
+
+/// Planned EFA that runs on sockets is exit 7, and the finding says what to do.
+#[test]
+fn sockets_where_efa_was_planned_is_exit_code_7() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-fall"));
+    let replay = Capture::shipped("socket_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    shell.write("play.sh", &replay.script(0.0).unwrap());
+    shell.write("job.toml", &job(&name, "per-rank", ""));
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 7, "{}\n{}", ran.stderr, ran.ended());
+    assert_complete(&ran, &replay);
+    shell.delete(&handle_of(&ran));
+}
+
+/// `weftrun mutate | kubectl apply` makes the pods that `weftrun submit` makes.
+#[test]
+fn mutate_and_apply_make_the_same_pods() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let shell = Shell::of(bed, "researcher");
+    for launch in ["per-node", "mpi"] {
+        let name = name("cli-same");
+        let text = job(&name, launch, "").replace("code = { script = \"play.sh\" }\n", "");
+        let command = if launch == "mpi" { "[\"hostname\"]" } else { "[\"sleep\", \"60\"]" };
+        shell.write("job.toml", &text.replace("[\"sh\", \"play.sh\"]", command));
+        let pods = || {
+            let jobs = format!("training.kubeflow.org/job-name={name}");
+            let pods = || shell.bed.get(&["pods", "-l", &jobs])["items"].as_array().unwrap().clone();
+            crate::bed::poll("4 pods", || (pods().len() >= 4).then_some(()));
+            let mut list: Vec<Value> = pods();
+            list.retain(|pod| !pod["metadata"]["name"].as_str().unwrap().contains("launcher"));
+            list.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
+            list.iter().map(comparable).collect::<Vec<_>>()
+        };
+        let gone = || {
+            let jobs = format!("training.kubeflow.org/job-name={name}");
+            crate::bed::poll("no pods", || {
+                shell.bed.get(&["pods", "-l", &jobs])["items"].as_array().unwrap().is_empty().then_some(())
+            });
+        };
+        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "-o", "json", "job.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let submitted = pods();
+        shell.delete(&handle_of(&ran));
+        gone();
+
+        let plain = shell.weftrun(&["render", "-b", "kubeflow", "--fabric", "off", "job.toml"]);
+        assert_eq!(plain.code, 0, "{}", plain.stderr);
+        assert!(!plain.stdout.contains("efa"), "{}", plain.stdout);
+        shell.write("plain.yaml", &plain.stdout);
+        let mutated = shell.weftrun(&[
+            "mutate",
+            "-f",
+            "plain.yaml",
+            "--profile",
+            "dgxc",
+            "--fabric",
+            "efa",
+            "--instance-type",
+            "p5.48xlarge",
+            // What a job file has by itself, a filter over somebody's manifest has when it is asked.
+            "--detect",
+            "--webhook",
+            "yes",
+            "--fabric-rule",
+            "efa.colocate",
+        ]);
+        assert_eq!(mutated.code, 0, "{}", mutated.stderr);
+        shell.write("mutated.yaml", &mutated.stdout);
+        let applied = shell.kubectl(&["apply", "-f", "mutated.yaml"]);
+        assert_eq!(applied.code, 0, "{}", applied.stderr);
+        assert_eq!(pods(), submitted);
+        shell.kubectl(&["delete", "--wait=false", "-f", "mutated.yaml"]);
+        gone();
+    }
+}
+
+/// What is refused: the exit code, and a sentence that says what to do. Nothing is submitted.
+#[test]
+fn refusals_say_what_to_do() {
+    let Some(bed) = bed() else { return };
+    let shell = Shell::of(bed, "researcher");
+    let plain = "image = \"busybox:1.36\"\nnodes = 1\ncommand = [\"true\"]\nfabric = \"off\"\n";
+    let named = |name: &str| format!("name = \"{name}\"\n{plain}");
+    let taken = name("taken");
+    shell.write("taken.toml", &named(&taken));
+    let first = shell.weftrun(&["submit", "-b", "kubeflow", "taken.toml"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    shell.write("long.toml", &named(&format!("a{}", "b".repeat(55))));
+    shell.write("v1.toml", &format!("{}[backend.kubeflow]\nkind = \"mpijob.v1\"\n", named("v1")));
+    shell.write("ok.toml", &named(&name("ok")));
+    shell.write("config.toml", "[target.nowhere]\nbackend = \"kubeflow\"\ncontext = \"tset\"\n");
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["-b", "kubeflow", "taken.toml"], 4, "--name-suffix"),
+        (&["-b", "kubeflow", "long.toml"], 3, "at most"),
+        (&["-b", "kubeflow", "v1.toml"], 4, "install"),
+        (&["-b", "kubeflow", "-n", "other", "ok.toml"], 4, "Role"),
+        (&["-b", "nowhere", "--config", "config.toml", "ok.toml"], 3, "did you mean `test`"),
+        (&["-b", "kubeflow", "--kubeconfig-is-no-flag", "ok.toml"], 2, "unexpected argument"),
+    ];
+    for (args, code, fix) in cases {
+        let mut words = vec!["submit"];
+        words.extend(args);
+        let ran = shell.weftrun(&words);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(fix), "{args:?}: {}", ran.stderr);
+        assert!(ran.stdout.is_empty(), "{args:?}: {}", ran.stdout);
+    }
+    shell.delete(first.stdout.trim());
+}
+
+/// Whoever has the least rights submits and follows all the same; what is hidden is said.
+#[test]
+fn a_guest_submits_and_is_told_what_is_hidden() {
+    let Some(bed) = bed() else { return };
+    let (shell, name) = (Shell::of(bed, "guest"), name("guest"));
+    let script = format!("echo \"hello from rank $RANK\"\n# {}\n", "x".repeat(20 << 10));
+    shell.write("play.sh", &script);
+    let text = job(&name, "per-rank", "")
+        .replace("gpus_per_node = 8", "ranks_per_node = 2")
+        .replace("\"efa\"", "\"tcp\"");
+    let text = text.replace("nodes = 4", "nodes = 2").replace("profile = \"dgxc\"\n", "");
+    shell.write("job.toml", &text);
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for rank in 0..4 {
+        assert_eq!(ran.lines().get(&format!("hello from rank {rank}")), Some(&1), "{}", ran.stdout);
+    }
+    // Without the right to make ConfigMaps the script is in the command.
+    assert!(!shell.bed.kubectl_says(&["get", "configmap", &format!("{name}-code")]).0);
+    let doctor = shell.weftrun(&["doctor", "-b", "kubeflow"]);
+    let said = doctor.stdout + &doctor.stderr;
+    assert!(said.contains("you may not read nodes") && said.contains("configmaps"), "{said}");
+    shell.delete(&handle_of(&ran));
+}
+
+/// A pod without what differs between two pods of one template.
+fn comparable(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let mut spec = pod["spec"].take();
+    let map = spec.as_object_mut().unwrap();
+    map.remove("nodeName");
+    // Each pod gets a token of its own, in a volume whose name ends by chance.
+    map.get_mut("volumes")
+        .and_then(Value::as_array_mut)
+        .unwrap()
+        .retain(|volume| volume["projected"].is_null());
+    for containers in ["containers", "initContainers"] {
+        for container in map.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mounts = container["volumeMounts"].as_array_mut().unwrap();
+            mounts.retain(|mount| !mount["name"].as_str().unwrap().starts_with("kube-api-access"));
+        }
+    }
+    spec
+}
+
+/// The API server is killed while the binary follows: the output is complete.
+#[test]
+fn alone_a_followed_job_outlives_the_api_server() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-down"));
+    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    let script = replay.script(4.0).unwrap().replace("tcp;ofi_rxm", "efa");
+    shell.write("play.sh", &script);
+    shell.write("job.toml", &job(&name, "per-rank", ""));
+    let ran = std::thread::scope(|scope| {
+        let following = scope
+            .spawn(|| shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]));
+        crate::bed::poll("4 running pods", || {
+            let pods = shell.bed.get(&["pods", "-l", &format!("training.kubeflow.org/job-name={name}")]);
+            let running = |pod: &&Value| pod["status"]["phase"] == "Running";
+            (pods["items"].as_array().unwrap().iter().filter(running).count() == 4).then_some(())
+        });
+        shell.bed.restart_api_server();
+        following.join().unwrap()
+    });
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
+    assert_complete(&ran, &replay);
+    shell.delete(&handle_of(&ran));
+}

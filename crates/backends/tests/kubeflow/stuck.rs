@@ -1,0 +1,123 @@
+//! What keeps a job from running and what no operator ever says: each cause is told, with what to do about it.
+
+use serde_json::json;
+use weftrun_core::backend::PlannedJob;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
+use weftrun_core::spec::{JobSpec, SecretRef, Volume, VolumeSource};
+
+use crate::bed::{Bed, Running, bed, job, of_kind, plan};
+
+async fn submit(bed: &Bed, planned: impl AsyncFnOnce(PlannedJob) -> PlannedJob, spec: JobSpec) -> Running {
+    let backend = bed.connect().await;
+    let job = planned(plan(&*backend, spec).await).await;
+    let rendered = backend.render(&job).unwrap();
+    let handle = backend.submit(&rendered).await.unwrap();
+    Running { backend, handle }
+}
+
+async fn assert_stuck(running: Running, code: &str, fix: &str) {
+    let (seen, message, seen_fix) = running.stuck().await;
+    assert_eq!(seen, code, "{message}");
+    assert!(seen_fix.contains(fix), "{code}: {seen_fix}");
+    let described = running.backend.describe(&running.handle).await.unwrap();
+    assert!(described.findings.iter().any(|finding| finding.code == code), "{:?}", described.findings);
+    running.delete().await;
+}
+
+/// Causes that the job file alone brings about.
+#[tokio::test(flavor = "multi_thread")]
+async fn causes_in_the_job() {
+    let Some(bed) = bed() else { return };
+    type Change = fn(&mut JobSpec);
+    let cases: [(&str, &str, Change, &str, &str); 5] = [
+        (
+            "huge",
+            "true",
+            |spec| drop(spec.roles[0].resources.insert("hugepages-2Mi".into(), "4Mi".into())),
+            "K8S-HUGEPAGES",
+            "memory",
+        ),
+        (
+            "prio",
+            "true",
+            |spec| spec.priority = Some("no-such-class".into()),
+            "K8S-PRIORITY",
+            "priorityclasses",
+        ),
+        (
+            "secret",
+            "true",
+            |spec| {
+                let [env, secret, key] = ["TOKEN", "no-such-secret", "key"].map(str::to_owned);
+                spec.secrets.push(SecretRef { env, secret, key });
+            },
+            "K8S-CONFIG",
+            "Secret",
+        ),
+        (
+            "label",
+            "true",
+            |spec| *spec = of_kind(spec.clone(), json!({"node-selector": {"no": "such"}})),
+            "K8S-UNSCHEDULABLE",
+            "labels",
+        ),
+        (
+            "zone",
+            "true",
+            |spec| drop(spec.roles[0].resources.insert("vpc.amazonaws.com/efa".into(), "99".into())),
+            "K8S-UNSCHEDULABLE",
+            "EFA",
+        ),
+    ];
+    for (what, script, change, code, fix) in cases {
+        let mut spec = job(what, 1, script);
+        change(&mut spec);
+        assert_stuck(submit(&bed, async |job| job, spec).await, code, fix).await;
+    }
+}
+
+/// The folder of the fabric's stack is not on the node.
+#[tokio::test]
+async fn a_folder_the_nodes_lack() {
+    let Some(bed) = bed() else { return };
+    let mut spec = job("mount", 1, "true");
+    (spec.roles[0].gpus_per_node, spec.roles[0].memory) = (8, Some("8Gi".into()));
+    spec.fabric.kind = Fabric::Efa;
+    let elsewhere = "extends = \"dgxc\"\n[stack]\nhost-path = \"/opt/no-such-stack\"\n".parse().unwrap();
+    let profile = Profiles::builtin().with("elsewhere", elsewhere).get("elsewhere").unwrap();
+    let planned = async |mut job: PlannedJob| {
+        job.plan = FabricPlan::new(&job.spec, &Catalogue::builtin(), &job.facts, &profile);
+        job
+    };
+    assert_stuck(submit(&bed, planned, spec).await, "K8S-MOUNT", "profile").await;
+}
+
+/// The namespace's Pod Security level forbids what the fabric mounts.
+#[tokio::test]
+async fn pod_security() {
+    let Some(bed) = bed() else { return };
+    let level = "pod-security.kubernetes.io/enforce: baseline";
+    bed.apply(&format!(
+        "{{apiVersion: v1, kind: Namespace, metadata: {{name: baseline, labels: {{{level}}}}}}}"
+    ));
+    let rules = include_str!("../../../../docs/backends/rbac.yaml");
+    let role = rules
+        .split("---")
+        .next()
+        .unwrap()
+        .replace("name: weftrun-researcher", "name: r\n  namespace: baseline");
+    let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r, namespace: baseline}, \
+         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, \
+         subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: researcher}]}";
+    bed.apply(&format!("{role}---\n{binding}\n"));
+    let mut target = bed.target(&bed.kubeconfig("researcher"));
+    target.namespace = Some("baseline".into());
+    let backend = bed.connect_to(target).await.unwrap();
+    let mut spec = job("psa", 1, "true");
+    let source = VolumeSource::HostPath("/tmp".into());
+    spec.volumes.push(Volume { name: "host".into(), mount: "/host".into(), source, read_only: true });
+    let rendered = backend.render(&plan(&*backend, spec).await).unwrap();
+    let handle = backend.submit(&rendered).await.unwrap();
+    assert_stuck(Running { backend, handle }, "K8S-POD-SECURITY", "hostPath").await;
+}
