@@ -55,3 +55,8 @@ slurm SUITE:
 release OUT="target/handed-out":
     .ci/package {{OUT}}
     .ci/install-test {{OUT}}
+
+# The CPU that following costs on the test cluster, beside kubectl and stern; `test-cluster/kubernetes/ci.sh up` first
+bench-kubernetes *ARGS:
+    cargo build --release --workspace --bin weftrun
+    test-cluster/kubernetes/bench.sh target/release/weftrun {{ARGS}}
