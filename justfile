@@ -69,3 +69,8 @@ bench-start:
 bench-runai:
     .ci/runapy
     cargo bench -p weftrun-backends --bench runai
+
+# The CPU that following costs on the test cluster, beside kubectl and stern; `test-cluster/kubernetes/ci.sh up` first
+bench-kubernetes *ARGS:
+    cargo build --release --workspace --bin weftrun
+    test-cluster/kubernetes/bench.sh target/release/weftrun {{ARGS}}

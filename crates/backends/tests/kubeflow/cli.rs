@@ -405,7 +405,7 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
     shell.write("play.sh", &script);
     let text = job(&name, "per-rank", "")
         .replace("gpus_per_node = 8", "ranks_per_node = 2")
-        .replace("\"efa\"", "\"tcp\"");
+        .replace("\"efa\"", "\"off\"");
     let text = text.replace("nodes = 4", "nodes = 2").replace("profile = \"dgxc\"\n", "");
     shell.write("job.toml", &text);
     let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);

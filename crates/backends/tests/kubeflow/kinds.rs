@@ -1,10 +1,15 @@
 //! What the server stores is what `weftrun mutate` makes of the same job.
 
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weftrun_core::backend::{Registry, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
-use crate::bed::{bed, name, plan};
+use crate::bed::{bed, name, of_kind, plan};
 
 fn spec(launch: Launch) -> JobSpec {
     JobSpec::builder(name("efa"))
@@ -34,5 +39,70 @@ async fn the_server_takes_mutated_jobs() {
         );
         let findings = backend.check(&rendered).await.unwrap();
         assert!(findings.is_empty(), "{launch:?}: {findings:?}\n{text}");
+    }
+}
+
+/// What the test cluster does not run (MPIJob v1, other versions of Trainer) is at least what those servers take: the CRDs'
+/// schemas, with every field that they do not name refused.
+#[tokio::test]
+async fn what_is_rendered_fits_the_schema_of_every_version() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kubeflow/crds/compact");
+    if !folder.is_dir() {
+        eprintln!("skipped: the operators' schemas are not here ({})", folder.display());
+        return;
+    }
+    weftrun_backends::link();
+    let state = tempfile::tempdir().unwrap();
+    let target = TargetConfig::new("kubeflow", "kubeflow", state.path());
+    let backend = (Registry::linked().get("kubeflow").unwrap().connect)(target).await.unwrap();
+    let profile = Profiles::builtin().get("dgxc").unwrap();
+    let trainer = |version: &str| json!({"kind": "trainjob", "trainer-version": version});
+    let cases = [
+        (
+            Launch::Torchrun,
+            json!({"ttl-seconds": 60, "suspend": true}),
+            "PyTorchJob.v1@training-operator-v1.9.4",
+        ),
+        (Launch::Torchrun, json!({"gang": "volcano"}), "PyTorchJob.v1@training-operator-v1.9.4"),
+        (Launch::PerRank, json!({"tolerations": [{"key": "gpu"}]}), "PyTorchJob.v1@training-operator-v1.9.4"),
+        (Launch::Mpi, json!({}), "MPIJob.v2beta1@mpi-operator-v0.8.0"),
+        (Launch::Mpi, json!({"kind": "mpijob.v1"}), "MPIJob.v1@training-operator-v1.9.4"),
+        (Launch::Torchrun, trainer("2.1"), "TrainJob.v1alpha1@trainer-v2.1.0"),
+        (Launch::Torchrun, trainer("2.2"), "TrainJob.v1alpha1@trainer-v2.2.1"),
+        (Launch::Torchrun, trainer("2.3"), "TrainJob.v1alpha1@trainer-v2.3.0"),
+    ];
+    for (launch, settings, file) in cases {
+        let text = std::fs::read_to_string(folder.join(format!("{file}.json"))).unwrap();
+        let mut schema = serde_json::from_str::<Value>(&text).unwrap()["openAPIV3Schema"].take();
+        close(&mut schema);
+        let mut spec = of_kind(spec(launch), settings);
+        if !file.starts_with("TrainJob") {
+            spec.time_limit = Some(Duration::from_secs(3600));
+            (spec.queue, spec.priority) = (Some("team".into()), Some("high".into()));
+        }
+        let mut planned = weftrun_testkit::planned(spec);
+        planned.plan = FabricPlan::new(&planned.spec, &Catalogue::builtin(), &planned.facts, &profile);
+        let rendered = backend.render(&planned).unwrap();
+        let object: Value = serde_saphyr::from_str(&rendered.documents[0].text).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let errors: Vec<_> =
+            validator.iter_errors(&object).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(errors.is_empty(), "{file}: {errors:#?}\n{}", rendered.documents[0].text);
+    }
+}
+
+/// Objects whose fields a schema names have no others: the server would drop those without a word.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            let open = map.contains_key("additionalProperties")
+                || map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
+            if map.get("properties").is_some_and(Value::is_object) && !open {
+                map.insert("additionalProperties".into(), Value::Bool(false));
+            }
+            map.values_mut().for_each(close);
+        }
+        Value::Array(list) => list.iter_mut().for_each(close),
+        _ => {}
     }
 }

@@ -79,9 +79,9 @@ async fn causes_in_the_job() {
 
 /// The folder of the fabric's stack is not on the node.
 #[tokio::test]
-async fn a_folder_the_nodes_lack() {
+async fn alone_a_folder_the_nodes_lack() {
     let Some(bed) = bed() else { return };
-    let mut spec = job("mount", 1, "true");
+    let mut spec = job("mount", 2, "true");
     (spec.roles[0].gpus_per_node, spec.roles[0].memory) = (8, Some("8Gi".into()));
     spec.fabric.kind = Fabric::Efa;
     let elsewhere = "extends = \"dgxc\"\n[stack]\nhost-path = \"/opt/no-such-stack\"\n".parse().unwrap();

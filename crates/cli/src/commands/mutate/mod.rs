@@ -13,7 +13,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weftrun::core::exit_codes;
-use weftrun::core::manifest::JobReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -79,8 +78,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             .hint("weftrun mutate --write -f job.yaml"));
     }
     let mut given = Given::read(context, &args.fabric, args.reformat)?;
-    let mut jobs: Vec<JobReport> = Vec::new();
-    let mut findings = Vec::new();
+    let mut told = report::Told::new(context, args.report.is_some());
     let mut spools = Vec::new();
     for source in &sources {
         let mut spool = spool::Spool::new();
@@ -92,26 +90,21 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
                     } else {
                         spool.write(done.text.as_bytes())?;
                     }
-                    jobs.extend(done.jobs);
+                    told.jobs(&given, done.jobs);
                 }
-                Err(finding) => findings.push(finding),
+                Err(finding) => told.unreadable(finding),
             }
             Ok(())
         })?;
         spools.push(spool);
     }
-    let failed = !findings.is_empty() || jobs.iter().any(|job| job.error.is_some());
-    report::say(context, &given, &jobs, &findings)?;
-    if let Some(path) = &args.report {
-        report::to_file(path, &jobs, &findings)?;
-    }
-    if failed {
+    told.end(args.report.as_deref())?;
+    if told.failed {
         return Ok(exit_codes::INVALID_SPEC);
     }
     if args.write {
         for (source, spool) in sources.iter().zip(spools) {
-            let changed = jobs.iter().any(|job| job.changed && job.file == source.name());
-            if changed {
+            if told.changed.contains(&source.name()) {
                 spool.replace(source.path())?;
             }
         }
