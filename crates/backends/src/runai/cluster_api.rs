@@ -39,6 +39,7 @@ pub async fn base(shared: &Shared) -> Result<String> {
     })?;
     let base = if domain.contains("://") { domain.to_owned() } else { format!("https://{domain}") };
     let base = base.trim_end_matches('/').to_owned();
+    shared.settings.refuse_clear(&base)?;
     const WHAT: &str = "cannot reach the cluster's API";
     let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
     let token = plane.token().await?;

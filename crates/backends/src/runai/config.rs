@@ -83,7 +83,22 @@ impl Settings {
             return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL"))
                 .with("target", &target.name));
         }
+        self.refuse_clear(url)?;
         Ok(url.trim_end_matches('/').to_owned())
+    }
+
+    /// Refuses an address to which a token would travel for all to read, unless the user wants it so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for `http` to another machine without `insecure`.
+    pub fn refuse_clear(&self, url: &str) -> Result<()> {
+        let Some(rest) = url.strip_prefix("http://") else { return Ok(()) };
+        let host = rest.split('/').next().unwrap_or_default();
+        if is_this_machine(host) || self.insecure {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::InvalidConfig, format!("a token would be sent to {host} unencrypted"))
+            .hint("use https, or set `insecure = true` in the target's table"))
     }
 
     /// Where tokens come from: the first of command, file, variable and application that is configured, then the
@@ -118,6 +133,16 @@ impl Settings {
     }
 }
 
+/// Whether a host and port can be no other machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let address = name.parse::<std::net::IpAddr>();
+    !host.contains('@') && (name == "localhost" || address.is_ok_and(|address| address.is_loopback()))
+}
+
 /// The token the official command line keeps in `~/.runai/authentication.json`, base64-encoded.
 fn official_login(target: &TargetConfig) -> Option<Credentials> {
     use base64::Engine;
@@ -144,4 +169,23 @@ fn read_secret(file: &std::path::Path) -> Result<Secret> {
         Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
     })?;
     Ok(Secret::new(text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+
+    #[test]
+    fn tokens_leave_this_machine_encrypted_or_not_at_all() {
+        let careful = Settings::default();
+        for url in ["https://tenant.run.ai", "http://127.0.0.1:8080/x", "http://localhost", "http://[::1]:1"]
+        {
+            careful.refuse_clear(url).unwrap();
+        }
+        for host in ["tenant.run.ai", "127.0.0.1@tenant.run.ai", "127.evil.example", "10.0.0.1"] {
+            let url = format!("http://{host}/");
+            assert!(careful.refuse_clear(&url).is_err(), "{url}");
+        }
+        Settings { insecure: true, ..Settings::default() }.refuse_clear("http://10.0.0.1").unwrap();
+    }
 }
