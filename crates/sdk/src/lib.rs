@@ -81,7 +81,7 @@
 //! map.read(&rank0, b"h0:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n");
 //! map.end(&rank0);
 //! let pairs = map.pairs(&map.world());
-//! assert_eq!(pairs[0].transport, "NET/Socket");
+//! assert_eq!(&*pairs[0].transport, "NET/Socket");
 //! ```
 //!
 //! # What to rely on
