@@ -55,3 +55,11 @@ slurm SUITE:
 release OUT="target/handed-out":
     .ci/package {{OUT}}
     .ci/install-test {{OUT}}
+
+# The speed of `weftrun transport` beside ripgrep, its memory, and 16,384 ranks from the replayer
+bench-transport *ARGS:
+    cargo bench -p weftrun-cli --bench transport {{ARGS}}
+
+# The speed of the parser, and what a screen asks of a large map
+bench-nccl *ARGS:
+    cargo bench -p weftrun-core --bench nccl {{ARGS}}

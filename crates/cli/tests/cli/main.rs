@@ -8,4 +8,5 @@ mod markdown;
 mod pages;
 mod place;
 mod promises;
+mod transport;
 mod upgrade;

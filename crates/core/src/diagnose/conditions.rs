@@ -1,11 +1,14 @@
 //! When a rule applies: the clues, weighed against the rest of the log. Each function answers for one trap.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fabric::Fabric;
-use crate::nccl::{CommView, FabricSeen, GdrSeen, Kind, PairView, RankView, TransportMap, Verdict, World};
+use crate::nccl::{
+    CommView, Devices, FabricSeen, GdrSeen, Kind, RankView, TransportMap, TransportUse, Verdict, World,
+};
 
-/// Everything the conditions look at, computed once.
+/// Everything the conditions look at, computed once, and what costs much only where it is asked for.
 pub struct Seen<'a> {
     /// The map.
     pub map: &'a TransportMap,
@@ -13,12 +16,10 @@ pub struct Seen<'a> {
     pub world: World,
     /// Verdict.
     pub verdict: Verdict,
-    /// Live pairs.
-    pub pairs: Vec<PairView>,
-    /// Live ranks.
-    pub ranks: Vec<RankView>,
-    /// Communicators.
-    pub comms: Vec<CommView>,
+    /// Transports in use between live processes.
+    pub transports: Vec<TransportUse>,
+    ranks: OnceCell<Vec<RankView>>,
+    comms: OnceCell<Vec<CommView>>,
     /// Networks in use.
     pub networks: BTreeSet<String>,
     /// The fabric that was planned.
@@ -32,13 +33,33 @@ impl<'a> Seen<'a> {
         Self {
             map,
             verdict: map.verdict_in(&world),
-            pairs: map.pairs(&world),
-            ranks: map.ranks(&world),
-            comms: map.communicators(&world),
+            transports: map.transports(&world),
+            ranks: OnceCell::new(),
+            comms: OnceCell::new(),
             networks: map.networks(),
             world,
             planned,
         }
+    }
+
+    /// Live ranks.
+    pub fn ranks(&self) -> &[RankView] {
+        self.ranks.get_or_init(|| self.map.ranks(&self.world))
+    }
+
+    /// Communicators.
+    pub fn comms(&self) -> &[CommView] {
+        self.comms.get_or_init(|| self.map.communicators(&self.world))
+    }
+
+    /// Whether a kind of transport connects any two ranks.
+    fn connects_by(&self, kind: Kind) -> bool {
+        self.transports.iter().any(|used| used.kind == kind)
+    }
+
+    /// Connections over sockets, each counted at every end that printed it.
+    pub fn socket_connections(&self) -> u64 {
+        self.transports.iter().filter(|used| *used.name == *"NET/Socket").map(|used| used.connections).sum()
     }
 
     /// Whether the job spans nodes, as far as the log says.
@@ -47,12 +68,12 @@ impl<'a> Seen<'a> {
             return Some(true);
         }
         let told: Vec<u32> =
-            self.comms.iter().filter_map(|comm| comm.nnodes.or((comm.nranks == 1).then_some(1))).collect();
-        if !told.is_empty() && told.len() == self.comms.len() {
+            self.comms().iter().filter_map(|comm| comm.nnodes.or((comm.nranks == 1).then_some(1))).collect();
+        if !told.is_empty() && told.len() == self.comms().len() {
             return Some(false);
         }
         let hosts: BTreeSet<_> =
-            self.ranks.iter().filter(|rank| rank.pid.is_some()).map(|rank| &*rank.host).collect();
+            self.ranks().iter().filter(|rank| rank.pid.is_some()).map(|rank| &*rank.host).collect();
         (hosts.len() > 1).then_some(true)
     }
 
@@ -96,19 +117,19 @@ pub fn applies(rule: &str, seen: &Seen<'_>) -> bool {
         "R25" => seen.has("R25") || seen.has("IB-NOGDR-LINK"),
         "R27" => seen.has("R27") || mixed_list(seen),
         // Informational: worth a word only where NVLink SHARP could be.
-        "R33" => seen.has("R33") && seen.ranks.iter().filter(|rank| rank.node == 0).count() >= 4,
+        "R33" => seen.has("R33") && seen.ranks().iter().filter(|rank| rank.node == 0).count() >= 4,
         "R34" => {
             seen.has("R34")
                 || (seen.has("R34b")
-                    && !seen.pairs.iter().any(|pair| pair.kind == Kind::Collnet)
+                    && !seen.connects_by(Kind::Collnet)
                     && seen.verdict.fabric != FabricSeen::Unknown)
         }
         "R37" => seen.has("R37") || (seen.has("R37-LO") && seen.several_nodes() != Some(false)),
         "R40" => seen.has("R40") || versions_differ(seen).is_some(),
         "R49" => {
             seen.has("MNNVL-LINK")
-                && !seen.pairs.iter().any(|pair| pair.kind == Kind::Net)
-                && seen.ranks.iter().any(|rank| rank.announced.is_some())
+                && !seen.connects_by(Kind::Net)
+                && seen.ranks().iter().any(|rank| rank.announced.is_some())
         }
         "R50" => one_nic_of_several(seen) || nics_idle(seen),
         other => seen.has(other),
@@ -121,14 +142,14 @@ fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
         return false;
     }
     if seen.has("SOCKET-LINK") {
-        return seen.pairs.iter().any(|pair| pair.network() == Some("Socket"));
+        return seen.socket_connections() > 0;
     }
     let alone = seen.several_nodes() == Some(false);
-    let connected_otherwise = seen.pairs.iter().any(|pair| pair.kind == Kind::Net);
+    let connected_otherwise = seen.connects_by(Kind::Net);
     let chosen = seen.has("SOCKET-CHOSEN")
         || (seen.networks.len() == 1 && seen.networks.contains("Socket") && !seen.has("IN-SOCKET"));
     // In a log that is only P2P and SHM, the announced network may carry nothing.
-    let local_only = !seen.pairs.is_empty() && seen.several_nodes() != Some(true);
+    let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
     chosen && !alone && !connected_otherwise && !local_only && seen.uses("Socket") && !seen.uses("FastSocket")
 }
 
@@ -191,20 +212,22 @@ fn nics_idle(seen: &Seen<'_>) -> bool {
         .collect::<BTreeSet<_>>()
         .len()
         .max(seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max().unwrap_or(0) as usize);
-    let mut ranks_on: BTreeMap<u32, usize> = BTreeMap::new();
-    for rank in &seen.ranks {
-        *ranks_on.entry(rank.node).or_default() += 1;
+    let mut used = Devices::default();
+    for transport in seen.transports.iter().filter(|used| used.kind == Kind::Net) {
+        used.union(transport.devices);
     }
-    let fewest = ranks_on.values().copied().min().unwrap_or(0);
-    let mut used = crate::nccl::Devices::default();
-    for pair in seen.pairs.iter().filter(|pair| pair.kind == Kind::Net) {
-        used.union(pair.devices.0);
-        used.union(pair.devices.1);
-    }
-    let whole = seen.comms.iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
     let rdma = matches!(
         seen.verdict.fabric,
         FabricSeen::Efa | FabricSeen::Roce | FabricSeen::InfiniBand | FabricSeen::Verbs
     );
-    whole && rdma && listed >= 2 && fewest >= listed && used.count() == 1
+    if !rdma || listed < 2 || used.count() != 1 {
+        return false;
+    }
+    let mut ranks_on: BTreeMap<u32, usize> = BTreeMap::new();
+    for rank in seen.ranks() {
+        *ranks_on.entry(rank.node).or_default() += 1;
+    }
+    let fewest = ranks_on.values().copied().min().unwrap_or(0);
+    let whole = seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+    whole && fewest >= listed
 }

@@ -2,6 +2,7 @@
 
 mod conditions;
 pub mod flight_recorder;
+mod misfits;
 mod table;
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ pub use table::{RULES, Rule, rule_of};
 
 use crate::fabric::{Fabric, FabricPlan};
 use crate::finding::{Evidence, Fix, PatchEdit};
-use crate::nccl::{FabricSeen, Found, Kind, TransportMap, Verdict};
+use crate::nccl::{FabricSeen, Found, Kind, Trace, TransportMap, Verdict};
 use crate::{Confidence, Error, ErrorKind, Finding, Severity};
 use conditions::Seen;
 
@@ -71,7 +72,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         .collect();
     findings.extend(not_as_planned(&seen));
     findings.extend(silent(&seen));
-    findings.extend(misfits(&seen));
+    findings.extend(misfits::findings(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
     Diagnosis { verdict: seen.verdict, ok, planned, findings }
@@ -139,8 +140,17 @@ fn clues_of(rule: &'static str) -> &'static [&'static str] {
 
 fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
+    add_traces(finding, &found.traces, seen);
     for trace in &found.traces {
         ranks.extend(seen.map.rank_of_trace(trace, &seen.world));
+    }
+    ranks.extend(seen.map.told_ranks(found));
+    finding.ranks = ranks.into_iter().collect();
+}
+
+/// Cites lines, each once.
+fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
+    for trace in traces {
         let known = finding.evidence.iter().any(|other| other.line == trace.line && other.text == trace.text);
         if finding.evidence.len() < EVIDENCE && !known {
             finding.evidence.push(Evidence {
@@ -150,8 +160,6 @@ fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
             });
         }
     }
-    ranks.extend(seen.map.told_ranks(found));
-    finding.ranks = ranks.into_iter().collect();
 }
 
 /// The rule's sentence, with what is known of this case.
@@ -159,9 +167,9 @@ fn message(rule: &Rule, seen: &Seen<'_>) -> String {
     let mut message = rule.message.to_owned();
     match rule.id {
         "R01" => {
-            let sockets = seen.pairs.iter().filter(|pair| pair.network() == Some("Socket")).count();
+            let sockets = seen.socket_connections();
             if sockets > 0 {
-                let _ = write!(message, ": {sockets} pairs of ranks");
+                let _ = write!(message, ": {sockets} connections");
             }
         }
         "R06" => {
@@ -218,23 +226,16 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     if seen.verdict.fabric.meets(planned) != Some(false) {
         return None;
     }
-    let pairs: Vec<_> = seen.pairs.iter().filter(|pair| pair.kind == Kind::Net).collect();
+    let networks = || seen.transports.iter().filter(|used| used.kind == Kind::Net);
     let message = format!(
-        "planned was {}, but {} pairs of ranks on different nodes use {}",
+        "planned was {}, but {} connections between nodes use {}",
         label(planned),
-        pairs.len(),
+        networks().map(|used| used.connections).sum::<u64>(),
         seen.verdict.fabric.label()
     );
     let mut finding = Finding::error("NCCL-FABRIC-NOT-AS-PLANNED", message);
     finding.confidence = Some(Confidence::High);
-    finding.ranks = pairs
-        .iter()
-        .flat_map(|pair| [pair.global_from, pair.global_to])
-        .flatten()
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .take(256)
-        .collect();
+    finding.ranks = network_ranks(seen);
     for clue in ["SOCKET-LINK", "OFI-LINK", "IB-LINK"] {
         if let Some(found) = seen.map.clues().get(clue) {
             add_evidence(&mut finding, found, seen);
@@ -243,10 +244,25 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     Some(finding.fix("the other findings say why"))
 }
 
+/// The ranks that are an end of a network connection, among the first of the job: naming thousands tells nothing more.
+fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
+    const MOST: u32 = 256;
+    let pairs = seen.map.pairs_of_ranks(&seen.world, 0..MOST);
+    pairs
+        .iter()
+        .filter(|pair| pair.kind == Kind::Net)
+        .flat_map(|pair| [pair.global_from, pair.global_to])
+        .flatten()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .take(MOST as usize)
+        .collect()
+}
+
 /// Nothing can be said without NCCL_DEBUG=INFO: silence proves nothing.
 fn silent(seen: &Seen<'_>) -> Option<Finding> {
-    let totals = seen.map.totals();
-    if totals.lines == 0 || seen.map.has_info() || !seen.pairs.is_empty() || !seen.networks.is_empty() {
+    let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
+    if seen.map.lines() == 0 || anything {
         return None;
     }
     let mut finding = Finding::new(
@@ -266,39 +282,6 @@ fn silent(seen: &Seen<'_>) -> Option<Finding> {
         }],
     });
     Some(finding)
-}
-
-/// Lines that do not fit together: torn, contested ranks, too many.
-fn misfits(seen: &Seen<'_>) -> Vec<Finding> {
-    let totals = seen.map.totals();
-    let mut findings = Vec::new();
-    if totals.torn > 0 {
-        findings.push(Finding::info(
-            "NCCL-LOG-TORN",
-            format!("{} connection lines are cut in the middle; nothing is concluded from them", totals.torn),
-        ));
-    }
-    let contested: u32 = seen.comms.iter().map(|comm| comm.contested).sum();
-    if contested > 0 {
-        findings.push(Finding::warning(
-            "NCCL-LOG-CONTESTED",
-            format!("{contested} ranks of one communicator are claimed by two processes: the log may hold two jobs, or a run and its repetition"),
-        ));
-    }
-    let misplaced = seen.map.misplaced(&seen.world);
-    if misplaced > 0 {
-        findings.push(Finding::warning(
-            "NCCL-LOG-MISFIT",
-            format!("{misplaced} connections fit no communicator of their process: they may be of another job, or not be NCCL's"),
-        ));
-    }
-    if totals.dropped > 0 {
-        findings.push(Finding::warning(
-            "NCCL-MAP-FULL",
-            format!("{} connections found no room in the map and are only counted", totals.dropped),
-        ));
-    }
-    findings
 }
 
 fn label(fabric: Fabric) -> &'static str {

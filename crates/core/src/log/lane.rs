@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::prefix::{Prefix, prefix};
 use super::{Level, SourceId};
+use crate::nccl::Writer;
 
 /// Number of a lane in its store.
 pub type LaneId = u32;
@@ -55,7 +56,7 @@ enum Key {
     Rank(u32),
     Local(Vec<u8>, u32),
     Task(u32),
-    Process(Vec<u8>, u32),
+    Process(String, u32),
 }
 
 /// The lanes of a store.
@@ -85,7 +86,7 @@ impl Lanes {
         if let Some(id) = known.get(&key) {
             let lane = &mut self.all[*id as usize];
             if let (None, Some(process)) = (&lane.process, found.process) {
-                lane.process = Some((String::from_utf8_lossy(process.host).into_owned(), process.pid));
+                lane.process = Some(process_of(process));
             }
             return (*id, taken);
         }
@@ -94,7 +95,7 @@ impl Lanes {
             source: source.clone(),
             name: name(&key),
             rank: source.rank.or(found.rank),
-            process: found.process.map(|p| (String::from_utf8_lossy(p.host).into_owned(), p.pid)),
+            process: found.process.map(process_of),
             lines: 0,
             warnings: 0,
             errors: 0,
@@ -121,9 +122,16 @@ fn key(found: &Prefix<'_>) -> Key {
         Prefix { rank: Some(rank), .. } => Key::Rank(*rank),
         Prefix { local: Some((role, local)), .. } => Key::Local(role.to_vec(), *local),
         Prefix { task: Some(task), .. } => Key::Task(*task),
-        Prefix { process: Some(process), .. } => Key::Process(process.host.to_vec(), process.pid),
+        Prefix { process: Some(process), .. } => {
+            let (host, pid) = process_of(*process);
+            Key::Process(host, pid)
+        }
         _ => Key::Whole,
     }
+}
+
+fn process_of(writer: Writer<'_>) -> (String, u32) {
+    (writer.host.to_owned(), u32::try_from(writer.pid).unwrap_or(u32::MAX))
 }
 
 fn name(key: &Key) -> String {
@@ -132,7 +140,7 @@ fn name(key: &Key) -> String {
         Key::Rank(rank) => format!("rank{rank}"),
         Key::Local(role, local) => format!("{}{local}", String::from_utf8_lossy(role)),
         Key::Task(task) => format!("task {task}"),
-        Key::Process(host, pid) => format!("{}:{pid}", String::from_utf8_lossy(host)),
+        Key::Process(host, pid) => format!("{host}:{pid}"),
     };
     super::clean_text(&name).into_owned()
 }

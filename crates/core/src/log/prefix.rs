@@ -6,7 +6,9 @@
 //! | PyTorch's own messages | `[rank3]:` | global rank |
 //! | `mpirun --tag-output` | `[1,3]<stdout>:` | job and global rank |
 //! | `srun --label` | `3: ` | task |
-//! | NCCL | `host:pid:tid [gpu] NCCL ` | process |
+//! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`crate::nccl`] reads it) |
+
+use crate::nccl::Writer;
 
 /// The prefixes of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,18 +21,9 @@ pub struct Prefix<'a> {
     /// Task, from `srun --label`.
     pub task: Option<u32>,
     /// The process, from NCCL's own prefix.
-    pub process: Option<Process<'a>>,
+    pub process: Option<Writer<'a>>,
     /// Bytes of the launchers' prefixes, which a reader need not see again; PyTorch's and NCCL's own stay.
     pub len: usize,
-}
-
-/// A process as NCCL names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Process<'a> {
-    /// Host name.
-    pub host: &'a [u8],
-    /// Process id on that host (or in that container).
-    pub pid: u32,
 }
 
 /// Most launchers around one process: srun, then mpirun or torchrun.
@@ -56,25 +49,29 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
     if let Some(rank) = torch_rank(rest) {
         found.rank = Some(rank);
     }
-    found.process = process(rest);
+    found.process = crate::nccl::writer(rest);
     found
+}
+
+/// The global rank that a launcher wrote before a line, behind a time or a pod's name too. `[default3]:` is a local
+/// rank, `3: ` a task of Slurm, which may hold several ranks: neither proves a global one.
+pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
+    let near = &line[..line.len().min(160)];
+    memchr::memchr_iter(b'[', near).find_map(|at| {
+        let rest = &near[at..];
+        let torch = || rest.starts_with(b"[rank").then(|| torch_rank(rest)).flatten();
+        open_mpi(rest).map(|(rank, _)| rank).or_else(torch)
+    })
 }
 
 /// `[default3]:` and `[1,3]<stdout>:`; how many bytes it takes.
 fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    if let Some((rank, taken)) = open_mpi(rest) {
+        found.rank = Some(rank);
+        return taken;
+    }
     let Some(end) = memchr::memchr(b']', &rest[..rest.len().min(80)]) else { return 0 };
     let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
-    for tag in [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"] {
-        if behind.starts_with(tag)
-            && let Some(comma) = memchr::memchr(b',', inside)
-            && number(&inside[..comma]).is_some()
-            && let Some(rank) = number(&inside[comma + 1..])
-        {
-            found.rank = Some(rank);
-            let blank = usize::from(behind.get(tag.len()) == Some(&b' '));
-            return end + 1 + tag.len() + blank;
-        }
-    }
     let digits = inside.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let (role, local) = inside.split_at(inside.len() - digits);
     let word = !role.is_empty() && role.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b));
@@ -85,6 +82,19 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
         }
         _ => 0,
     }
+}
+
+/// `[1,3]<stdout>:`: the rank, and how many bytes it takes.
+fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
+    let end = memchr::memchr(b']', &rest[..rest.len().min(24)])?;
+    let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
+    let tag =
+        [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"].into_iter().find(|tag| behind.starts_with(tag))?;
+    let comma = memchr::memchr(b',', inside)?;
+    number(&inside[..comma])?;
+    let rank = number(&inside[comma + 1..])?;
+    let blank = usize::from(behind.get(tag.len()) == Some(&b' '));
+    Some((rank, end + 1 + tag.len() + blank))
 }
 
 /// `3: `; how many bytes it takes.
@@ -106,20 +116,6 @@ fn torch_rank(rest: &[u8]) -> Option<u32> {
     (inside.get(digits) == Some(&b']')).then(|| number(&inside[..digits])).flatten()
 }
 
-/// `[time] host:pid:tid [gpu] … NCCL `.
-fn process(rest: &[u8]) -> Option<Process<'_>> {
-    let near = &rest[..rest.len().min(400)];
-    memchr::memmem::find(near, b" NCCL ")?;
-    let start = if near.first() == Some(&b'[') { memchr::memmem::find(near, b"] ")? + 2 } else { 0 };
-    let word = &near[start..];
-    let word = &word[..memchr::memchr(b' ', word)?];
-    let mut parts = word.rsplitn(3, |b| *b == b':');
-    number(parts.next()?)?;
-    let pid = number(parts.next()?)?;
-    let host = parts.next().filter(|host| !host.is_empty())?;
-    Some(Process { host, pid })
-}
-
 fn number(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || digits.len() > 10 {
         return None;
@@ -135,7 +131,7 @@ mod tests {
     fn launchers_prefixes_are_taken_off() {
         let line = prefix(b"[default3]:vm:5272:5299 [1] NCCL INFO Using network Socket");
         assert_eq!((line.local, line.len), (Some((&b"default"[..], 3)), 11));
-        assert_eq!(line.process, Some(Process { host: b"vm", pid: 5272 }));
+        assert_eq!(line.process.map(|process| (process.host, process.pid)), Some(("vm", 5272)));
         assert_eq!(prefix(b"[1,13]<stderr>: text").rank, Some(13));
         let nested = prefix(b"12: [trainer0]:hello");
         assert_eq!((nested.task, nested.local, nested.len), (Some(12), Some((&b"trainer"[..], 0)), 15));
@@ -147,6 +143,15 @@ mod tests {
         assert_eq!((line.rank, line.len), (Some(56), 0));
         let line = prefix(b"[2026-03-12 14:17:56] gpu-1:77:90 [0] net.cc:12 NCCL WARN x");
         assert_eq!((line.process.map(|p| p.pid), line.len), (Some(77), 0));
+    }
+
+    #[test]
+    fn a_rank_is_told_behind_a_time_and_a_pod() {
+        assert_eq!(told_rank(b"2026-03-01T10:00:00Z [rank3]:h:1:1 [0] NCCL INFO x"), Some(3));
+        assert_eq!(told_rank(b"[pod/w-0/main] [1,13]<stdout>:h:1:1 [0] NCCL INFO x"), Some(13));
+        // NCCL 2.29 begins a message with the rank of the communicator.
+        assert_eq!(told_rank(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
+        assert_eq!(told_rank(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
     }
 
     #[test]

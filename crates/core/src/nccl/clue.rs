@@ -42,7 +42,7 @@ const TABLE: &[Row] = &[
     with("R02", "No plugin found", &[], NOT_THE_NET_PLUGIN),
     row("R02", "No network plugin found"),
     with("R02", "Could not find: ", &["nccl-net"], NOT_THE_NET_PLUGIN),
-    with("R02", "Could not find: ", &["NET/Plugin"], NOT_THE_NET_PLUGIN),
+    with("R02", "Could not find:", &["NET/Plugin"], NOT_THE_NET_PLUGIN),
     with("R02", "Plugin load", &["returned "], NOT_THE_NET_PLUGIN),
     with("R02", "cannot open shared object file", &["nccl-net"], NOT_THE_NET_PLUGIN),
     row("R02", "Unable to load libnccl-net"),
@@ -247,32 +247,39 @@ fn automaton() -> Option<&'static AhoCorasick> {
         .as_ref()
 }
 
-/// Hands over the id of every clue in a line. `whole` is the line the message stands in, without other records.
+/// Hands over the id of every clue in a line, each once.
 pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: impl FnMut(ClueId)) {
+    let mut found: Vec<ClueId> = Vec::new();
+    let mut once = |id: ClueId| {
+        if !found.contains(&id) {
+            found.push(id);
+            sink(id);
+        }
+    };
     if level == Some(Level::Warn) {
-        in_location(location, message, &mut sink);
+        in_location(location, message, &mut once);
     }
     let Some(automaton) = automaton() else { return };
-    let mut last = "";
-    for found in automaton.find_overlapping_iter(message) {
-        let row = &TABLE[found.pattern().as_usize()];
-        let fits = row.all.iter().all(|needle| contains(message, needle))
-            && !row.none.iter().any(|needle| contains(message, needle));
-        if !fits {
+    // A row is judged by its first hit: what it asks is asked of the whole message.
+    let mut judged_rows = [false; TABLE.len()];
+    for hit in automaton.find_overlapping_iter(message) {
+        let at = hit.pattern().as_usize();
+        if std::mem::replace(&mut judged_rows[at], true) {
             continue;
         }
-        let id = if row.id == "WC" { completion(message) } else { judged(row.id, level, location, message) };
-        if let Some(id) = id
-            && id != last
-        {
-            last = id;
-            sink(id);
+        let row = &TABLE[at];
+        let fits = row.all.iter().all(|needle| contains(message, needle))
+            && !row.none.iter().any(|needle| contains(message, needle));
+        if fits {
+            let id =
+                if row.id == "WC" { completion(message) } else { judged(row.id, level, location, message) };
+            id.into_iter().for_each(&mut once);
         }
     }
 }
 
 /// A warning's file tells what failed, whatever it says.
-fn in_location(location: &[u8], message: &[u8], sink: &mut impl FnMut(ClueId)) {
+fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(ClueId)) {
     if contains(location, "transport/nvls.cc:") && !contains(message, "MNNVL") {
         sink("R32");
     }
@@ -325,7 +332,8 @@ fn versioned_library(message: &[u8]) -> bool {
 /// The library whose absence kept the plugin from loading: the plugin itself (R02) or one that it needs (R04).
 fn missing_library(message: &[u8]) -> Option<ClueId> {
     let end = memchr::memmem::find(message, b": cannot open shared object")?;
-    let start = message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'(' | b'\'' | b'"'));
+    let start =
+        message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
     let object = &message[start.map_or(0, |at| at + 1)..end];
     let file = object.rsplit(|byte| *byte == b'/').next().unwrap_or(object);
     if contains(file, "nccl-net") {

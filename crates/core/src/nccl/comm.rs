@@ -48,6 +48,13 @@ pub struct CommLine {
     pub mnnvl: bool,
 }
 
+impl CommLine {
+    /// Whether its rank is one of its ranks.
+    pub fn is_possible(&self) -> bool {
+        self.nranks > 0 && self.rank < self.nranks
+    }
+}
+
 /// Reads a message; none if it is not about one rank of a communicator, or is cut before the ranks.
 pub fn parse(message: &[u8]) -> Option<CommLine> {
     let step = step(message)?;
@@ -88,8 +95,8 @@ pub fn parse(message: &[u8]) -> Option<CommLine> {
         }
     }
     line.rank = rank?;
-    let real = line.nranks > 0 && line.rank < line.nranks && (line.pointer != 0 || line.comm_id.is_some());
-    real.then_some(line)
+    let named = line.pointer != 0 || line.comm_id.is_some();
+    (named && line.nranks > 0).then_some(line)
 }
 
 /// Which step a message is, judged by its beginning and end; most messages are none.

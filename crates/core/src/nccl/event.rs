@@ -15,12 +15,16 @@ pub enum NcclEvent<'a> {
     Plan,
     /// A step in the life of a communicator.
     Comm(CommLine),
+    /// A rank beyond the ranks of its communicator: NCCL prints no such line.
+    Impossible,
     /// A phase was reached.
     Connected(Connected),
     /// Version of NCCL.
     Version(&'a str),
     /// The network chosen for a communicator. *Announced* is not *connected*.
     Announced(&'a str),
+    /// A network that could be initialised. Another may yet be chosen.
+    Initialised(&'a str),
     /// A network lists its devices.
     Listed {
         /// `IB`, `Socket`, `FastSocket`.

@@ -7,42 +7,46 @@ use aho_corasick::packed;
 /// Bytes kept of one line. What a longer line has behind them is skipped; it still counts as one line.
 pub const LINE_CAP: usize = 64 * 1024;
 
-/// Any line worth parsing contains one of these. They are short and rare in training logs, so that the search runs at
-/// the speed of memory; which of them a line contains decides nothing else.
-const NEEDLES: &[&str] = &[
-    "NCCL",
-    "NET/",
+/// Any line worth parsing contains one of these: NCCL's own lines, those whose prefix was stripped, exceptions that quote
+/// NCCL's last error, values of speed. Which of them a line contains decides nothing else.
+///
+/// At most 32, and none shorter than 4 bytes: with more, or with shorter ones, the search takes half as many bytes at once.
+/// Every eighth shares a bucket of the search, which tells them apart by the halves of their first four bytes only: this
+/// order makes false hits rare (1 in 1,100 bytes of training logs, where the order of the alphabet gives 1 in 70), and
+/// beginnings that words of such logs share are left out (`batch`, `step `).
+const NEEDLES: &[&str; 32] = &[
     "P2P/",
-    "SHM/",
-    " via direct",
-    "COLLNET",
+    " truncated",
     "ibfabric",
-    "ibv_",
-    "vendor",
-    "dev/shm",
-    "Errno 12",
-    "FORK_SAFE",
-    " to EQ",
+    "uda failure",
+    "NCCL",
+    "_step_timing",
     "prov_err",
-    "atchdog",
-    "GLIBC",
-    "PRIVATE_",
-    "FABRIC_",
-    "Connection refused",
-    "NULL context",
-    "/sec",
-    "/s/",
-    " it/s",
-    "bandwidth",
+    "NET/",
+    "nnection ",
     "SamplesPerSec",
+    "FORK_SAFE",
+    "per_sec",
+    "vendor",
+    "/sec",
+    "dev/shm",
+    " via direct",
+    "SHM/",
+    " not found",
     "elapsed time",
+    "Errno 12",
+    "tchdog",
     "busbw",
-    "_per_sec",
-    "step_timing",
-    "  float",
-    " bfloat16",
-    "  half  ",
+    "NULL context",
+    "   sum ",
+    "bandwidth",
+    "it/s",
     "tokens/s",
+    "per sec",
+    "uplicate GPU",
+    "NVLS",
+    "ibv_",
+    "  none ",
 ];
 
 fn searcher() -> Option<&'static packed::Searcher> {

@@ -11,7 +11,11 @@ pub fn parse(message: &[u8]) -> NcclEvent<'_> {
         Some(b'C') => connection_or_phase(message),
         Some(b'R') => connection(message),
         Some(b'T') if message.starts_with(b"Trees [") || message.starts_with(b"Tree ") => NcclEvent::Plan,
-        Some(b'c' | b'n' | b'[') => comm::parse(message).map_or_else(|| other(message), NcclEvent::Comm),
+        Some(b'c' | b'n' | b'[') => match comm::parse(message) {
+            Some(line) if line.is_possible() => NcclEvent::Comm(line),
+            Some(_) => NcclEvent::Impossible,
+            None => other(message),
+        },
         Some(b'r') if message.starts_with(b"rank ") && contains(message, "Connected CollNet") => {
             NcclEvent::Connected(Connected::CollNet)
         }
@@ -64,6 +68,8 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("Using network ", announced),
         ("Using internal Network ", announced),
         ("Using internal network ", announced),
+        ("Assigned NET plugin ", assigned),
+        ("Initialized NET plugin ", |rest| name(rest).map(NcclEvent::Initialised)),
         ("NET/OFI ", ofi),
         ("NET/IB : Using ", |rest| listed("IB", rest)),
         ("NET/IB: Using ", |rest| listed("IB", rest)),
@@ -93,6 +99,12 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
 
 fn announced(rest: &[u8]) -> Option<NcclEvent<'_>> {
     name(rest).map(NcclEvent::Announced)
+}
+
+/// `Assigned NET plugin Socket to comm` (2.27.3 and later).
+fn assigned(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    let end = memchr::memmem::find(rest, b" to comm").unwrap_or(rest.len());
+    announced(&rest[..end])
 }
 
 fn plugin(rest: &[u8]) -> Option<NcclEvent<'_>> {

@@ -36,9 +36,10 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Channels, Clues, CommView, Devices, Event, FabricSeen, Found, GdrSeen, Identity, PairView, Phase,
-    PluginSeen, RankView, Totals, Trace, TransportMap, Verdict, Who, World, printable,
+    Channels, Clues, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, Misfits,
+    PairView, Phase, PluginSeen, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who,
+    World, printable,
 };
 pub use parser::{Entry, Parser};
-pub use prefix::{Level, Writer};
+pub use prefix::{Level, Writer, writer};
 pub use throughput::{Sample, Series};

@@ -3,7 +3,7 @@
 use super::event::NcclEvent;
 use super::lines::{Line, Lines};
 use super::message;
-use super::prefix::{self, Level, Part, Writer};
+use super::prefix::{self, Level, Part, Record, Writer};
 use super::unwrap;
 
 /// One message and where it stood.
@@ -63,6 +63,9 @@ impl Parser {
 
 fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
     let number = line.number;
+    if let Some(record) = prefix::plain(line.bytes) {
+        return sink(of_record(number, record, None));
+    }
     if let Some(plain) = unwrap::unwrap(line.bytes) {
         for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
             piece_entries(number, piece, sink);
@@ -82,13 +85,9 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
         return;
     }
     let mut launcher_rank = None;
-    let mut first = true;
     prefix::split(piece, |part| match part {
         Part::Text(text) => {
-            if first {
-                launcher_rank = prefix::launcher_rank(piece);
-                first = false;
-            }
+            launcher_rank = crate::log::told_rank(text);
             if !text.is_empty() && text.len() == piece.trim_ascii().len() {
                 let text = without_tag(text);
                 sink(Entry {
@@ -103,21 +102,29 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
                 });
             }
         }
-        Part::Record(record) => sink(Entry {
-            line,
-            writer: record.writer,
-            device: record.device,
-            level: Some(record.level),
-            location: record.location,
-            text: record.message,
-            launcher_rank,
-            event: message::parse(without_place(record.message)),
-        }),
+        Part::Record(record) => sink(of_record(line, record, launcher_rank)),
     });
+}
+
+fn of_record(line: u64, record: Record<'_>, launcher_rank: Option<u32>) -> Entry<'_> {
+    Entry {
+        line,
+        writer: record.writer,
+        device: record.device,
+        level: Some(record.level),
+        location: record.location,
+        text: record.message,
+        launcher_rank,
+        event: message::parse(without_place(record.message)),
+    }
 }
 
 /// NCCL 2.30.7 puts `file.cc:321 (function) ` before located INFO messages.
 fn without_place(message: &[u8]) -> &[u8] {
+    // A path begins with a small letter; what is read most often does not.
+    if message.first().is_none_or(u8::is_ascii_uppercase) {
+        return message;
+    }
     let Some(blank) = memchr::memchr(b' ', &message[..message.len().min(120)]) else { return message };
     let (place, rest) = message.split_at(blank);
     let located = memchr::memchr(b':', place).is_some_and(|at| {

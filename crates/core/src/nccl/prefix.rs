@@ -80,6 +80,43 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
     }
 }
 
+/// A line that is one INFO record and nothing else, as NCCL prints it into a file of its own: most lines of most logs.
+/// None says nothing: [`split`] then finds what there is.
+pub fn plain(line: &[u8]) -> Option<Record<'_>> {
+    let mut at = Cursor::new(line);
+    let host = at.take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    if host.is_empty() || host.len() > 255 || !at.eat(b":") {
+        return None;
+    }
+    let pid = at.long()?;
+    let tid = if at.eat(b":") { at.long()? } else { return None };
+    let device = if at.eat(b" [") { i32::try_from(at.number()?).ok()? } else { return None };
+    if !at.eat(b"] NCCL INFO ") {
+        return None;
+    }
+    let rest = at.rest();
+    if memchr::memchr2(b'\r', 0x1b, rest).is_some() || token().find(rest).is_some() {
+        return None;
+    }
+    let writer = Writer { host: text(host), pid, tid, device: Some(device) };
+    Some(Record {
+        writer: Some(writer),
+        device: Some(device),
+        level: Level::Info,
+        location: b"",
+        message: trim(rest),
+    })
+}
+
+/// Who printed a line, by NCCL's prefix near its beginning.
+pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
+    const REACH: usize = 400;
+    let near = &line[..line.len().min(REACH)];
+    let at = token().find(near)?;
+    let (level, _) = level(near, at + TOKEN.len())?;
+    head(&near[..at], level).writer
+}
+
 /// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -142,7 +179,7 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
         let location = trim(&near[close + 1..]);
         let left = near[..open].trim_ascii_end();
         if left.len() < open
-            && let Some((writer, begins)) = writer(left, Some(device))
+            && let Some((writer, begins)) = writer_before(left, Some(device))
         {
             return Head {
                 begins: low + begins,
@@ -159,7 +196,7 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
         }
     }
     // CALL lines have no device.
-    if let Some((writer, begins)) = writer(near.trim_ascii_end(), None) {
+    if let Some((writer, begins)) = writer_before(near.trim_ascii_end(), None) {
         return Head { begins: low + begins, writer: Some(writer), device: None, level, location: b"" };
     }
     let location = if matches!(level, Level::Warn) { trim(near) } else { b"" };
@@ -178,7 +215,7 @@ fn trailing_location(location: &[u8], near: &[u8]) -> usize {
 }
 
 /// Reads `host:pid:tid` at the end of `left`; gives it and where it begins.
-fn writer(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)> {
+fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)> {
     let last = memchr::memrchr(b':', left)?;
     let tid = id(&left[last + 1..])?;
     let middle = memchr::memrchr(b':', &left[..last])?;
@@ -240,32 +277,4 @@ fn signed(digits: &[u8]) -> Option<i32> {
 
 fn trim(bytes: &[u8]) -> &[u8] {
     bytes.trim_ascii()
-}
-
-/// The rank a launcher wrote in front of a line: `[rank3]:` (PyTorch) or `[1,3]<stdout>:` (Open MPI). Both are numbers
-/// of the whole job. `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several ranks: neither proves.
-pub fn launcher_rank(line: &[u8]) -> Option<u32> {
-    let mut at = Cursor::new(&line[..line.len().min(160)]);
-    at.blanks();
-    while let Some(open) = memchr::memchr(b'[', at.rest()) {
-        at.skip(open + 1);
-        let mut inside = at;
-        if inside.eat(b"rank") {
-            if let Some(rank) = inside.number()
-                && inside.eat(b"]:")
-            {
-                return Some(rank);
-            }
-        } else if inside.number().is_some()
-            && inside.eat(b",")
-            && let Some(rank) = inside.number()
-            && inside.eat(b"]<std")
-        {
-            return Some(rank);
-        }
-        if open > 40 {
-            return None;
-        }
-    }
-    None
 }

@@ -29,26 +29,31 @@ pub struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// Starts at the beginning of `rest`.
+    #[inline]
     pub fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
     /// What has not been read.
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Skips `n` bytes.
+    #[inline]
     pub fn skip(&mut self, n: usize) {
         self.rest = &self.rest[n.min(self.rest.len())..];
     }
 
     /// Skips blanks.
+    #[inline]
     pub fn blanks(&mut self) {
         self.take_while(|byte| byte == b' ' || byte == b'\t');
     }
 
     /// Skips `what` if it comes next.
+    #[inline]
     pub fn eat(&mut self, what: &[u8]) -> bool {
         match self.rest.strip_prefix(what) {
             Some(rest) => {
@@ -60,6 +65,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes bytes while they fit.
+    #[inline]
     pub fn take_while(&mut self, mut fits: impl FnMut(u8) -> bool) -> &'a [u8] {
         let end = self.rest.iter().position(|byte| !fits(*byte)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);
@@ -68,35 +74,46 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes ASCII letters.
+    #[inline]
     pub fn word(&mut self) -> &'a [u8] {
         self.take_while(|byte| byte.is_ascii_alphabetic())
     }
 
     /// Takes up to the next blank or slash.
+    #[inline]
     pub fn token(&mut self) -> &'a [u8] {
         self.take_while(|byte| byte > b' ' && byte != b'/' && byte < 0x7f)
     }
 
     /// Takes up to the next blank.
+    #[inline]
     pub fn token_with_slashes(&mut self) -> &'a [u8] {
         self.take_while(|byte| byte > b' ' && byte < 0x7f)
     }
 
     /// Takes a decimal number; none if there is none or it does not fit.
+    #[inline]
     pub fn number(&mut self) -> Option<u32> {
         self.long().and_then(|number| u32::try_from(number).ok())
     }
 
     /// Takes a decimal number of up to 19 digits.
+    #[inline]
     pub fn long(&mut self) -> Option<u64> {
-        let digits = self.take_while(|byte| byte.is_ascii_digit());
-        if digits.is_empty() || digits.len() > 19 {
-            return None;
+        let mut number = 0u64;
+        let mut length = 0;
+        while let Some(digit) = self.rest.get(length).map(|byte| byte.wrapping_sub(b'0'))
+            && digit < 10
+        {
+            number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+            length += 1;
         }
-        Some(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+        self.rest = &self.rest[length..];
+        (1..=19).contains(&length).then_some(number)
     }
 
     /// Takes a hexadecimal number, without `0x`.
+    #[inline]
     pub fn hex(&mut self) -> Option<u64> {
         let digits = self.take_while(|byte| byte.is_ascii_hexdigit());
         if digits.is_empty() || digits.len() > 16 {
@@ -113,6 +130,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `[1c000]`.
+    #[inline]
     pub fn bracketed_hex(&mut self) -> Option<u64> {
         let mut ahead = *self;
         if !ahead.eat(b"[") {

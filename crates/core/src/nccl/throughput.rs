@@ -1,5 +1,9 @@
 //! How fast the job is, from what training programs and benchmarks print.
 
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
 use super::text::{Cursor, behind, contains, text};
 
 /// Samples kept of one series.
@@ -78,12 +82,11 @@ impl Throughput {
         self.steps
     }
 
-    /// Looks for a value in a line.
-    pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) {
-        let Some((metric, unit, value)) = read(message) else { return };
-        if !value.is_finite() {
-            return;
-        }
+    /// Looks for a value in a line; whether there is one.
+    pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) -> bool {
+        let Some((metric, unit, value)) = read(message).filter(|(.., value)| value.is_finite()) else {
+            return false;
+        };
         self.steps |= !metric.starts_with("busbw");
         let sample = Sample { value, line };
         if let Some(known) = self.series.iter_mut().find(|known| known.metric == metric && known.rank == rank)
@@ -94,6 +97,7 @@ impl Throughput {
             fresh.add(sample);
             self.series.push(fresh);
         }
+        true
     }
 }
 
@@ -120,14 +124,24 @@ const LABELS: &[(&str, &str, &[&str])] = &[
     ("iterations/sec", "it/s", &["iterations/sec: "]),
 ];
 
+/// All labels in one automaton, and which row each belongs to.
+fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
+    static LABEL_FINDER: OnceLock<Option<(AhoCorasick, Vec<usize>)>> = OnceLock::new();
+    let build = || {
+        let rows = LABELS.iter().enumerate().flat_map(|(row, (.., labels))| labels.iter().map(move |_| row));
+        let needles = LABELS.iter().flat_map(|(.., labels)| *labels);
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(needles).ok()?;
+        Some((finder, rows.collect()))
+    };
+    LABEL_FINDER.get_or_init(build).as_ref()
+}
+
 fn read(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
-    for (metric, unit, labels) in LABELS {
-        for label in *labels {
-            if let Some(rest) = behind(message, label)
-                && let Some(value) = number(rest)
-            {
-                return Some((metric, unit, value));
-            }
+    let (finder, rows) = labels()?;
+    for found in finder.find_iter(message) {
+        let (metric, unit, _) = LABELS[rows[found.pattern().as_usize()]];
+        if let Some(value) = number(&message[found.end()..]) {
+            return Some((metric, unit, value));
         }
     }
     if contains(message, "it/s") {

@@ -1,6 +1,5 @@
 //! Bytes of files, of stdin, of files that grow, into the map.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -11,10 +10,11 @@ use weftrun::core::log::SourceId;
 use weftrun::core::nccl::{Event, TransportMap};
 use weftrun::{Error, ErrorKind, Result};
 
+use super::ahead::{self, Piece};
 use super::inputs::Input;
 
 /// Bytes read at once: they stay in the second-level cache.
-const CHUNK: usize = 256 * 1024;
+pub(super) const CHUNK: usize = 256 * 1024;
 /// How long a followed file is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,124 +25,37 @@ pub fn all(
     map: &mut TransportMap,
     mut show: impl FnMut(&Event) -> Result<()>,
 ) -> Result<()> {
-    let mut buffer = vec![0; CHUNK];
     if follow && inputs.iter().any(|input| matches!(input, Input::File { .. })) {
-        return grow(inputs, map, &mut buffer, &mut show);
+        return grow(inputs, map, &mut vec![0; CHUNK], &mut show);
     }
-    for input in inputs {
-        match input {
-            Input::Stdin => {
-                let source = Arc::new(SourceId::new("-"));
-                drain(io::stdin().lock(), &source, map, &mut buffer, &mut show)
-                    .map_err(|error| failed("-", error))??;
-            }
-            Input::File { path, name } => {
-                file(path, name, map, &mut buffer, &mut show).map_err(|error| failed(name, error))??;
-            }
-        }
-    }
-    Ok(())
+    ahead::read(inputs, |name, piece| {
+        let events = match piece {
+            Piece::Bytes(bytes) => map.read(name, bytes),
+            Piece::End => map.end(name),
+        };
+        events.iter().try_for_each(&mut show)
+    })
 }
 
-fn failed(name: &str, error: io::Error) -> Error {
+pub(super) fn failed(name: &str, error: io::Error) -> Error {
     let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
     Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
 }
 
-type Shown = io::Result<Result<()>>;
-
-fn file(
-    path: &Path,
-    name: &str,
-    map: &mut TransportMap,
-    buffer: &mut [u8],
-    show: &mut impl FnMut(&Event) -> Result<()>,
-) -> Shown {
-    let mut file = File::open(path)?;
-    let mut magic = [0; 4];
-    let read = file.read(&mut magic)?;
-    file.seek(SeekFrom::Start(0))?;
-    let source = Arc::new(SourceId::new(name));
-    match &magic[..read] {
-        [0x1f, 0x8b, ..] => drain(flate2::read::MultiGzDecoder::new(file), &source, map, buffer, show),
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            drain(Zstd::new(BufReader::with_capacity(CHUNK, file)), &source, map, buffer, show)
-        }
-        _ if path.extension().is_some_and(|end| end == "jsonl") => {
-            recording(file, &source, map, buffer, show)
-        }
-        _ => drain(file, &source, map, buffer, show),
-    }
-}
-
-fn drain(
-    mut from: impl Read,
-    source: &Arc<SourceId>,
-    map: &mut TransportMap,
-    buffer: &mut [u8],
-    show: &mut impl FnMut(&Event) -> Result<()>,
-) -> Shown {
-    loop {
-        let read = match from.read(buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        for event in map.read(source, &buffer[..read]) {
-            if let Err(error) = show(&event) {
-                return Ok(Err(error));
-            }
-        }
-    }
-    for event in map.end(source) {
-        if let Err(error) = show(&event) {
-            return Ok(Err(error));
-        }
-    }
-    Ok(Ok(()))
-}
-
-/// A `.jsonl` file is a recording of several ranks (`{"rank": 0, "bytes": "…"}` a line, as the replayer writes them) or
-/// JSON log lines, which the parser reads by itself.
-fn recording(
-    mut file: File,
-    source: &Arc<SourceId>,
-    map: &mut TransportMap,
-    buffer: &mut [u8],
-    show: &mut impl FnMut(&Event) -> Result<()>,
-) -> Shown {
-    #[derive(serde::Deserialize)]
-    struct Chunk {
-        rank: u32,
-        bytes: String,
-    }
-    let mut first = String::new();
-    let mut head = io::BufRead::lines(BufReader::new(&file));
-    if let Some(line) = head.next() {
-        first = line.unwrap_or_default();
-    }
-    drop(head);
-    file.seek(SeekFrom::Start(0))?;
-    if serde_json::from_str::<Chunk>(&first).is_err() {
-        return drain(file, source, map, buffer, show);
-    }
-    let mut ranks: HashMap<u32, Arc<SourceId>> = HashMap::new();
-    for line in io::BufRead::lines(BufReader::new(file)) {
-        let Ok(chunk) = serde_json::from_str::<Chunk>(&line?) else { continue };
-        let source = ranks
-            .entry(chunk.rank)
-            .or_insert_with(|| Arc::new(SourceId::new(format!("{source}:rank{}", chunk.rank))));
-        for event in map.read(source, chunk.bytes.as_bytes()) {
-            if let Err(error) = show(&event) {
-                return Ok(Err(error));
-            }
-        }
-    }
-    for source in ranks.values() {
-        map.end(source);
-    }
-    Ok(Ok(()))
+/// The bytes of a stream, unpacked where they begin like gzip or zstd. Works on pipes too: nothing is read twice.
+pub(super) fn unpacked(mut from: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    let mut magic = Vec::with_capacity(4);
+    from.by_ref().take(4).read_to_end(&mut magic)?;
+    let is = |known: &[u8]| magic.starts_with(known);
+    let (gzip, zstd) = (is(&[0x1f, 0x8b]), is(&[0x28, 0xb5, 0x2f, 0xfd]));
+    let whole = io::Cursor::new(magic).chain(from);
+    Ok(if gzip {
+        Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(CHUNK, whole)))
+    } else if zstd {
+        Box::new(Zstd::new(BufReader::with_capacity(CHUNK, whole)))
+    } else {
+        Box::new(whole)
+    })
 }
 
 /// Frames of zstd one behind the other, as `zstd` and log rotation write them.
@@ -186,8 +99,8 @@ struct Growing<'a> {
     offset: u64,
 }
 
-/// Follows files until Ctrl-C: what is appended is read, a file that became shorter is read from its beginning, one that
-/// is not there yet is waited for.
+/// Follows files until Ctrl-C: what is appended is read, a file that became shorter or was rotated away is read from
+/// the beginning of the new one, one that is not there yet is waited for.
 fn grow(
     inputs: &[Input],
     map: &mut TransportMap,
@@ -237,6 +150,11 @@ impl Growing<'_> {
             self.offset = 0;
         }
         let read = file.read(buffer)?;
+        if read == 0 && is_another(self.path, file)? {
+            map.end(&self.source);
+            (self.file, self.offset) = (None, 0);
+            return Ok(Ok(true));
+        }
         self.offset += read as u64;
         for event in map.read(&self.source, &buffer[..read]) {
             if let Err(error) = show(&event) {
@@ -245,6 +163,14 @@ impl Growing<'_> {
         }
         Ok(Ok(read > 0))
     }
+}
+
+/// Whether a path leads to another file than the open one: it was rotated away, and the new one is there.
+fn is_another(path: &Path, open: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(now) = std::fs::metadata(path) else { return Ok(false) };
+    let then = open.metadata()?;
+    Ok((now.dev(), now.ino()) != (then.dev(), then.ino()))
 }
 
 /// A flag that Ctrl-C sets.

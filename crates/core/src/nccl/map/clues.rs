@@ -73,6 +73,11 @@ impl Clues {
         self.found.contains_key(id)
     }
 
+    /// The ids of everything found, in order.
+    pub fn ids(&self) -> impl Iterator<Item = ClueId> {
+        self.found.keys().copied()
+    }
+
     /// How many lines of one kind.
     pub fn count(&self, id: &str) -> u64 {
         self.found.get(id).map_or(0, |found| found.count)

@@ -45,11 +45,13 @@ pub(super) struct Communicator {
     pub members: HashMap<u32, (u32, u32)>,
     /// Ranks that two processes claim.
     pub contested: u32,
+    /// Members that gave way to another process, or were not let in.
+    pub displaced: u32,
 }
 
 impl Communicator {
     pub fn new(identity: Identity, nranks: u32) -> Self {
-        Self { identity, nranks, nnodes: None, members: HashMap::new(), contested: 0 }
+        Self { identity, nranks, nnodes: None, members: HashMap::new(), contested: 0, displaced: 0 }
     }
 
     /// Whether it was made on its own, not by splitting another.

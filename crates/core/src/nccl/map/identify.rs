@@ -8,7 +8,9 @@ use crate::nccl::comm::{CommLine, Step};
 use crate::nccl::parser::Entry;
 
 /// Communicators kept for one process; a process that makes more reuses the oldest that is gone.
-const LOCALS: usize = 4096;
+const LOCALS: usize = 1024;
+/// Ranks of communicators kept over all processes: 32 communicators for each of 16,384 ranks are half of it.
+const MEMBERS: usize = 1_000_000;
 
 impl TransportMap {
     pub(super) fn communicator(
@@ -31,6 +33,12 @@ impl TransportMap {
         known.mnnvl |= line.mnnvl;
         let nnodes = known.nnodes;
         let comm = known.comm;
+        let told_bus = known.bus_id.is_some() && process.slot.is_none_or(|slot| slot >> 63 == 1);
+        self.most_nodes = self.most_nodes.max(nnodes);
+        if told_bus {
+            self.hold(at);
+        }
+        let known = &mut self.processes[at as usize].locals[local as usize];
         match line.step {
             Step::Start => {
                 known.started = known.started.or(Some(entry.line));
@@ -55,29 +63,32 @@ impl TransportMap {
     }
 
     /// Connections that a thread printed while it made a communicator belong to it (before 2.22 they come before
-    /// `Init COMPLETE`; before 2.18.3 there is no START).
+    /// `Init COMPLETE`; before 2.18.3 there is no START). Each burst is looked at once.
     fn completed(&mut self, at: u32, tid: u64, local: u32) {
         let process = &mut self.processes[at as usize];
         let closed = process.close(tid);
         let made = process.locals[local as usize].clone();
         for burst in 0..process.bursts.len() {
-            let waiting = &process.bursts[burst];
-            let in_time = made.started.is_none_or(|start| waiting.first_line > start);
-            let fits = waiting.links.iter().all(|link| {
+            let Some(waiting) = process.bursts.get_mut(burst) else { break };
+            if waiting.tid != tid || waiting.local.is_some() || waiting.judged || waiting.links.is_empty() {
+                continue;
+            }
+            if made.started.is_some_and(|start| waiting.first_line <= start) {
+                continue;
+            }
+            waiting.judged = true;
+            let fits = process.bursts[burst].links.iter().all(|link| {
                 let link = &process.links[*link as usize];
                 link.own_rank() == made.rank && link.key.from.max(link.key.to) < made.nranks
             });
-            if waiting.tid == tid && waiting.local.is_none() && !waiting.links.is_empty() && in_time && fits {
+            if fits {
                 process.settle(u32::try_from(burst).unwrap_or(u32::MAX), local);
-                if burst >= process.bursts.len() {
-                    break;
-                }
             }
         }
         for burst in closed {
             self.try_settle(at, burst);
         }
-        self.processes[at as usize].bound_bursts();
+        self.tidy(at);
     }
 
     /// The process's own entry for a communicator; makes one.
@@ -111,9 +122,10 @@ impl TransportMap {
     }
 
     fn join(&mut self, at: u32, entry: &Entry<'_>, line: &CommLine, events: &mut Vec<Event>) -> Option<u32> {
-        if self.processes[at as usize].locals.len() >= LOCALS {
+        if self.processes[at as usize].locals.len() >= LOCALS || self.members >= MEMBERS {
             return None;
         }
+        self.members += 1;
         let local = u32::try_from(self.processes[at as usize].locals.len()).ok()?;
         let (comm, assumed) = self.comm_of(at, line)?;
         self.processes[at as usize].locals.push(Local {
@@ -142,6 +154,7 @@ impl TransportMap {
             |(process, local): (u32, u32)| self.processes[process as usize].locals[local as usize].complete;
         let known = self.comms[comm as usize].members.get(&rank).copied();
         let other = known.filter(|(known, _)| *known != process);
+        self.comms[comm as usize].displaced += u32::from(other.is_some());
         if let Some(other) = other
             && is_up(other)
             && !is_up((process, local))

@@ -65,6 +65,11 @@ impl Devices {
         self.0 |= other.0;
     }
 
+    /// Whether a device is among them.
+    pub fn contains(self, device: u32) -> bool {
+        self.0 & (1 << device.min(63)) != 0
+    }
+
     /// The numbers, in order.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         (0..64).filter(move |device| self.0 & (1 << device) != 0)

@@ -10,8 +10,12 @@ mod communicator;
 mod event;
 mod identify;
 mod link;
+mod lives;
+mod misfits;
 mod process;
 mod resolve;
+mod screen;
+mod uses;
 mod verdict;
 mod view;
 
@@ -22,8 +26,10 @@ pub use clues::{Clues, Found, Trace, printable};
 pub use communicator::Identity;
 pub use event::{Event, Who};
 pub use link::{Channels, Devices};
+pub use misfits::{Doubts, Misfits};
 pub use process::Phase;
 pub use resolve::World;
+pub use screen::{Summary, TransportUse};
 pub use verdict::{FabricSeen, GdrSeen, Verdict};
 pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
 
@@ -35,13 +41,17 @@ use super::throughput::Throughput;
 use crate::log::{LogBatch, Mark, SourceId};
 use communicator::Communicator;
 use link::LinkKey;
+use lives::Lives;
 use process::Process;
+use uses::Uses;
 
 /// Most connections kept. Beyond them they are counted, not kept; a ring and trees over 16,384 ranks need a tenth.
 const LINKS: usize = 2_000_000;
 /// Most processes and communicators kept.
 const PROCESSES: usize = 200_000;
 const COMMUNICATORS: usize = 400_000;
+/// Processes found again without a look at the index.
+const RECENT: usize = 4096;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
@@ -61,15 +71,29 @@ pub struct TransportMap {
     source_index: HashMap<Arc<SourceId>, u32>,
     processes: Vec<Process>,
     process_index: HashMap<(u32, u64, Box<str>), u32>,
+    /// The process that was last found for some sources and pids: found again without a look at the index.
+    recent: Vec<u32>,
     comms: Vec<Communicator>,
     comm_index: HashMap<Identity, u32>,
     names: Vec<Box<str>>,
     name_index: HashMap<Box<str>, u16>,
+    /// Hosts, each with the `NCCL_HOSTID` that tells two nodes of one name apart.
+    hosts: HashMap<(Box<str>, Box<str>), u32>,
+    uses: Uses,
+    /// The same for connections without NCCL's prefix. They count where there are no others.
+    unsigned: Uses,
+    lives: Lives,
+    /// The most nodes that any communicator told of.
+    most_nodes: Option<u32>,
+    /// Ranks of communicators, over all processes.
+    members: usize,
     clues: Clues,
     versions: BTreeMap<Box<str>, BTreeSet<u32>>,
     plugins: Vec<PluginSeen>,
     listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// The network that was last initialised.
+    initialised: Option<Box<str>>,
     ring_gdr: BTreeSet<bool>,
     nvls_planned: bool,
     nvls_used: bool,
@@ -140,6 +164,7 @@ impl TransportMap {
             throughput: Throughput::default(),
         });
         self.source_index.insert(Arc::clone(id), at);
+        self.lives.source(id);
         at
     }
 
@@ -162,11 +187,18 @@ impl TransportMap {
         self.nccl_lines += u64::from(entry.level.is_some());
         self.info_seen |= entry.level == Some(Level::Info);
         let process = self.process(source, entry);
-        if let Some(process) = process {
-            let process = &mut self.processes[process as usize];
+        if let Some(at) = process {
+            let process = &mut self.processes[at as usize];
             process.last_line = entry.line;
-            if process.told_rank.is_none() {
-                process.told_rank = entry.launcher_rank;
+            process.told_rank = process.told_rank.or(entry.launcher_rank);
+            if process.device.is_none()
+                && let Some(writer) = entry.writer
+                && writer.tid == writer.pid
+                && entry.device.is_some()
+            {
+                // Proxy threads print device 0; the main thread is the one whose id is the process's.
+                process.device = entry.device;
+                self.hold(at);
             }
         }
         match entry.event {
@@ -186,8 +218,16 @@ impl TransportMap {
                     self.communicator(process, entry, &line, events);
                 }
             }
-            NcclEvent::Other => self.other(source, process, entry),
-            _ => self.fact(source, process, entry, events),
+            NcclEvent::Impossible => {
+                let rank = entry.launcher_rank;
+                self.clues.add("IMPOSSIBLE", source, process, entry.line, rank, entry.text);
+            }
+            NcclEvent::Other => {
+                if self.other(source, process, entry) {
+                    return;
+                }
+            }
+            _ => self.fact(process, entry, events),
         }
         self.find_clues(source, process, entry, events);
     }
@@ -206,6 +246,16 @@ impl TransportMap {
         {
             return Some(last);
         }
+        let place = (pid.unwrap_or(u64::MAX) ^ u64::from(source)) as usize % RECENT;
+        if let Some(at) = self.recent.get(place).copied()
+            && let Some(process) = self.processes.get(at as usize)
+            && process.source == source
+            && process.pid == pid
+            && *process.host == *host
+        {
+            self.sources[source as usize].last_process = at;
+            return Some(at);
+        }
         let key = (source, pid.unwrap_or(u64::MAX), Box::<str>::from(host));
         let at = match self.process_index.get(&key) {
             Some(at) => *at,
@@ -214,18 +264,22 @@ impl TransportMap {
                 let at = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
                 let mut process = Process::new(source, host, pid, entry.line);
                 process.told_rank = self.sources[source as usize].id.rank;
+                process.host_number = self.host(host, "");
                 self.processes.push(process);
                 self.process_index.insert(key, at);
                 at
             }
         };
         self.sources[source as usize].last_process = at;
-        let process = &mut self.processes[at as usize];
-        if process.device.is_none() {
-            // Proxy threads print device 0; the main thread is the one whose id is the process's.
-            process.device = entry.writer.filter(|writer| writer.tid == writer.pid).and(entry.device);
-        }
+        self.recent.resize(RECENT, u32::MAX);
+        self.recent[place] = at;
         Some(at)
+    }
+
+    /// The number of a host.
+    fn host(&mut self, name: &str, id: &str) -> u32 {
+        let next = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        *self.hosts.entry((name.into(), id.into())).or_insert(next)
     }
 
     fn connect(
@@ -241,11 +295,16 @@ impl TransportMap {
         let process = &mut self.processes[at as usize];
         let burst = process.burst(tid, line.index == 0, entry.line);
         let key = LinkKey::new(burst, transport, line);
-        if full && !process.links.iter().any(|link| link.live && link.key == key) {
+        if full && !process.knows(&key) {
             self.links_dropped += 1;
             return;
         }
         let fresh = process.connect(key, line, entry.line);
+        if fresh && !process.doubtful {
+            process.doubtful = process.fits_none(line);
+        }
+        let uses = if process.pid.is_some() { &mut self.uses } else { &mut self.unsigned };
+        uses.line(transport, line, fresh);
         if let Some(pointer) = line.comm
             && process.bursts[burst as usize].local.is_none()
         {
@@ -284,7 +343,7 @@ impl TransportMap {
     }
 
     /// A message that changes what is known of the job.
-    fn fact(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+    fn fact(&mut self, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
         match entry.event {
             NcclEvent::Announced(network) => {
                 let name = self.name(network);
@@ -356,8 +415,8 @@ impl TransportMap {
                     }
                 }
             }
-            NcclEvent::Failed(_) | NcclEvent::Mnnvl => {}
-            _ => self.other(source, process, entry),
+            NcclEvent::Initialised(network) => self.initialised = Some(network.into()),
+            _ => {}
         }
     }
 
@@ -374,7 +433,10 @@ impl TransportMap {
         if name == "HOSTID"
             && let Some(process) = process
         {
-            self.processes[process as usize].host_id = Some(value.into());
+            let host = std::mem::take(&mut self.processes[process as usize].host);
+            let number = self.host(&host, value);
+            let process = &mut self.processes[process as usize];
+            (process.host, process.host_number) = (host, number);
         }
         if self.env.len() < 256 || self.env.contains_key(name) {
             let values = self.env.entry(name.into()).or_default();
@@ -390,7 +452,7 @@ impl TransportMap {
         for burst in closed {
             self.try_settle(at, burst);
         }
-        self.processes[at as usize].bound_bursts();
+        self.tidy(at);
         let phase = match what {
             Connected::Rings { gdr, .. } => {
                 self.ring_gdr.extend(gdr);
@@ -405,20 +467,31 @@ impl TransportMap {
         self.raise(at, phase, events);
     }
 
+    /// Keeps a process small, and takes note of connections that turned out to be known.
+    fn tidy(&mut self, at: u32) {
+        let process = &mut self.processes[at as usize];
+        process.bound_bursts();
+        let uses = if process.pid.is_some() { &mut self.uses } else { &mut self.unsigned };
+        for name in process.merged.drain(..) {
+            self.links = self.links.saturating_sub(1);
+            uses.merged(name);
+        }
+    }
+
     fn raise(&mut self, at: u32, phase: Phase, events: &mut Vec<Event>) {
         if self.processes[at as usize].reach(phase) {
             events.push(Event::Phase { who: self.who(at), phase });
         }
     }
 
-    /// A message with no form of its own: throughput, and NCCL's lines that nothing understands.
-    fn other(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>) {
+    /// A message with no form of its own: a value of speed (then nothing else is in it), or nothing that is understood.
+    fn other(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>) -> bool {
         if entry.level.is_none() {
-            let source_state = &mut self.sources[source as usize];
-            source_state.throughput.observe(entry.launcher_rank, entry.line, entry.text);
-        } else if process.is_some() && entry.text.is_empty() {
-            self.unparsed += 1;
+            let throughput = &mut self.sources[source as usize].throughput;
+            return throughput.observe(entry.launcher_rank, entry.line, entry.text);
         }
+        self.unparsed += u64::from(process.is_some() && entry.text.is_empty());
+        false
     }
 
     fn find_clues(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
@@ -446,6 +519,11 @@ impl TransportMap {
 
     /// A name's number; none if there are too many names.
     fn name(&mut self, name: &str) -> Option<u16> {
+        // A job uses a handful of transports: comparing with those first costs less than a hash.
+        const FIRST: usize = 6;
+        if let Some(at) = self.names.iter().take(FIRST).position(|known| **known == *name) {
+            return u16::try_from(at).ok();
+        }
         if let Some(at) = self.name_index.get(name) {
             return Some(*at);
         }

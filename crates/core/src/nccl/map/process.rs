@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::link::{Link, LinkKey};
-use crate::nccl::channel::ChannelLine;
+use crate::nccl::channel::{ChannelLine, Side};
+
+/// Bursts of one process beyond which those that belong nowhere yet share one.
+const BURSTS: usize = 512;
 
 /// How far a rank came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,6 +90,8 @@ pub(super) struct Burst {
     /// Index among the process's communicators, once proved.
     pub local: Option<u32>,
     pub open: bool,
+    /// Whether it was held against a communicator that its thread completed.
+    pub judged: bool,
     pub first_line: u64,
     pub links: Vec<u32>,
 }
@@ -100,9 +105,12 @@ pub(super) struct Process {
     pub pid: Option<u64>,
     /// Device in the brackets of its main thread.
     pub device: Option<i32>,
+    /// The GPU it holds: a bus id, or a device number with the highest bit set.
+    pub slot: Option<u64>,
+    /// The number of its host (and `NCCL_HOSTID`) in the map.
+    pub host_number: u32,
     /// Global rank that a launcher or a backend told.
     pub told_rank: Option<u32>,
-    pub host_id: Option<Box<str>>,
     pub announced: Vec<u16>,
     pub phase: Phase,
     pub first_line: u64,
@@ -114,6 +122,10 @@ pub(super) struct Process {
     /// Index of the links, made when they are many.
     index: Option<HashMap<LinkKey, u32>>,
     last_link: u32,
+    /// Whether a connection fitted none of its communicators when it was printed. They may have become known since.
+    pub doubtful: bool,
+    /// Transports of connections that turned out to be ones already known, until the map has taken note.
+    pub merged: Vec<u16>,
     /// The thread that last said something of a communicator, and which: channel counts belong to it.
     pub recent: Vec<(u64, u32)>,
 }
@@ -125,8 +137,9 @@ impl Process {
             host: host.into(),
             pid,
             device: None,
+            slot: None,
+            host_number: 0,
             told_rank: None,
-            host_id: None,
             announced: Vec::new(),
             phase: Phase::Bootstrap,
             first_line: line,
@@ -137,6 +150,8 @@ impl Process {
             free: Vec::new(),
             index: None,
             last_link: 0,
+            doubtful: false,
+            merged: Vec::new(),
             recent: Vec::new(),
         }
     }
@@ -148,6 +163,18 @@ impl Process {
             self.phase = phase;
         }
         higher
+    }
+
+    /// Whether it is only text without NCCL's prefix, which tells of no process.
+    pub fn is_nobody(&self) -> bool {
+        self.pid.is_none() && self.locals.is_empty() && self.announced.is_empty()
+    }
+
+    /// Whether no communicator can hold a connection, by rank numbers alone.
+    pub fn fits_none(&self, line: &ChannelLine<'_>) -> bool {
+        let own = if line.side == Some(Side::Receive) { line.to } else { line.from };
+        let most = line.from.max(line.to);
+        !self.locals.iter().any(|local| local.rank == own && most < local.nranks)
     }
 
     /// Whether any of its communicators is complete, or it is connected.
@@ -174,18 +201,28 @@ impl Process {
         }
     }
 
-    /// The burst a connection line of a thread belongs to; opens one if there is none.
+    /// The burst a connection line of a thread belongs to; opens one if there is none. Where there are too many,
+    /// one that belongs nowhere yet takes it, and then proves nothing as a whole.
     pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> u32 {
-        let open = self
-            .bursts
-            .iter()
-            .rposition(|burst| burst.open && burst.tid == tid && burst.collective == collective);
-        let at = open.unwrap_or_else(|| {
-            let fresh =
-                Burst { tid, collective, local: None, open: true, first_line: line, links: Vec::new() };
+        let fits = |burst: &Burst| burst.open && burst.tid == tid && burst.collective == collective;
+        let at = self.bursts.iter().rposition(fits).unwrap_or_else(|| {
+            let fresh = Burst {
+                tid,
+                collective,
+                local: None,
+                open: true,
+                judged: false,
+                first_line: line,
+                links: Vec::new(),
+            };
             if let Some(empty) = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty()) {
                 self.bursts[empty] = fresh;
                 return empty;
+            }
+            let waiting = self.bursts.iter().rposition(|burst| burst.local.is_none());
+            if let Some(waiting) = waiting.filter(|_| self.bursts.len() >= BURSTS) {
+                self.bursts[waiting].collective = false;
+                return waiting;
             }
             self.bursts.push(fresh);
             self.bursts.len() - 1
@@ -259,6 +296,11 @@ impl Process {
         at
     }
 
+    /// Whether a connection is known already.
+    pub fn knows(&self, key: &LinkKey) -> bool {
+        self.find(key).is_some()
+    }
+
     fn find(&self, key: &LinkKey) -> Option<u32> {
         if self.links.get(self.last_link as usize).is_some_and(|link| link.live && link.key == *key) {
             return Some(self.last_link);
@@ -296,6 +338,7 @@ impl Process {
                 let merged = self.links[at as usize].clone();
                 self.links[known as usize].merge(&merged);
                 self.links[at as usize].live = false;
+                self.merged.push(old.transport);
                 self.free.push(at);
             } else {
                 self.links[at as usize].key = key;

@@ -4,7 +4,7 @@
 //! and local ranks a communicator has, when it began and ended, and which lines one thread printed together. Where
 //! that leaves more than one answer, the answer is none.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::TransportMap;
 use super::communicator::Communicator;
@@ -19,17 +19,12 @@ pub struct World {
     pub(super) comm: Option<u32>,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<u32>,
-    /// Process and its communicator entry → global rank, where one process holds several ranks.
-    pub(super) ranks: HashMap<u32, Vec<(u32, u32)>>,
 }
 
 impl World {
-    /// The global rank of a process, if it has exactly one.
-    pub(super) fn rank(&self, process: u32) -> Option<u32> {
-        match self.ranks.get(&process).map(Vec::as_slice) {
-            Some([(_, rank)]) => Some(*rank),
-            _ => None,
-        }
+    /// Whether a process was not replaced by a later one.
+    pub(super) fn is_alive(&self, process: u32) -> bool {
+        self.past.is_empty() || !self.past.contains(&process)
     }
 }
 
@@ -116,7 +111,11 @@ impl TransportMap {
             let fitting = self.candidates(process, &process.links[*link as usize]);
             common = Some(match common {
                 None => fitting,
-                Some(common) => common.into_iter().filter(|at| fitting.contains(at)).collect(),
+                // Both are sorted.
+                Some(mut common) => {
+                    common.retain(|at| fitting.binary_search(at).is_ok());
+                    common
+                }
             });
             if common.as_ref().is_some_and(Vec::is_empty) {
                 return None;
@@ -170,175 +169,121 @@ impl TransportMap {
             return Some(rank);
         }
         let (process, local) = self.member(comm, rank)?;
-        if world.past.contains(&process) {
+        if !world.is_alive(process) {
             return None;
         }
-        match world.ranks.get(&process).map(Vec::as_slice) {
-            Some([(_, rank)]) => Some(*rank),
+        let mut held = self.held(process, world);
+        match (held.next(), held.next()) {
+            (Some((_, only)), None) => Some(only),
+            (None, _) => None,
             // One process with several GPUs: the entry of the same device.
-            Some(several) => {
+            _ => {
                 let entries = &self.processes[process as usize].locals;
                 let wanted = entries.get(local as usize)?;
-                several
-                    .iter()
-                    .find(|(entry, _)| {
-                        let other = &entries[*entry as usize];
-                        wanted.bus_id.is_some() && other.bus_id == wanted.bus_id
-                    })
-                    .map(|(_, rank)| *rank)
+                let same =
+                    |entry: u32| wanted.bus_id.is_some() && entries[entry as usize].bus_id == wanted.bus_id;
+                self.held(process, world).find(|(entry, _)| same(*entry)).map(|(_, rank)| rank)
             }
-            None => None,
+        }
+    }
+
+    /// The ranks of the job that a process holds, each with the process's entry for the communicator that proves it.
+    pub(super) fn held(&self, at: u32, world: &World) -> impl Iterator<Item = (u32, u32)> {
+        let process = &self.processes[at as usize];
+        let comm = world.comm.and_then(|comm| self.comms.get(comm as usize).map(|known| (comm, known)));
+        let proved = comm.into_iter().flat_map(move |(index, comm)| {
+            (0u32..)
+                .zip(&process.locals)
+                .filter(move |(_, local)| local.comm == index)
+                .filter(move |(entry, local)| comm.members.get(&local.rank) == Some(&(at, *entry)))
+                .map(|(entry, local)| (entry, local.rank))
+        });
+        let mut proved = proved.peekable();
+        let told = if proved.peek().is_none() { self.told(process, world, at) } else { None };
+        proved.chain(told.map(|rank| (0, rank)))
+    }
+
+    /// The rank that a launcher or a backend told of a process, where nothing speaks against it.
+    fn told(&self, process: &Process, world: &World, at: u32) -> Option<u32> {
+        let rank = process.told_rank?;
+        let agree =
+            world.comm.is_some() || process.locals.iter().all(|local| local.rank == process.locals[0].rank);
+        (agree && process.pid.is_some() && world.is_alive(at)).then_some(rank)
+    }
+
+    /// The one rank of the job that a process holds.
+    pub(super) fn sole_rank(&self, process: u32, world: &World) -> Option<u32> {
+        let mut held = self.held(process, world);
+        match (held.next(), held.next()) {
+            (Some((_, rank)), None) => Some(rank),
+            _ => None,
         }
     }
 
     /// Finds the world and who is alive.
     pub fn world(&self) -> World {
-        let mut world = World { past: self.past(), ..World::default() };
-        world.comm = self.world_comm(&world.past);
-        if let Some(comm) = world.comm {
-            for (rank, (process, local)) in &self.comms[comm as usize].members {
-                world.ranks.entry(*process).or_default().push((*local, *rank));
-            }
-            for ranks in world.ranks.values_mut() {
-                ranks.sort_unstable();
-            }
-        }
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if let Some(rank) = process.told_rank
-                && process
-                    .locals
-                    .iter()
-                    .all(|local| local.rank == process.locals[0].rank || world.comm.is_some())
-                && !world.ranks.contains_key(&at)
-                && !world.past.contains(&at)
-                && process.pid.is_some()
-            {
-                world.ranks.insert(at, vec![(0, rank)]);
-            }
-        }
-        world
+        let past = self.past();
+        World { comm: self.world_comm(&past), past }
     }
 
     /// The communicator whose ranks are the ranks of the job: made on its own, the largest, and nothing speaks against.
     fn world_comm(&self, past: &HashSet<u32>) -> Option<u32> {
-        let alive = |process: &u32| !past.contains(process);
+        let alive = |process: u32| past.is_empty() || !past.contains(&process);
         let came_up = |(process, local): &(u32, u32)| {
-            alive(process) && self.processes[*process as usize].locals[*local as usize].complete
+            alive(*process) && self.processes[*process as usize].locals[*local as usize].complete
         };
         // Once any communicator is complete, those that are not say nothing: they may never be.
         let any_up = self.comms.iter().any(|comm| comm.is_root() && comm.members.values().any(came_up));
         let counts = |comm: &Communicator| {
             comm.is_root()
-                && comm.members.values().any(|member| if any_up { came_up(member) } else { alive(&member.0) })
+                && comm.members.values().any(|member| if any_up { came_up(member) } else { alive(member.0) })
         };
         let roots = || (0u32..).zip(&self.comms).filter(|(_, comm)| counts(comm));
         let largest = roots().map(|(_, comm)| comm.nranks).max()?;
         let mut candidates = roots().filter(|(_, comm)| comm.nranks == largest);
         let (at, first) = candidates.next()?;
-        for (_, other) in candidates {
-            // A second communicator of all ranks numbers them alike; two groups of one size do not, and then neither is the job.
-            let same = other.members.iter().all(|(rank, (process, _))| {
-                past.contains(process)
-                    || first.members.get(rank).is_none_or(|(known, _)| known == process)
-                        && first.members.values().any(|(known, _)| known == process)
-            });
-            if !same {
-                return None;
-            }
-        }
-        let members: HashSet<u32> = first.members.values().map(|(process, _)| *process).collect();
-        let mut outside = 0;
-        for (process_at, process) in (0u32..).zip(&self.processes) {
-            if past.contains(&process_at) || process.pid.is_none() || members.contains(&process_at) {
-                continue;
-            }
-            let own = |local: &Local| counts(&self.comms[local.comm as usize]) && (local.complete || !any_up);
-            if process.locals.iter().any(own) {
-                return None;
-            }
-            outside += u32::from(process.locals.iter().any(|local| local.complete || !any_up));
-        }
-        let seen = u32::try_from(members.iter().filter(|at| alive(at)).count()).unwrap_or(u32::MAX);
-        let told_otherwise = first.members.iter().any(|(rank, (process, _))| {
-            let process = &self.processes[*process as usize];
-            let alone = process.locals.iter().filter(|local| local.comm == at).count() == 1;
-            alone && process.told_rank.is_some_and(|told| told != *rank)
-        });
-        let told_beyond =
-            self.processes.iter().any(|process| process.told_rank.is_some_and(|told| told >= largest));
-        let proved = seen.saturating_add(outside) <= largest
-            && !told_otherwise
-            && !told_beyond
-            && first.contested == 0;
-        proved.then_some(at)
-    }
-
-    /// Processes replaced by later ones: the same GPU of the same host in the same source, all lines earlier; or an
-    /// earlier attempt of the same source.
-    fn past(&self) -> HashSet<u32> {
-        let mut past = HashSet::new();
-        let mut slots: HashMap<(u32, &str, u64), Vec<u32>> = HashMap::new();
-        let mut attempts: HashMap<(&str, &str, &str, u32), u32> = HashMap::new();
-        for source in &self.sources {
-            let latest = attempts
-                .entry((&source.id.name, &source.id.container, &source.id.role, source.id.replica))
-                .or_default();
-            *latest = (*latest).max(source.id.attempt);
-        }
-        for (at, process) in (0u32..).zip(&self.processes) {
-            let source = &self.sources[process.source as usize].id;
-            let key = (&*source.name, &*source.container, &*source.role, source.replica);
-            if attempts.get(&key).is_some_and(|latest| source.attempt < *latest) {
-                past.insert(at);
-                continue;
-            }
-            let bus = process.locals.iter().find_map(|local| local.bus_id);
-            let slot = bus.or(process
-                .device
-                .and_then(|device| u64::try_from(device).ok())
-                .map(|device| device | 1 << 63));
-            if let (Some(slot), Some(_)) = (slot, process.pid) {
-                slots.entry((process.source, &process.host, slot)).or_default().push(at);
-            }
-        }
-        for mut occupants in slots.into_values() {
-            occupants.sort_by_key(|at| self.processes[*at as usize].first_line);
-            let Some(last) = occupants.iter().rfind(|at| self.processes[**at as usize].came_up()) else {
-                continue;
-            };
-            let later = &self.processes[*last as usize];
-            past.extend(occupants.iter().copied().filter(|at| {
-                let earlier = &self.processes[*at as usize];
-                let together = earlier
-                    .locals
-                    .iter()
-                    .any(|local| later.locals.iter().any(|other| other.comm == local.comm));
-                earlier.last_line < later.first_line && !together
-            }));
-        }
-        self.with_company(past)
-    }
-
-    /// A restart ends a whole communicator: who was in one with a replaced process and came into no new one is past too.
-    fn with_company(&self, mut past: HashSet<u32>) -> HashSet<u32> {
-        if past.is_empty() {
-            return past;
-        }
-        let ended: HashSet<u32> = (0u32..)
-            .zip(&self.comms)
-            .filter(|(_, comm)| {
-                comm.is_root() && comm.members.values().any(|(process, _)| past.contains(process))
+        // A second communicator of all ranks numbers them alike; two groups of one size do not, and then neither is the job.
+        let in_first =
+            |process: u32| self.processes[process as usize].locals.iter().any(|local| local.comm == at);
+        let alike = candidates.all(|(_, other)| {
+            other.members.iter().all(|(rank, (process, _))| {
+                !alive(*process)
+                    || (first.members.get(rank).is_none_or(|(known, _)| known == process)
+                        && in_first(*process))
             })
-            .map(|(at, _)| at)
-            .collect();
-        for (at, process) in (0u32..).zip(&self.processes) {
-            let mut roots =
-                process.locals.iter().filter(|local| self.comms[local.comm as usize].is_root()).peekable();
-            if roots.peek().is_some() && roots.all(|local| ended.contains(&local.comm)) {
-                past.insert(at);
+        });
+        if !alike || first.contested > 0 {
+            return None;
+        }
+        let counted = |local: &Local| counts(&self.comms[local.comm as usize]) && (local.complete || !any_up);
+        let (mut inside, mut outside) = (0u32, 0u32);
+        for (process_at, process) in (0u32..).zip(&self.processes) {
+            if process.told_rank.is_some_and(|told| told >= largest) {
+                return None;
+            }
+            if process.pid.is_none() && process.locals.is_empty() {
+                continue;
+            }
+            let is_member = |entry: u32, local: &Local| {
+                first.displaced == 0 || first.members.get(&local.rank) == Some(&(process_at, entry))
+            };
+            let mut own = (0u32..)
+                .zip(&process.locals)
+                .filter(|(entry, local)| local.comm == at && is_member(*entry, local));
+            if let Some((_, local)) = own.next() {
+                let alone = own.next().is_none();
+                if alone && process.told_rank.is_some_and(|told| told != local.rank) {
+                    return None;
+                }
+                inside += u32::from(alive(process_at));
+            } else if alive(process_at) && process.pid.is_some() {
+                if process.locals.iter().any(counted) {
+                    return None;
+                }
+                outside += u32::from(process.locals.iter().any(|local| local.complete || !any_up));
             }
         }
-        past
+        (inside.saturating_add(outside) <= largest).then_some(at)
     }
 
     pub(super) fn name_of(&self, name: u16) -> &str {

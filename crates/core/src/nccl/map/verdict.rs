@@ -1,11 +1,14 @@
 //! What the pairs prove in one word.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::TransportMap;
+use super::link::Devices;
 use super::resolve::World;
+use super::uses::Uses;
 use crate::fabric::Fabric;
 use crate::nccl::channel::Kind;
 
@@ -93,17 +96,6 @@ pub struct Verdict {
     pub gdr: GdrSeen,
 }
 
-/// What the live connections are made of.
-#[derive(Clone, Debug, Default)]
-struct Made {
-    /// Network names, with the devices used.
-    networks: BTreeMap<u16, BTreeSet<u32>>,
-    local: bool,
-    unknown: bool,
-    with_gdr: bool,
-    without_gdr: bool,
-}
-
 impl TransportMap {
     /// The verdict over everything seen so far.
     pub fn verdict(&self) -> Verdict {
@@ -112,43 +104,41 @@ impl TransportMap {
 
     /// The verdict in a world that is already known.
     pub fn verdict_in(&self, world: &World) -> Verdict {
-        let made = self.made(world);
-        Verdict { fabric: self.fabric_of(&made, world), gdr: self.gdr_of(&made) }
+        let uses = self.uses_in(world);
+        Verdict { fabric: self.fabric_of(&uses, world), gdr: self.gdr_of(&uses) }
     }
 
-    fn made(&self, world: &World) -> Made {
-        let mut made = Made::default();
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if world.past.contains(&at) {
-                continue;
-            }
-            for link in process.links.iter().filter(|link| link.live) {
-                match link.kind {
-                    Kind::Net | Kind::Collnet => {
-                        made.networks.entry(link.key.transport).or_default().extend(link.devices.iter());
-                        made.with_gdr |= link.with_gdr;
-                        made.without_gdr |= link.without_gdr;
-                    }
-                    Kind::P2p | Kind::Shm | Kind::Nvls | Kind::Own => made.local = true,
-                    Kind::Unknown => made.unknown = true,
-                }
-            }
+    /// What the connections of live processes are made of: counted already, unless there was a restart.
+    pub(super) fn uses_in(&self, world: &World) -> Cow<'_, Uses> {
+        if world.past.is_empty() {
+            return Cow::Borrowed(self.uses_ever());
         }
-        made
+        let signed = !self.uses.is_empty();
+        let alive = (0u32..)
+            .zip(&self.processes)
+            .filter(|(at, process)| world.is_alive(*at) && process.pid.is_some() == signed);
+        Cow::Owned(Uses::of(alive.map(|(_, process)| process)))
     }
 
-    fn fabric_of(&self, made: &Made, world: &World) -> FabricSeen {
-        let mut fabrics = made
-            .networks
+    /// The same over all lives of a job.
+    fn uses_ever(&self) -> &Uses {
+        if self.uses.is_empty() { &self.unsigned } else { &self.uses }
+    }
+
+    fn fabric_of(&self, uses: &Uses, world: &World) -> FabricSeen {
+        let is_network = |kind: Kind| matches!(kind, Kind::Net | Kind::Collnet);
+        let mut fabrics = uses
             .iter()
-            .map(|(name, devices)| self.fabric_of_network(self.name_of(*name), devices))
+            .filter(|(_, kind, _)| is_network(*kind))
+            .map(|(name, _, used)| self.fabric_of_network(self.name_of(name), used.devices))
             .collect::<BTreeSet<_>>();
         if fabrics.len() > 1 {
             fabrics.remove(&FabricSeen::Unknown);
         }
+        let local = uses.iter().any(|(_, kind, _)| !is_network(kind) && kind != Kind::Unknown);
         match (fabrics.len(), fabrics.pop_first()) {
             (1, Some(fabric)) => fabric,
-            (0, _) if made.local && !self.has_several_nodes(world) => FabricSeen::IntraNode,
+            (0, _) if local && !self.has_several_nodes(world) => FabricSeen::IntraNode,
             (0, _) => FabricSeen::Unknown,
             _ => FabricSeen::Mixed,
         }
@@ -156,14 +146,17 @@ impl TransportMap {
 
     /// Whether some communicator of live processes spans nodes.
     pub(crate) fn has_several_nodes(&self, world: &World) -> bool {
+        if world.past.is_empty() {
+            return self.most_nodes.is_some_and(|nodes| nodes > 1);
+        }
         self.processes.iter().zip(0u32..).any(|(process, at)| {
-            !world.past.contains(&at)
+            world.is_alive(at)
                 && process.locals.iter().any(|local| local.nnodes.is_some_and(|nodes| nodes > 1))
         })
     }
 
     /// Which fabric a network of that name is, as far as the log says.
-    pub(crate) fn fabric_of_network(&self, transport: &str, devices: &BTreeSet<u32>) -> FabricSeen {
+    pub(crate) fn fabric_of_network(&self, transport: &str, devices: Devices) -> FabricSeen {
         let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
         if name.contains("Libfabric") || name == "OFI" {
             return self.libfabric();
@@ -203,7 +196,7 @@ impl TransportMap {
     }
 
     /// `NET/IB` is RoCE or InfiniBand by the list of its devices; where ports of both kinds are listed, by those used.
-    fn verbs(&self, devices: &BTreeSet<u32>) -> FabricSeen {
+    fn verbs(&self, devices: Devices) -> FabricSeen {
         let ports = self.ports();
         let kind = |roce: bool| if roce { FabricSeen::Roce } else { FabricSeen::InfiniBand };
         let all: BTreeSet<bool> = ports.iter().map(|port| port.roce).collect();
@@ -211,7 +204,7 @@ impl TransportMap {
             return kind(*roce);
         }
         let used: BTreeSet<bool> =
-            ports.iter().filter(|port| devices.contains(&port.device)).map(|port| port.roce).collect();
+            ports.iter().filter(|port| devices.contains(port.device)).map(|port| port.roce).collect();
         match (used.len(), used.first()) {
             (1, Some(roce)) => kind(*roce),
             _ => FabricSeen::Verbs,
@@ -228,15 +221,17 @@ impl TransportMap {
         self.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
 
-    fn gdr_of(&self, made: &Made) -> GdrSeen {
-        let network = !made.networks.is_empty();
-        match (made.with_gdr, made.without_gdr) {
+    fn gdr_of(&self, uses: &Uses) -> GdrSeen {
+        let networks = || uses.iter().filter(|(_, kind, _)| matches!(kind, Kind::Net | Kind::Collnet));
+        let with = networks().any(|(_, _, used)| used.with_gdr);
+        let without = networks().any(|(_, _, used)| used.without_gdr);
+        match (with, without) {
             // The flag of the rings is an AND over all ranks: some rank, whose lines are not here, has none.
             (true, false) if self.ring_gdr.contains(&false) => GdrSeen::Some,
             (true, false) => GdrSeen::All,
             (true, true) => GdrSeen::Some,
             (false, true) => GdrSeen::None,
-            (false, false) if network => GdrSeen::Unknown,
+            (false, false) if networks().next().is_some() => GdrSeen::Unknown,
             (false, false) => self.gdr_without_connections(),
         }
     }
@@ -253,21 +248,18 @@ impl TransportMap {
     /// warned, or whose device list was the last word before the choice.
     pub fn networks(&self) -> BTreeSet<String> {
         let connected: BTreeSet<String> = self
-            .processes
+            .uses_ever()
             .iter()
-            .flat_map(|process| &process.links)
-            .filter(|link| link.live && link.kind == Kind::Net)
-            .filter_map(|link| self.name_of(link.key.transport).strip_prefix("NET/").map(str::to_owned))
+            .filter(|(_, kind, _)| *kind == Kind::Net)
+            .filter_map(|(name, ..)| self.name_of(name).strip_prefix("NET/").map(str::to_owned))
             .collect();
         if !connected.is_empty() {
             return connected;
         }
-        let announced: BTreeSet<String> = self
-            .processes
-            .iter()
-            .filter_map(|process| process.announced.last())
-            .map(|name| self.name_of(*name).to_owned())
-            .collect();
+        let names: BTreeSet<u16> =
+            self.processes.iter().filter_map(|process| process.announced.last().copied()).collect();
+        let announced: BTreeSet<String> =
+            names.into_iter().map(|name| self.name_of(name).to_owned()).collect();
         if !announced.is_empty() {
             return announced;
         }
@@ -275,7 +267,7 @@ impl TransportMap {
     }
 
     fn implied_networks(&self) -> BTreeSet<String> {
-        let mut implied = BTreeSet::new();
+        let mut implied: BTreeSet<String> = self.initialised.iter().map(ToString::to_string).collect();
         if self.listed.contains_key("FastSocket") {
             implied.insert("FastSocket".to_owned());
         }

@@ -139,7 +139,7 @@ pub struct Totals {
 
 /// The order of pairs in a report.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct PairKey {
+pub(super) struct PairKey {
     comm: Option<u32>,
     from: u32,
     to: u32,
@@ -148,19 +148,38 @@ struct PairKey {
     transport: u16,
 }
 
+/// Sorts ranks, and numbers the nodes they are on by their lowest rank.
+pub(super) fn with_nodes(mut ranks: Vec<(RankView, u32)>) -> Vec<RankView> {
+    ranks.sort_by(|(a, _), (b, _)| {
+        (a.rank.is_none(), a.rank, &a.host, a.pid).cmp(&(b.rank.is_none(), b.rank, &b.host, b.pid))
+    });
+    let mut nodes: HashMap<u32, u32> = HashMap::new();
+    let numbered = ranks.into_iter().map(|(rank, host)| {
+        let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        RankView { node: *nodes.entry(host).or_insert(next), ..rank }
+    });
+    numbered.collect()
+}
+
 impl TransportMap {
     /// Every pair of live processes.
     pub fn pairs(&self, world: &World) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
         for (at, process) in (0u32..).zip(&self.processes) {
-            if !world.past.contains(&at) {
+            if world.is_alive(at) {
                 self.pairs_of(at, process, world, &mut pairs);
             }
         }
         pairs.into_values().collect()
     }
 
-    fn pairs_of(&self, at: u32, process: &Process, world: &World, pairs: &mut BTreeMap<PairKey, PairView>) {
+    pub(super) fn pairs_of(
+        &self,
+        at: u32,
+        process: &Process,
+        world: &World,
+        pairs: &mut BTreeMap<PairKey, PairView>,
+    ) {
         let places = self.burst_places(process);
         for link in process.links.iter().filter(|link| link.live) {
             let burst = places.get(link.key.burst as usize).copied().flatten();
@@ -218,28 +237,25 @@ impl TransportMap {
     pub fn ranks(&self, world: &World) -> Vec<RankView> {
         let mut ranks = Vec::new();
         for (at, process) in (0u32..).zip(&self.processes) {
-            if world.past.contains(&at)
-                || (process.pid.is_none() && process.locals.is_empty() && process.announced.is_empty())
-            {
+            if !world.is_alive(at) || process.is_nobody() {
                 continue;
             }
-            match world.ranks.get(&at) {
-                Some(held) => ranks
-                    .extend(held.iter().map(|(local, rank)| self.rank(process, Some(*rank), Some(*local)))),
-                None => ranks.push(self.rank(process, None, None)),
+            let before = ranks.len();
+            ranks.extend(
+                self.held(at, world).map(|(local, rank)| self.rank(process, Some(rank), Some(local))),
+            );
+            if ranks.len() == before {
+                ranks.push(self.rank(process, None, None));
             }
         }
-        ranks.sort_by(|a, b| {
-            (a.rank.is_none(), a.rank, &a.host, a.pid).cmp(&(b.rank.is_none(), b.rank, &b.host, b.pid))
-        });
-        self.number_nodes(&mut ranks);
-        ranks
+        with_nodes(ranks)
     }
 
-    fn rank(&self, process: &Process, rank: Option<u32>, local: Option<u32>) -> RankView {
+    /// A rank, and the number of its host; its node is not known before all are.
+    pub(super) fn rank(&self, process: &Process, rank: Option<u32>, local: Option<u32>) -> (RankView, u32) {
         let local = local.and_then(|at| process.locals.get(at as usize)).or(process.locals.first());
         let device = process.device.and_then(|device| u32::try_from(device).ok());
-        RankView {
+        let view = RankView {
             rank,
             host: process.host.clone(),
             pid: process.pid,
@@ -249,33 +265,17 @@ impl TransportMap {
             announced: process.announced.last().map(|name| self.name_of(*name).into()),
             phase: self.phase(process),
             source: self.sources[process.source as usize].id.to_string(),
-        }
+        };
+        (view, process.host_number)
     }
 
     /// The phase, raised to stepping once its source prints steps.
-    fn phase(&self, process: &Process) -> Phase {
+    pub(super) fn phase(&self, process: &Process) -> Phase {
         let steps = self.sources[process.source as usize].throughput.steps();
         if process.phase < Phase::Stepping && process.phase >= Phase::Ready && steps {
             Phase::Stepping
         } else {
             process.phase
-        }
-    }
-
-    fn number_nodes(&self, ranks: &mut [RankView]) {
-        let mut host_ids: HashMap<(&str, u64, &str), &str> = HashMap::new();
-        for process in &self.processes {
-            if let (Some(pid), Some(id)) = (process.pid, process.host_id.as_deref()) {
-                let source = &self.sources[process.source as usize].id.name;
-                host_ids.insert((&process.host, pid, source), id);
-            }
-        }
-        let mut nodes: HashMap<String, u32> = HashMap::new();
-        for rank in ranks {
-            let id = rank.pid.and_then(|pid| host_ids.get(&(&*rank.host, pid, rank.source.as_str())));
-            let node = format!("{}\0{}", rank.host, id.copied().unwrap_or(""));
-            let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-            rank.node = *nodes.entry(node).or_insert(next);
         }
     }
 
@@ -286,7 +286,7 @@ impl TransportMap {
             let mut seen: Vec<u32> = comm
                 .members
                 .iter()
-                .filter(|(_, (process, _))| !world.past.contains(process))
+                .filter(|(_, (process, _))| world.is_alive(*process))
                 .map(|(rank, _)| *rank)
                 .collect();
             if seen.is_empty() {
@@ -334,6 +334,24 @@ impl TransportMap {
         totals
     }
 
+    /// Lines read so far.
+    pub fn lines(&self) -> u64 {
+        self.sources.iter().map(|source| source.parser.lines()).sum()
+    }
+
+    /// Ranks of one communicator that two processes claim.
+    pub(crate) fn contested(&self, world: &World) -> u32 {
+        let alive = |comm: &&communicator::Communicator| {
+            comm.contested > 0 && comm.members.values().any(|(process, _)| world.is_alive(*process))
+        };
+        self.comms.iter().filter(alive).map(|comm| comm.contested).sum()
+    }
+
+    /// Connection lines cut in the middle, and connections that found no room.
+    pub(crate) fn torn_and_dropped(&self) -> (u64, u64) {
+        (self.torn, self.links_dropped)
+    }
+
     /// Versions of NCCL seen, in order.
     pub fn versions(&self) -> impl Iterator<Item = &str> {
         self.versions.keys().map(|version| &**version)
@@ -370,35 +388,17 @@ impl TransportMap {
     pub(crate) fn live_versions<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a str> {
         self.versions
             .iter()
-            .filter(|(_, processes)| processes.iter().any(|process| !world.past.contains(process)))
+            .filter(|(_, processes)| processes.iter().any(|process| world.is_alive(*process)))
             .map(|(version, _)| &**version)
     }
 
     /// The global rank that printed a line of evidence, where proved.
     pub(crate) fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
-        trace.process.and_then(|process| world.rank(process))
+        trace.process.and_then(|process| self.sole_rank(process, world))
     }
 
     /// The global ranks that launchers or watchdogs named in lines of one kind.
     pub(crate) fn told_ranks(&self, found: &super::Found) -> Vec<u32> {
         found.told_ranks.clone()
-    }
-
-    /// Connections of live processes that fit none of their process's communicators.
-    pub(crate) fn misplaced(&self, world: &World) -> usize {
-        let mut misplaced = 0;
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if world.past.contains(&at) || process.locals.is_empty() || process.pid.is_none() {
-                continue;
-            }
-            let places = self.burst_places(process);
-            misplaced += process
-                .links
-                .iter()
-                .filter(|link| link.live && places.get(link.key.burst as usize).copied().flatten().is_none())
-                .filter(|link| self.fits_nothing(process, link))
-                .count();
-        }
-        misplaced
     }
 }

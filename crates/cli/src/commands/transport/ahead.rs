@@ -1,0 +1,171 @@
+//! Files are read and unpacked on one thread while the map is made on another.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use weftrun::core::log::SourceId;
+use weftrun::{Error, ErrorKind, Result};
+
+use super::inputs::Input;
+use super::read::{CHUNK, failed, unpacked};
+
+/// Buffers on their way: enough that neither side waits for the other, few enough to stay in the cache.
+const BUFFERS: usize = 4;
+
+/// What comes next of a source.
+pub enum Piece<'a> {
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// Nothing more.
+    End,
+}
+
+/// A message from the reading thread.
+enum Sent {
+    Begin(Arc<SourceId>),
+    Bytes { buffer: Vec<u8>, length: usize },
+    End,
+    Failed(Error),
+}
+
+/// Where the reading thread puts what it reads.
+struct Out {
+    full: SyncSender<Sent>,
+    empty: Receiver<Vec<u8>>,
+    /// A buffer that the end of the last source left over.
+    spare: RefCell<Option<Vec<u8>>>,
+}
+
+/// The other side is gone: it has failed, and nobody wants the rest.
+struct Unwanted;
+
+/// Reads inputs one after the other and hands over their bytes.
+pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>) -> Result<()> {
+    let (full, filled) = sync_channel(BUFFERS);
+    let (emptied, empty) = sync_channel(BUFFERS + 1);
+    for _ in 0..BUFFERS {
+        let _ = emptied.send(vec![0; CHUNK]);
+    }
+    // Everything moves in, so that a failure here lets the reading thread go.
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            let out = Out { full, empty, spare: RefCell::default() };
+            for input in inputs {
+                if out.input(input).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut source = Arc::new(SourceId::new("-"));
+        for sent in &filled {
+            match sent {
+                Sent::Begin(next) => source = next,
+                Sent::Bytes { buffer, length } => {
+                    take(&source, Piece::Bytes(&buffer[..length]))?;
+                    // The reader may have ended already; then nobody needs the buffer.
+                    let _ = emptied.try_send(buffer);
+                }
+                Sent::End => take(&source, Piece::End)?,
+                Sent::Failed(error) => return Err(error),
+            }
+        }
+        Ok(())
+    })
+}
+
+impl Out {
+    fn send(&self, sent: Sent) -> std::result::Result<(), Unwanted> {
+        self.full.send(sent).map_err(|_| Unwanted)
+    }
+
+    fn input(&self, input: &Input) -> std::result::Result<(), Unwanted> {
+        let (name, done) = match input {
+            Input::Stdin => ("-", unpacked(io::stdin().lock()).and_then(|from| self.drain("-", from))),
+            Input::File { path, name } => (name.as_str(), self.file(path, name)),
+        };
+        match done {
+            Ok(done) => done,
+            Err(error) => self.send(Sent::Failed(failed(name, error))),
+        }
+    }
+
+    fn file(&self, path: &Path, name: &str) -> io::Result<std::result::Result<(), Unwanted>> {
+        if path.extension().is_some_and(|end| end == "jsonl")
+            && let Some(done) = self.recording(path, name)?
+        {
+            return Ok(done);
+        }
+        self.drain(name, unpacked(File::open(path)?)?)
+    }
+
+    fn drain(&self, name: &str, mut from: impl Read) -> io::Result<std::result::Result<(), Unwanted>> {
+        if self.send(Sent::Begin(Arc::new(SourceId::new(name)))).is_err() {
+            return Ok(Err(Unwanted));
+        }
+        loop {
+            let spare = self.spare.take();
+            let Some(mut buffer) = spare.or_else(|| self.empty.recv().ok()) else { return Ok(Err(Unwanted)) };
+            buffer.resize(CHUNK, 0);
+            let length = match from.read(&mut buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    self.spare.replace(Some(buffer));
+                    continue;
+                }
+                Err(error) => {
+                    self.spare.replace(Some(buffer));
+                    return Err(error);
+                }
+            };
+            if length == 0 {
+                self.spare.replace(Some(buffer));
+                return Ok(self.send(Sent::End));
+            }
+            if self.send(Sent::Bytes { buffer, length }).is_err() {
+                return Ok(Err(Unwanted));
+            }
+        }
+    }
+
+    /// A `.jsonl` file is a recording of several ranks (`{"rank": 0, "bytes": "…"}` a line, as the replayer writes them)
+    /// or JSON log lines, which the parser reads by itself: then none.
+    fn recording(&self, path: &Path, name: &str) -> io::Result<Option<std::result::Result<(), Unwanted>>> {
+        #[derive(serde::Deserialize)]
+        struct Chunk {
+            rank: u32,
+            bytes: String,
+        }
+        let mut lines = BufReader::new(File::open(path)?).lines().peekable();
+        let first = lines.peek().and_then(|line| line.as_ref().ok());
+        if first.is_none_or(|line| serde_json::from_str::<Chunk>(line).is_err()) {
+            return Ok(None);
+        }
+        let mut ranks: BTreeMap<u32, Arc<SourceId>> = BTreeMap::new();
+        for line in lines {
+            let Ok(chunk) = serde_json::from_str::<Chunk>(&line?) else { continue };
+            let source = ranks
+                .entry(chunk.rank)
+                .or_insert_with(|| Arc::new(SourceId::new(format!("{name}:rank{}", chunk.rank))));
+            let buffer = chunk.bytes.into_bytes();
+            let length = buffer.len();
+            let sent = self
+                .send(Sent::Begin(Arc::clone(source)))
+                .and_then(|()| self.send(Sent::Bytes { buffer, length }));
+            if sent.is_err() {
+                return Ok(Some(Err(Unwanted)));
+            }
+        }
+        for source in ranks.into_values() {
+            if self.send(Sent::Begin(source)).and_then(|()| self.send(Sent::End)).is_err() {
+                return Ok(Some(Err(Unwanted)));
+            }
+        }
+        Ok(Some(Ok(())))
+    }
+}

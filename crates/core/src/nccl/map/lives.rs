@@ -1,0 +1,139 @@
+//! Restarts: which processes were replaced by later ones. A log may hold several lives of a job; the last one holds.
+
+use std::collections::{HashMap, HashSet};
+
+use super::TransportMap;
+use super::process::Process;
+use crate::log::SourceId;
+
+/// A place that one process can hold at a time: a GPU of a host, in a source.
+type Slot = (u32, Box<str>, u64);
+
+/// Who held which place. Where no place had two holders there was no restart, and asking costs nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lives {
+    holders: HashMap<Slot, Vec<u32>>,
+    shared: HashSet<Slot>,
+    attempts: HashMap<(String, String, String, u32), u32>,
+    retried: bool,
+}
+
+impl Lives {
+    /// Remembers the attempt of a new source.
+    pub fn source(&mut self, id: &SourceId) {
+        use std::collections::hash_map::Entry;
+        match self.attempts.entry(attempt_key(id)) {
+            Entry::Vacant(free) => {
+                free.insert(id.attempt);
+            }
+            Entry::Occupied(mut known) => {
+                self.retried |= *known.get() != id.attempt;
+                known.insert(id.attempt.max(*known.get()));
+            }
+        }
+    }
+
+    /// Whether a source is of an earlier attempt.
+    fn is_earlier(&self, id: &SourceId) -> bool {
+        self.attempts.get(&attempt_key(id)).is_some_and(|latest| id.attempt < *latest)
+    }
+
+    /// Moves a process from one place to another.
+    fn hold(&mut self, at: u32, process: &Process, from: Option<u64>, to: u64) {
+        let slot = |number| (process.source, process.host.clone(), number);
+        if let Some(from) = from {
+            let slot = slot(from);
+            if let Some(holders) = self.holders.get_mut(&slot) {
+                holders.retain(|other| *other != at);
+                if holders.len() < 2 {
+                    self.shared.remove(&slot);
+                }
+            }
+        }
+        let slot = slot(to);
+        let holders = self.holders.entry(slot.clone()).or_default();
+        holders.push(at);
+        if holders.len() > 1 {
+            self.shared.insert(slot);
+        }
+    }
+}
+
+fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
+    (id.name.to_string(), id.container.to_string(), id.role.to_string(), id.replica)
+}
+
+impl TransportMap {
+    /// Finds the place of a process again after it told its device or its bus id.
+    pub(super) fn hold(&mut self, at: u32) {
+        let process = &mut self.processes[at as usize];
+        if process.pid.is_none() {
+            return;
+        }
+        let bus = process.locals.iter().find_map(|local| local.bus_id);
+        let device = || process.device.and_then(|device| u64::try_from(device).ok());
+        let Some(slot) = bus.or_else(|| device().map(|device| device | 1 << 63)) else { return };
+        if process.slot == Some(slot) {
+            return;
+        }
+        let before = process.slot.replace(slot);
+        self.lives.hold(at, process, before, slot);
+    }
+
+    /// Processes replaced by later ones: the same GPU of the same host in the same source, all lines earlier; or an
+    /// earlier attempt of the same source.
+    pub(super) fn past(&self) -> HashSet<u32> {
+        let mut past = HashSet::new();
+        if self.lives.retried {
+            let earlier: Vec<bool> =
+                self.sources.iter().map(|source| self.lives.is_earlier(&source.id)).collect();
+            past.extend(
+                (0u32..)
+                    .zip(&self.processes)
+                    .filter(|(_, process)| earlier[process.source as usize])
+                    .map(|(at, _)| at),
+            );
+        }
+        for slot in &self.lives.shared {
+            let mut holders = self.lives.holders.get(slot).cloned().unwrap_or_default();
+            holders.retain(|at| !past.contains(at));
+            self.replaced(holders, &mut past);
+        }
+        self.with_company(past)
+    }
+
+    /// Of the processes that held one place, those that were gone when the last that came up began.
+    fn replaced(&self, mut holders: Vec<u32>, past: &mut HashSet<u32>) {
+        holders.sort_by_key(|at| self.processes[*at as usize].first_line);
+        let Some(last) = holders.iter().rfind(|at| self.processes[**at as usize].came_up()) else { return };
+        let later = &self.processes[*last as usize];
+        past.extend(holders.iter().copied().filter(|at| {
+            let earlier = &self.processes[*at as usize];
+            let together =
+                earlier.locals.iter().any(|local| later.locals.iter().any(|other| other.comm == local.comm));
+            earlier.last_line < later.first_line && !together
+        }));
+    }
+
+    /// A restart ends a whole communicator: who was in one with a replaced process and came into no new one is past too.
+    fn with_company(&self, mut past: HashSet<u32>) -> HashSet<u32> {
+        if past.is_empty() {
+            return past;
+        }
+        let ended: HashSet<u32> = (0u32..)
+            .zip(&self.comms)
+            .filter(|(_, comm)| {
+                comm.is_root() && comm.members.values().any(|(process, _)| past.contains(process))
+            })
+            .map(|(at, _)| at)
+            .collect();
+        for (at, process) in (0u32..).zip(&self.processes) {
+            let mut roots =
+                process.locals.iter().filter(|local| self.comms[local.comm as usize].is_root()).peekable();
+            if roots.peek().is_some() && roots.all(|local| ended.contains(&local.comm)) {
+                past.insert(at);
+            }
+        }
+        past
+    }
+}

@@ -1,0 +1,124 @@
+//! The part of a map that fits on a screen, without a look at all the rest: what is drawn sixty times a second must not
+//! grow with the job.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::link::Devices;
+use super::resolve::World;
+use super::verdict::Verdict;
+use super::view::{PairKey, PairView, RankView};
+use super::{Phase, TransportMap};
+use crate::nccl::channel::Kind;
+
+/// The map in a few numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Live processes.
+    pub processes: usize,
+    /// Hosts of live processes; what `NCCL_HOSTID` tells apart counts as several.
+    pub hosts: usize,
+    /// How many processes came how far.
+    pub phases: BTreeMap<Phase, usize>,
+    /// Every transport in use, by name.
+    pub transports: Vec<TransportUse>,
+}
+
+/// How one transport is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransportUse {
+    /// `P2P/CUMEM`, `NET/Socket`, …
+    pub name: Box<str>,
+    /// Kind.
+    pub kind: Kind,
+    /// Connections, each counted at every end that printed it.
+    pub connections: u64,
+    /// Network devices.
+    pub devices: Devices,
+    /// GPUDirect RDMA on all, on none or (none) on some, or not a network.
+    pub gdr: Option<bool>,
+}
+
+impl TransportMap {
+    /// The map in a few numbers: one look at each process, none at its connections.
+    pub fn summary(&self, world: &World) -> Summary {
+        let mut summary = Summary { verdict: self.verdict_in(world), ..Summary::default() };
+        let mut hosts = vec![false; self.hosts.len()];
+        for (at, process) in (0u32..).zip(&self.processes) {
+            if !world.is_alive(at) || process.is_nobody() {
+                continue;
+            }
+            summary.processes += 1;
+            *summary.phases.entry(self.phase(process)).or_default() += 1;
+            if let Some(seen) = hosts.get_mut(process.host_number as usize) {
+                *seen = true;
+            }
+        }
+        summary.hosts = hosts.into_iter().filter(|seen| *seen).count();
+        summary.transports = self.transports(world);
+        summary
+    }
+
+    /// Every transport in use between live processes, by name.
+    pub fn transports(&self, world: &World) -> Vec<TransportUse> {
+        let mut transports: Vec<TransportUse> = self
+            .uses_in(world)
+            .iter()
+            .map(|(name, kind, used)| TransportUse {
+                name: self.name_of(name).into(),
+                kind,
+                connections: used.connections,
+                devices: used.devices,
+                gdr: match (used.with_gdr, used.without_gdr) {
+                    (true, false) => Some(true),
+                    (false, true) => Some(false),
+                    _ => None,
+                },
+            })
+            .collect();
+        transports.sort_by(|a, b| a.name.cmp(&b.name));
+        transports
+    }
+
+    /// The pairs that some ranks of the job are an end of.
+    pub fn pairs_of_ranks(&self, world: &World, ranks: Range<u32>) -> Vec<PairView> {
+        let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
+        for at in self.processes_of(world, ranks) {
+            self.pairs_of(at, &self.processes[at as usize], world, &mut pairs);
+        }
+        pairs.into_values().collect()
+    }
+
+    /// Some ranks of the job. Their nodes are numbered by host among themselves.
+    pub fn some_ranks(&self, world: &World, ranks: Range<u32>) -> Vec<RankView> {
+        let mut views = Vec::new();
+        for at in self.processes_of(world, ranks.clone()) {
+            let process = &self.processes[at as usize];
+            let held = self.held(at, world).filter(|(_, rank)| ranks.contains(rank));
+            views.extend(held.map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
+        }
+        super::view::with_nodes(views)
+    }
+
+    /// The processes that hold some ranks of the job, each once, by rank.
+    fn processes_of(&self, world: &World, ranks: Range<u32>) -> Vec<u32> {
+        let mut found: Vec<u32> = match world.comm.and_then(|comm| self.comms.get(comm as usize)) {
+            Some(comm) => {
+                ranks.filter_map(|rank| comm.members.get(&rank)).map(|(process, _)| *process).collect()
+            }
+            None => (0u32..)
+                .zip(&self.processes)
+                .filter(|(at, _)| self.held(*at, world).any(|(_, rank)| ranks.contains(&rank)))
+                .map(|(at, _)| at)
+                .collect(),
+        };
+        found.retain(|at| world.is_alive(*at));
+        let mut seen = std::collections::HashSet::new();
+        found.retain(|at| seen.insert(*at));
+        found
+    }
+}
