@@ -12,21 +12,35 @@ use crate::output::style;
 const RANKS: u32 = 16;
 /// Most nodes drawn.
 const NODES: u32 = 24;
+/// Most processes that are all looked at for a drawing; of a larger job only the first ranks are.
+const WHOLE: usize = 512;
+/// Those ranks: as many nodes of eight as are drawn.
+const WINDOW: u32 = NODES * 8;
 
 /// Draws the map; nothing while it is empty.
 pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     let world = map.world();
-    let pairs = map.pairs(&world);
-    if pairs.is_empty() {
+    let summary = map.summary(&world);
+    if summary.transports.is_empty() {
         return String::new();
     }
-    let node_of: BTreeMap<u32, u32> =
-        map.ranks(&world).iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+    let (ranks, pairs) = if summary.processes <= WHOLE {
+        (map.ranks(&world), map.pairs(&world))
+    } else {
+        (map.some_ranks(&world, 0..WINDOW), map.pairs_of_ranks(&world, 0..WINDOW))
+    };
+    let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| highest < RANKS);
     let mut cells: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
     let mut unplaced = 0;
     for pair in &pairs {
+        // A pair that leaves what is shown has its other end elsewhere.
+        if summary.processes > WHOLE
+            && [pair.global_from, pair.global_to].into_iter().flatten().any(|rank| rank >= WINDOW)
+        {
+            continue;
+        }
         let ends = if by_rank {
             pair.global_from.zip(pair.global_to)
         } else {
@@ -48,7 +62,14 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     if unplaced > 0 {
         text.push_str(&format!("  {unplaced} pairs whose global ranks the logs do not prove\n"));
     }
-    text.push_str(&legend(&pairs));
+    if summary.processes <= WHOLE {
+        text.push_str(&legend(&pairs));
+        return text;
+    }
+    text.push_str(&format!("  the first of {} nodes, {} processes\n", summary.hosts, summary.processes));
+    for used in &summary.transports {
+        text.push_str(&format!("  {} on {} connections\n", clean_text(&used.name), used.connections));
+    }
     text
 }
 

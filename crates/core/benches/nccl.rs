@@ -1,27 +1,23 @@
-//! How fast logs become a map, beside ripgrep counting one string in the same warm file, in one run.
+//! What a large job costs: its logs become a map, and a screen asks that map. `crates/cli/benches/transport.rs` runs the
+//! whole binary beside ripgrep.
 //!
-//! `cargo bench -p weftrun-core --bench nccl [-- MEGABYTES [RANKS]]`
+//! `cargo bench -p weftrun-core --bench nccl [-- RANKS]`
+
+#![allow(clippy::print_stdout, clippy::panic, reason = "a benchmark is a program of its own")]
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weftrun_core::diagnose::diagnose;
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::report::TransportReport;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let megabytes: usize = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(256);
-    let ranks: u32 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(4096);
-    for share in [2, 100] {
-        let path = mixed(megabytes, share);
-        measure(&format!("{megabytes} MB, {share} % NCCL lines"), &path);
-        let _ = std::fs::remove_file(path);
-    }
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
+    let ranks: u32 = arguments.next().unwrap_or(16_384);
     let path = ring(ranks, 32);
     measure(&format!("{ranks} ranks, 32 channels, one ring"), &path);
     let _ = std::fs::remove_file(path);
@@ -31,43 +27,6 @@ fn file(name: &str) -> (PathBuf, BufWriter<File>) {
     let path = std::env::temp_dir().join(format!("weftrun-bench-{}-{name}.log", std::process::id()));
     let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     (path, BufWriter::new(file))
-}
-
-/// A log of one job's 64 ranks: training output with NCCL's lines between.
-fn mixed(megabytes: usize, share: usize) -> PathBuf {
-    let (path, mut out) = file(&format!("mixed-{share}"));
-    let mut written = 0;
-    let mut number = 0usize;
-    while written < megabytes * 1_000_000 {
-        let line = if number % 100 < share {
-            let (rank, channel) = (number / 7 % 64, number % 32);
-            format!(
-                "node-{}:{}:{} [{}] NCCL INFO Channel {channel:02}/0 : {rank}[{}] -> {}[{}] [send] via NET/AWS Libfabric/{}/GDRDMA\n",
-                rank / 8,
-                1000 + rank,
-                1000 + rank,
-                rank % 8,
-                rank % 8,
-                (rank + 1) % 64,
-                (rank + 1) % 8,
-                channel % 4
-            )
-        } else {
-            format!(
-                "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
-                number % 60,
-                number % 1000,
-                number % 977,
-                number / 10_000,
-                1.0 / (1.0 + number as f64),
-                (number % 31) as f64 / 7.0
-            )
-        };
-        written += line.len();
-        out.write_all(line.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-        number += 1;
-    }
-    path
 }
 
 /// The whole start of a large job in one file, ranks interleaved by channel as a launcher merges them.
@@ -116,28 +75,42 @@ fn ring(ranks: u32, channels: u32) -> PathBuf {
 fn measure(name: &str, path: &Path) {
     let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
     let (read, map) = best(|| read(path));
-    let started = Instant::now();
-    let verdict = map.verdict();
-    let query = started.elapsed();
-    let started = Instant::now();
-    let pairs = TransportReport::new(None, &map).pairs.len();
-    let report = started.elapsed();
     println!(
-        "{name}: {:.0} MB in {:.0} ms, {:.0} MB/s; verdict {:?} in {query:.1?}; report of {pairs} pairs in {report:.1?}; peak {} MB",
+        "{name}: {:.0} MB in {:.0} ms, {:.0} MB/s; peak {} MB",
         bytes as f64 / 1e6,
         read.as_secs_f64() * 1e3,
         bytes as f64 / 1e6 / read.as_secs_f64(),
-        verdict.fabric,
         peak_megabytes()
     );
-    match best_of_peer(path) {
-        Some(peer) => println!(
-            "    rg -c 'NCCL INFO Channel': {:.0} ms; ratio {:.2}",
-            peer.as_secs_f64() * 1e3,
-            read.as_secs_f64() / peer.as_secs_f64()
-        ),
-        None => println!("    rg is not installed"),
+    let world = map.world();
+    let screen = || {
+        let world = map.world();
+        let verdict = map.summary(&world).verdict;
+        (verdict, map.some_ranks(&world, SCREEN).len(), map.pairs_of_ranks(&world, SCREEN).len())
+    };
+    let (took, (verdict, ranks, pairs)) = best(screen);
+    println!("    a screen: {:?}, {ranks} ranks, {pairs} pairs in {took:.1?}", verdict.fabric);
+    println!("    a diagnosis in {:.1?}", best(|| diagnose(None, &map).findings.len()).0);
+    let (took, pairs) = best(|| map.pairs(&world).len());
+    println!("    all {pairs} pairs in {took:.1?}");
+    println!("    the slowest of batches of 100 lines in {:.1?}", slowest_batch(path));
+}
+
+/// The ranks that a screen shows.
+const SCREEN: std::ops::Range<u32> = 0..192;
+
+/// From the bytes to the map, 100 lines at a time, as a live job at 100,000 lines a second gives them each millisecond.
+fn slowest_batch(path: &Path) -> Duration {
+    let log = std::fs::read(path).unwrap_or_default();
+    let source = Arc::new(SourceId::new("bench"));
+    let mut map = TransportMap::new();
+    let mut slowest = Duration::ZERO;
+    for batch in log[..log.len().min(64_000_000)].chunks(10_000) {
+        let started = Instant::now();
+        map.read(&source, batch);
+        slowest = slowest.max(started.elapsed());
     }
+    slowest
 }
 
 fn read(path: &Path) -> TransportMap {
@@ -163,22 +136,6 @@ fn best<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
         }
     }
     best.unwrap_or_else(|| panic!("ran five times"))
-}
-
-fn best_of_peer(path: &Path) -> Option<Duration> {
-    (0..5)
-        .map(|_| {
-            let started = Instant::now();
-            let status = Command::new("rg")
-                .args(["-c", "NCCL INFO Channel"])
-                .arg(path)
-                .stdout(Stdio::null())
-                .status()
-                .ok()?;
-            status.success().then(|| started.elapsed())
-        })
-        .min()
-        .flatten()
 }
 
 /// Highest memory of this process so far.

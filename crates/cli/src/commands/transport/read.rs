@@ -99,8 +99,8 @@ struct Growing<'a> {
     offset: u64,
 }
 
-/// Follows files until Ctrl-C: what is appended is read, a file that became shorter is read from its beginning, one that
-/// is not there yet is waited for.
+/// Follows files until Ctrl-C: what is appended is read, a file that became shorter or was rotated away is read from
+/// the beginning of the new one, one that is not there yet is waited for.
 fn grow(
     inputs: &[Input],
     map: &mut TransportMap,
@@ -150,6 +150,11 @@ impl Growing<'_> {
             self.offset = 0;
         }
         let read = file.read(buffer)?;
+        if read == 0 && is_another(self.path, file)? {
+            map.end(&self.source);
+            (self.file, self.offset) = (None, 0);
+            return Ok(Ok(true));
+        }
         self.offset += read as u64;
         for event in map.read(&self.source, &buffer[..read]) {
             if let Err(error) = show(&event) {
@@ -158,6 +163,14 @@ impl Growing<'_> {
         }
         Ok(Ok(read > 0))
     }
+}
+
+/// Whether a path leads to another file than the open one: it was rotated away, and the new one is there.
+fn is_another(path: &Path, open: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(now) = std::fs::metadata(path) else { return Ok(false) };
+    let then = open.metadata()?;
+    Ok((now.dev(), now.ino()) != (then.dev(), then.ino()))
 }
 
 /// A flag that Ctrl-C sets.
