@@ -55,3 +55,8 @@ slurm SUITE:
 release OUT="target/handed-out":
     .ci/package {{OUT}}
     .ci/install-test {{OUT}}
+
+# Listing 5,000 Run:ai workloads beside the vendor's client, and the memory of following 512 pods
+bench-runai:
+    .ci/runapy
+    cargo bench -p weftrun-backends --bench runai

@@ -11,6 +11,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::kinds::Kind;
 use crate::kubernetes::ClusterConfig;
+use crate::kubernetes::code::Scripts;
 
 /// The target's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -75,19 +76,6 @@ pub enum Gang {
     Kueue,
     /// Volcano or scheduler-plugins, as the operator is set up: `schedulingPolicy`.
     Volcano,
-}
-
-/// How a script gets into the pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scripts {
-    /// Inline if it is small, or if ConfigMaps may not be made.
-    #[default]
-    Auto,
-    /// In the command.
-    Inline,
-    /// In a ConfigMap.
-    ConfigMap,
 }
 
 impl Settings {

@@ -1,7 +1,6 @@
 #![doc = include_str!("docs.md")]
 
 mod client;
-mod code;
 mod config;
 mod error;
 mod kinds;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use weftrun_core::spec::{JobSpec, Role, VolumeSource};
 
-use super::code::Delivery;
 use super::config::JobSettings;
+use crate::kubernetes::code::Delivery;
 use crate::kubernetes::expansion::literal;
 
 /// The label that carries the submission.

@@ -13,12 +13,13 @@ use weftrun_core::mutation::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::code::Delivery;
 use super::config::{Gang, JobSettings, Settings};
 use super::kinds::{Kind, trainer_version};
 use super::pod::{FABRIC, SUBMISSION, Template};
 use super::{mpi_job, pytorch_job, train_job};
+use crate::kubernetes::code::Delivery;
 use crate::kubernetes::expansion;
+use crate::kubernetes::mpirun::wrap_of;
 
 /// Longest name of anything the operators make for a job.
 const DNS_LABEL: usize = 63;
@@ -193,18 +194,8 @@ impl Draft<'_> {
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
         expansion::words(at, |at| {
             let command = self.delivery.command(self.spec, node_command(self.spec, role, at));
-            self.wrap_of(role).into_iter().chain(command).collect()
+            wrap_of(self.job, role).into_iter().chain(command).collect()
         })
-    }
-
-    /// What a rule puts before whatever starts the ranks.
-    pub fn wrap_of(&self, role: &Role) -> Vec<String> {
-        let wraps =
-            self.job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
-                Change::Wrap { argv } => Some(argv.clone()),
-                _ => None,
-            });
-        wraps.last().unwrap_or_default()
     }
 
     /// `runPolicy` as training-operator and mpi-operator share it.

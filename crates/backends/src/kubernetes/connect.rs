@@ -158,7 +158,7 @@ fn unknown_context(context: &str, known: &[String]) -> Error {
 }
 
 /// The proxy of the environment, unless the host is exempt. (kube 5.0 compares NO_PROXY with the proxy's own host.)
-fn proxy_for(host: &str, env: &BTreeMap<String, String>) -> Option<String> {
+pub fn proxy_for(host: &str, env: &BTreeMap<String, String>) -> Option<String> {
     let get = |upper: &str| {
         [upper.to_owned(), upper.to_lowercase()]
             .iter()

@@ -1,4 +1,4 @@
-//! Talking to a Kubernetes API server: what the Kubeflow backend and the log route of Run:ai share. Nothing here knows
+//! Talking to a Kubernetes API server: what the Kubeflow backend and Run:ai share. Nothing here knows
 //! a kind of job.
 //!
 //! | module | what happens there |
@@ -10,20 +10,24 @@
 //! | `pod` | what is read of a pod |
 //! | `stuck` | why pods do not start, and what to do: what the operators never say |
 //! | `facts` | nodes, quotas, priorities, rights |
+//! | `code` | a script or a Git repository brought along by the command |
+//! | `mpirun` | the launcher's command line |
 //! | `logs` | every container's log, followed and resumed exactly |
 
 mod changes;
+pub mod code;
 mod connect;
 mod error;
 pub mod expansion;
 mod facts;
 pub mod logs;
+pub mod mpirun;
 mod pod;
 mod request;
 mod stuck;
 
 pub use changes::{Change, changes};
-pub use connect::{Cluster, ClusterConfig};
+pub use connect::{Cluster, ClusterConfig, proxy_for};
 pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
 pub use facts::{Right, namespace_facts, node_groups, rights};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};

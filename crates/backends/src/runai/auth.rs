@@ -9,7 +9,8 @@ use tokio::sync::Mutex;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::config::Credentials;
+use super::client::{TRIES, backoff};
+use super::config::{Credentials, read_secret};
 use super::{answer, error};
 
 /// How long before its end a token is renewed.
@@ -81,6 +82,8 @@ impl Auth {
     async fn fetch(&self, http: &Client) -> Result<Token> {
         match &self.credentials {
             Credentials::Token(secret) => Ok(Token { secret: secret.clone(), renew_at: None }),
+            Credentials::File(file) => Ok(Token::new(read_secret(file)?.expose().to_owned(), None)),
+            Credentials::Official(login) => Ok(Token::new(login.token()?.expose().to_owned(), None)),
             Credentials::Command(argv) => run(argv).await,
             Credentials::Application { id, secret } => self.application(http, id, secret).await,
         }
@@ -98,21 +101,22 @@ impl Auth {
             .post(format!("{}/api/v2/token", self.base))
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form);
-        let (status, body) = send(request).await?;
+        let (status, body) = send(&request).await?;
         if status.is_success() {
-            let token: V2 = serde_json::from_str(&body).map_err(|e| error::of_shape(WHAT, "", &e))?;
-            return Ok(Token::new(token.access_token, token.expires_in));
-        }
-        if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
+            // A page of the user interface, which some servers give for paths they do not know, is no token.
+            if let Ok(token) = serde_json::from_str::<V2>(&body) {
+                return Ok(Token::new(token.access_token, token.expires_in));
+            }
+        } else if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
             return Err(error::of_answer(WHAT, status, &hidden(secret, &body)));
         }
         let v1 = format!("{}/api/v1/token", self.base);
         let body = serde_json::json!({"grantType": "client_credentials", "clientID": id, "clientSecret": secret.expose()});
-        let (mut status, mut answer) = send(http.post(&v1).json(&body)).await?;
+        let (mut status, mut answer) = send(&http.post(&v1).json(&body)).await?;
         if status == StatusCode::BAD_REQUEST {
             let body =
                 serde_json::json!({"grantType": "app_token", "AppId": id, "AppSecret": secret.expose()});
-            (status, answer) = send(http.post(&v1).json(&body)).await?;
+            (status, answer) = send(&http.post(&v1).json(&body)).await?;
         }
         if !status.is_success() {
             return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
@@ -141,11 +145,30 @@ fn life_of(token: &str) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_secs)
 }
 
-async fn send(request: reqwest::RequestBuilder) -> Result<(StatusCode, String)> {
-    let network = |e| error::of_network("cannot get a token", e);
-    let response = request.send().await.map_err(network)?;
-    let status = response.status();
-    Ok((status, answer::text(response).await.map_err(network)?))
+/// Sends a request that may be sent again: asking for a token changes nothing.
+async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)> {
+    const WHAT: &str = "cannot get a token";
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let request = request.try_clone().ok_or_else(|| Error::new(ErrorKind::Unexpected, WHAT))?;
+        let answer = match request.send().await {
+            Ok(response) => {
+                let status = response.status();
+                answer::text(response).await.map(|text| (status, text))
+            }
+            Err(error) => Err(error),
+        };
+        let again = match &answer {
+            Ok((status, _)) => matches!(status.as_u16(), 429 | 500 | 502..=504),
+            // A certificate that is refused once is refused always.
+            Err(error) => error.is_timeout() || !error.is_connect(),
+        };
+        if !again || tries >= TRIES {
+            return answer.map_err(|error| error::of_network(WHAT, error));
+        }
+        tokio::time::sleep(backoff(tries)).await;
+    }
 }
 
 /// An answer without the secret that was sent, as it is or as it stands in a form.

@@ -12,9 +12,10 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::auth::Auth;
 use super::config::Settings;
 use super::{answer, error};
+use crate::kubernetes::proxy_for;
 
 /// Tries of a request that may be repeated.
-const TRIES: u32 = 4;
+pub(super) const TRIES: u32 = 4;
 /// Longest wait the control plane can ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Entries of a page: the most every version takes.
@@ -42,7 +43,7 @@ impl ControlPlane {
     pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
         let base = settings.base(target)?;
         let auth = Auth::new(base.clone(), settings.credentials(target)?);
-        Ok(Self { http: http(settings)?, base, auth })
+        Ok(Self { http: builder(target, settings)?.build().map_err(unbuilt)?, base, auth })
     }
 
     /// The base URL.
@@ -53,6 +54,14 @@ impl ControlPlane {
     /// A token that is good now, for the cluster API.
     pub async fn token(&self) -> Result<weftrun_core::secret::Secret> {
         self.auth.token(&self.http).await
+    }
+
+    /// A token other than one that was refused.
+    pub async fn renewed(
+        &self,
+        refused: &weftrun_core::secret::Secret,
+    ) -> Result<weftrun_core::secret::Secret> {
+        self.auth.renewed(&self.http, refused).await
     }
 
     /// The HTTP client, for the cluster API.
@@ -90,7 +99,9 @@ impl ControlPlane {
             if let Some(Value::Array(entries)) = answer.get_mut(key).map(Value::take) {
                 all.extend(entries);
             }
-            let next = answer.get("next").and_then(number).filter(|next| *next > offset);
+            // Templates say it in their own way.
+            let next = answer.get("next").or_else(|| answer.pointer("/pagination/nextOffset"));
+            let next = next.and_then(number).filter(|next| *next > offset);
             match next {
                 Some(next) if limit.is_none_or(|limit| all.len() < limit) => offset = next,
                 _ => return Ok(all),
@@ -135,8 +146,9 @@ impl ControlPlane {
                 Err(error) => {
                     // A connection that was never made carried nothing, so a create may be tried again too.
                     let unsent = error.is_connect();
+                    let hopeless = error::is_certificate(&error);
                     let error = error::of_network(what, error);
-                    if repeat == Repeat::Never && !unsent {
+                    if hopeless || (repeat == Repeat::Never && !unsent) {
                         return Err(error);
                     }
                     (error, None)
@@ -182,7 +194,7 @@ impl ControlPlane {
 }
 
 /// Half a second, doubled with each try, with a third of jitter.
-fn backoff(tries: u32) -> Duration {
+pub(super) fn backoff(tries: u32) -> Duration {
     let base = 500u64 << tries.saturating_sub(1).min(6);
     Duration::from_millis(base * 2 / 3 + fastrand::u64(0..=base * 2 / 3))
 }
@@ -201,7 +213,8 @@ fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| error::of_shape(what, body, &error))
 }
 
-fn http(settings: &Settings) -> Result<Client> {
+/// An HTTP client as a target wants it.
+pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqwest::ClientBuilder> {
     // Both kube and reqwest are built without a default TLS provider; whoever comes first installs ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
@@ -211,11 +224,15 @@ fn http(settings: &Settings) -> Result<Client> {
         .timeout(Duration::from_secs(settings.timeout_seconds.unwrap_or(30)))
         .connect_timeout(Duration::from_secs(10))
         .redirect(reqwest::redirect::Policy::none())
+        .proxy(proxy(target, settings)?)
         .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &settings.ca_file {
         let pem = std::fs::read(path).map_err(|error| bad("cannot read `ca-file`", path, &error))?;
         let certificates =
             reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
+        if certificates.is_empty() {
+            return Err(bad("`ca-file`", path, &"it holds no certificate"));
+        }
         builder = builder.tls_certs_merge(certificates);
     }
     if let Some(path) = &settings.client_certificate {
@@ -226,15 +243,24 @@ fn http(settings: &Settings) -> Result<Client> {
         builder = builder.identity(identity);
     }
     if settings.insecure {
+        tracing::warn!(target = target.name, "`insecure`: any certificate is taken");
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
-    if let Some(proxy) = &settings.proxy {
-        let proxy = reqwest::Proxy::all(proxy).map_err(|error| {
-            Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}"))
-        })?;
-        builder = builder.proxy(proxy);
+    Ok(builder)
+}
+
+/// The proxy of the target for all hosts, else that of the caller's environment, unless NO_PROXY names the host.
+fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
+    if let Some(own) = &settings.proxy {
+        return reqwest::Proxy::all(own).map_err(|error| {
+            Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}")).with("proxy", own)
+        });
     }
-    builder.build().map_err(|error| {
-        Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
-    })
+    let env = target.env.clone();
+    Ok(reqwest::Proxy::custom(move |url| proxy_for(url.host_str().unwrap_or_default(), &env)))
+}
+
+/// The error of a client that cannot be made.
+pub(super) fn unbuilt(error: reqwest::Error) -> Error {
+    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
 }

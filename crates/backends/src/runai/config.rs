@@ -7,11 +7,13 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::official::Official;
+
 /// The target's table in the config file, less what every target has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Base URL of the control plane (`https://tenant.run.ai`).
+    /// Base URL of the control plane (`https://tenant.run.ai`); that of the official command line otherwise.
     pub url: Option<String>,
     /// Id of the project, for users who may not list projects.
     pub project_id: Option<String>,
@@ -39,10 +41,12 @@ pub struct Settings {
     pub insecure: bool,
     /// Proxy for all requests; the system's otherwise.
     pub proxy: Option<String>,
-    /// Kubeconfig for logs where the cluster API cannot be reached.
+    /// Kubeconfig for logs that the cluster API cannot give.
     pub kubeconfig: Option<PathBuf>,
-    /// Context in it.
+    /// Context in it, or in the kubeconfig of the environment.
     pub context: Option<String>,
+    /// Base URL of the cluster's own API, for users who may not read clusters.
+    pub cluster_url: Option<String>,
     /// Path of the cluster API's log stream, with `{project}`, `{type}`, `{framework}`, `{name}`.
     pub log_path: Option<String>,
     /// Seconds between two looks at a workload.
@@ -63,6 +67,10 @@ pub enum Credentials {
     },
     /// A token that somebody else renews.
     Token(Secret),
+    /// A file that holds one, read anew each time.
+    File(PathBuf),
+    /// The login of the official command line.
+    Official(Official),
     /// A command that prints one.
     Command(Vec<String>),
 }
@@ -75,9 +83,10 @@ impl Settings {
 
     /// The base URL, without a slash at its end.
     pub fn base(&self, target: &TargetConfig) -> Result<String> {
-        let url = self.url.as_ref().or_else(|| target.env.get("RUNAI_URL")).ok_or_else(|| {
+        let url = self.url.clone().or_else(|| target.env.get("RUNAI_URL").cloned());
+        let url = url.or_else(|| Official::of(target)?.url()).ok_or_else(|| {
             Error::new(ErrorKind::InvalidConfig, format!("target `{}` names no `url`", target.name))
-                .hint("set `url` in the target's table, or RUNAI_URL")
+                .hint("set `url` in the target's table, or RUNAI_URL, or log in with `runai login`")
         })?;
         if !url.starts_with("https://") && !url.starts_with("http://") {
             return Err(Error::new(ErrorKind::InvalidConfig, format!("`{url}` is not a URL"))
@@ -93,7 +102,7 @@ impl Settings {
             return Ok(Credentials::Command(self.token_command.clone()));
         }
         if let Some(file) = &self.token_file {
-            return Ok(Credentials::Token(read_secret(file)?));
+            return Ok(Credentials::File(file.clone()));
         }
         if let Some(name) = &self.token_env {
             return Ok(Credentials::Token(variable(target, name)?));
@@ -110,26 +119,13 @@ impl Settings {
         if let Some(token) = target.env.get("RUNAI_TOKEN") {
             return Ok(Credentials::Token(Secret::new(token)));
         }
-        official_login(target).ok_or_else(|| {
+        let official = Official::of(target).filter(Official::logged_in).map(Credentials::Official);
+        official.ok_or_else(|| {
             Error::new(ErrorKind::Credentials, format!("target `{}` has no credentials", target.name))
                 .hint("set `client-id` and `client-secret-env`, or `token-command`, in the target's table")
                 .hint("or log in with `runai login`")
         })
     }
-}
-
-/// The token the official command line keeps in `~/.runai/authentication.json`, base64-encoded.
-fn official_login(target: &TargetConfig) -> Option<Credentials> {
-    use base64::Engine;
-    let path = PathBuf::from(target.env.get("HOME")?).join(".runai/authentication.json");
-    let text = std::fs::read_to_string(path).ok()?;
-    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let encoded = value.get("accessToken")?.as_str()?;
-    let token = match base64::engine::general_purpose::STANDARD.decode(encoded) {
-        Ok(bytes) => String::from_utf8(bytes).ok().filter(|token| token.contains('.')),
-        Err(_) => None,
-    };
-    Some(Credentials::Token(Secret::new(token.unwrap_or_else(|| encoded.to_owned()))))
 }
 
 fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
@@ -139,7 +135,8 @@ fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
     })
 }
 
-fn read_secret(file: &std::path::Path) -> Result<Secret> {
+/// Reads a file that holds nothing but a secret.
+pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
     })?;

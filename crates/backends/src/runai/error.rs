@@ -36,9 +36,13 @@ pub fn of_answer(what: &str, status: StatusCode, body: &str) -> Error {
         .or_else(|| parsed.error_description.clone())
         .or_else(|| parsed.error.clone())
         .unwrap_or_else(|| quote(body));
-    let message = match said.is_empty() {
-        true => format!("{what}: the control plane answered {status}"),
-        false => format!("{what}: {said}"),
+    let html = body.trim_start().starts_with('<');
+    let message = if html {
+        format!("{what}: an HTML page came with {status}, so something before the control plane answered")
+    } else if said.is_empty() {
+        format!("{what}: the control plane answered {status}")
+    } else {
+        format!("{what}: {}", clean(&said))
     };
     let mut error = Error::new(kind(status), message).with("status", status.as_u16());
     if let Some(details) = parsed.details.filter(|details| !details.is_null()) {
@@ -51,7 +55,7 @@ pub fn of_answer(what: &str, status: StatusCode, body: &str) -> Error {
     match status.as_u16() {
         401 => error.hint("the token was refused twice; check the application's id and secret, or log in again"),
         403 => error.hint("the token may not do this; ask for the role, or put `project-id` and `cluster-id` in the target's table"),
-        429 | 502..=504 => error.retryable(),
+        429 | 500 | 502..=504 => error.retryable(),
         _ => error,
     }
 }
@@ -83,20 +87,32 @@ fn kind(status: StatusCode) -> ErrorKind {
 /// Makes the error of a request that got no answer. URLs hold no secrets, since tokens travel in headers only.
 pub fn of_network(what: &str, error: reqwest::Error) -> Error {
     let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unreachable };
-    let mut root: &dyn std::error::Error = &error;
-    while let Some(next) = root.source() {
-        root = next;
-    }
-    let cause = root.to_string();
-    let made = Error::new(kind, format!("{what}: {}", clean(&cause))).retryable();
+    let made = Error::new(kind, format!("{what}: {}", clean(&cause(&error))));
     let made = match error.url() {
         Some(url) => made.with("host", url.host_str().unwrap_or("?")),
         None => made,
     };
-    if cause.contains("certificate") || cause.contains("UnknownIssuer") {
-        return made.hint("set `ca-file` in the target's table to the CA of the control plane");
+    if is_certificate(&error) {
+        return made
+            .hint("set `ca-file` in the target's table to the CA of the control plane")
+            .hint("`weftrun doctor` says which certificate answers");
     }
-    made.source(error)
+    made.retryable().source(error)
+}
+
+/// Whether the certificate of one side was refused: trying again cannot help.
+pub fn is_certificate(error: &reqwest::Error) -> bool {
+    let cause = cause(error);
+    ["certificate", "UnknownIssuer", "CertificateRequired"].iter().any(|word| cause.contains(word))
+}
+
+/// The innermost cause.
+fn cause(error: &reqwest::Error) -> String {
+    let mut root: &dyn std::error::Error = error;
+    while let Some(next) = root.source() {
+        root = next;
+    }
+    root.to_string()
 }
 
 /// Makes the error of an answer that cannot be understood.
@@ -107,7 +123,8 @@ pub fn of_shape(what: &str, body: &str, error: &serde_json::Error) -> Error {
         .with("parse", error)
 }
 
-fn quote(text: &str) -> String {
+/// The first of a text, safe to print.
+pub fn quote(text: &str) -> String {
     clean(&text.chars().take(QUOTED).collect::<String>())
 }
 

@@ -1,8 +1,6 @@
-//! Names become ids: project, cluster, node pools. What a token may not read is said, and the job can still be
-//! submitted with ids from the configuration.
+//! Names become ids: project, cluster, template; and names that need no id are checked: node pools, priorities.
 
 use serde_json::Value;
-use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
 use weftrun_core::spec::did_you_mean;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
@@ -21,7 +19,14 @@ pub struct Project {
 }
 
 /// Finds the project of a name, unless the settings say both ids.
-pub async fn project(plane: &ControlPlane, settings: &Settings, name: &str) -> Result<Project> {
+///
+/// `usual` is the cluster where neither the project nor the settings name one.
+pub async fn project(
+    plane: &ControlPlane,
+    settings: &Settings,
+    name: &str,
+    usual: Option<String>,
+) -> Result<Project> {
     if let (Some(id), Some(cluster)) = (&settings.project_id, &settings.cluster_id) {
         return Ok(Project { id: id.clone(), cluster: cluster.clone(), namespace: None });
     }
@@ -36,110 +41,150 @@ pub async fn project(plane: &ControlPlane, settings: &Settings, name: &str) -> R
                 _ => error,
             }
         })?;
+    // Some versions search by substring: names are compared here.
     let exact = found.iter().find(|project| text(project, "name") == Some(name));
     let Some(project) = exact else { return Err(no_project(plane, name).await) };
     let id = settings.project_id.clone().or_else(|| id_of(project)).ok_or_else(|| shape(WHAT))?;
-    let cluster = settings.cluster_id.clone().or_else(|| text(project, "clusterId").map(str::to_owned));
-    let namespace = project.pointer("/status/namespace").and_then(Value::as_str).map(str::to_owned);
+    let cluster =
+        settings.cluster_id.clone().or_else(|| text(project, "clusterId").map(str::to_owned)).or(usual);
+    let namespace = project.pointer("/status/namespace").and_then(Value::as_str);
+    let namespace = namespace.or_else(|| text(project, "requestedNamespace")).map(str::to_owned);
     Ok(Project { id, cluster: cluster.ok_or_else(|| shape(WHAT))?, namespace })
 }
 
 async fn no_project(plane: &ControlPlane, name: &str) -> Error {
     let error = Error::new(ErrorKind::NotFound, format!("there is no project `{name}`"));
     let all = plane.pages("cannot list projects", "/api/v1/org-unit/projects", &[], "projects", None).await;
-    let all = all.unwrap_or_default();
-    let names: Vec<&str> = all.iter().filter_map(|project| text(project, "name")).collect();
-    match did_you_mean(name, names.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None if names.is_empty() => error.hint("the token sees no project at all"),
-        None => error.hint(format!("the token sees {}", names.join(", "))),
-    }
+    let names = names(&all.unwrap_or_default(), "/name");
+    near(error, name, &names, "the token sees no project at all")
 }
 
 /// The cluster of an id: its domain, its version.
 pub async fn cluster(plane: &ControlPlane, id: &str) -> Result<Value> {
     const WHAT: &str = "cannot look up the cluster";
     let all: Value = plane.get(WHAT, "/api/v1/clusters", &[("verbosity", "metadata".to_owned())]).await?;
-    let list = all.as_array().cloned().unwrap_or_default();
-    list.into_iter()
-        .find(|cluster| text(cluster, "uuid") == Some(id))
-        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no cluster `{id}`")))
+    // The document says a bare array; a client of the vendor's reads `clusters`.
+    let list = all.get("clusters").unwrap_or(&all).as_array().cloned().unwrap_or_default();
+    let found =
+        list.iter().find(|cluster| text(cluster, "uuid") == Some(id) || text(cluster, "name") == Some(id));
+    found.cloned().ok_or_else(|| {
+        let error = Error::new(ErrorKind::NotFound, format!("there is no cluster `{id}`"));
+        near(error, id, &names(&list, "/name"), "the token sees no cluster at all")
+    })
 }
 
-/// What the control plane says of itself. What may not be read becomes a note.
-pub async fn facts(plane: &ControlPlane, settings: &Settings, name: &str) -> Result<ClusterFacts> {
-    let project = project(plane, settings, name).await?;
-    let mut facts = ClusterFacts::default();
-    facts.online = true;
-    facts.ids.insert("project-id".into(), project.id.clone());
-    facts.ids.insert("cluster-id".into(), project.cluster.clone());
-    if let Some(namespace) = project.namespace {
-        facts.extra.insert("namespace".into(), namespace.into());
-    }
-    match cluster(plane, &project.cluster).await {
-        Ok(cluster) => {
-            facts.version = settings.version.clone().or_else(|| text(&cluster, "version").map(str::to_owned));
-            if let Some(domain) = text(&cluster, "domain") {
-                facts.extra.insert("domain".into(), domain.into());
-            }
+/// The names of the node pools of a cluster.
+pub async fn node_pools(plane: &ControlPlane, cluster: &str) -> Result<Vec<String>> {
+    let query = [("filterBy", format!("clusterId=={cluster}"))];
+    let pools =
+        plane.pages("cannot list node pools", "/api/v1/node-pools", &query, "nodepools", None).await?;
+    Ok(names(&pools, "/name"))
+}
+
+/// The names of the priorities; those of every version where the list is not served (before 2.22).
+pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
+    let list = plane.get::<Value>("cannot list priorities", "/api/v1/workload-priorities", &[]).await;
+    match list {
+        Ok(list) => Ok(names(
+            list.get("priorities").and_then(Value::as_array).map_or(&[][..], Vec::as_slice),
+            "/name",
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let known = [
+                "build",
+                "interactive-preemptible",
+                "train",
+                "very-low",
+                "low",
+                "medium-low",
+                "medium",
+                "medium-high",
+                "high",
+                "very-high",
+            ];
+            Ok(known.map(str::to_owned).to_vec())
         }
-        Err(error) => {
-            facts.version.clone_from(&settings.version);
-            facts.notes.push(hidden(
-                "clusters",
-                &error,
-                "its version and domain are not known: set `version` in the target's table",
-            ));
-        }
+        Err(error) => Err(error),
     }
-    let query = [("filterBy", format!("clusterId=={}", project.cluster))];
-    match plane.pages("cannot list node pools", "/api/v1/node-pools", &query, "nodepools", None).await {
-        Ok(pools) => facts.queues = pools.iter().filter_map(pool).collect(),
-        Err(error) => facts.notes.push(hidden("node pools", &error, "names of node pools are not checked")),
-    }
-    let query = [("clusterId", project.cluster.clone())];
-    if let Ok(nodes) = plane.pages("cannot list nodes", "/api/v1/nodes", &query, "nodes", None).await {
-        facts.nodes = groups(&nodes);
-    }
-    if let Ok(list) = plane.get::<Value>("cannot list priorities", "/api/v1/workload-priorities", &[]).await {
-        let names = list.get("priorities").and_then(Value::as_array).into_iter().flatten();
-        facts.priorities = names.filter_map(|priority| text(priority, "name").map(str::to_owned)).collect();
-    }
-    Ok(facts)
 }
 
-fn hidden(what: &str, error: &Error, follows: &str) -> Finding {
-    Finding::info("RUNAI-HIDDEN", format!("{what} could not be read ({}); {follows}", error.message()))
-}
-
-fn pool(pool: &Value) -> Option<Queue> {
-    let mut queue = Queue::default();
-    text(pool, "name")?.clone_into(&mut queue.name);
-    queue.default = queue.name == "default";
-    queue.up = true;
-    Some(queue)
-}
-
-fn groups(nodes: &[Value]) -> Vec<NodeGroup> {
-    let mut groups: Vec<NodeGroup> = Vec::new();
-    for node in nodes {
-        let product = node.pointer("/gpuInfo/gpuType").and_then(Value::as_str).map(str::to_owned);
-        let gpus = node.pointer("/gpuInfo/gpuCount").and_then(Value::as_u64).unwrap_or(0);
-        let mut group = NodeGroup::default();
-        group.gpu_product = product;
-        group.allocatable.insert("nvidia.com/gpu".into(), gpus.to_string());
-        match groups
-            .iter_mut()
-            .find(|g| g.gpu_product == group.gpu_product && g.allocatable == group.allocatable)
-        {
-            Some(known) => known.count += 1,
-            None => {
-                group.count = 1;
-                groups.push(group);
-            }
+/// The id of a template; those of distributed workloads have a list of their own.
+pub async fn template(plane: &ControlPlane, kind: &str, name: &str) -> Result<String> {
+    const WHAT: &str = "cannot look up the template";
+    let path = match kind {
+        "distributed" => "/api/v1/workload-templates/distributed",
+        _ => "/api/v1/workload-templates",
+    };
+    let all = plane.pages(WHAT, path, &[], "entries", None).await.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => error.hint("templates need control plane 2.23 or newer"),
+        _ => error,
+    })?;
+    let named = |template: &&Value| template.pointer("/meta/name").and_then(Value::as_str) == Some(name);
+    match all.iter().find(named).and_then(|template| template.get("meta")).and_then(id_of) {
+        Some(id) => Ok(id),
+        None => {
+            let error = Error::new(ErrorKind::NotFound, format!("there is no template `{name}`"));
+            Err(near(error, name, &names(&all, "/meta/name"), "the token sees no template at all"))
         }
     }
-    groups
+}
+
+/// Where an asset keeps the name Kubernetes knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asset {
+    /// A volume claim.
+    Claim,
+    /// A secret.
+    Credentials,
+}
+
+/// What the name of an asset of the project stands for in Kubernetes; none if there is no such asset. People take the
+/// asset's name, which the UI shows, for that of the claim or secret.
+pub async fn asset(plane: &ControlPlane, project: &str, asset: Asset, name: &str) -> Result<Option<String>> {
+    let (path, field) = match asset {
+        Asset::Claim => ("/api/v1/asset/datasource/pvc", "/spec/claimName"),
+        Asset::Credentials => ("/api/v1/asset/credentials", "/spec/genericSecret/existingSecretName"),
+    };
+    let query = [("projectId", project.to_owned()), ("name", name.to_owned())];
+    let all: Value = plane.get("cannot look up an asset", path, &query).await?;
+    let found = all
+        .get("entries")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .find(|entry| entry.pointer("/meta/name").and_then(Value::as_str) == Some(name));
+    Ok(found.and_then(|entry| entry.pointer(field)?.as_str()).map(str::to_owned))
+}
+
+/// The finding of a name that is not among those the server knows; none if it is.
+pub fn unknown(code: &str, what: &str, name: &str, known: &[String]) -> Option<Finding> {
+    if known.iter().any(|known| known == name) {
+        return None;
+    }
+    let finding = Finding::error(code, format!("there is no {what} `{name}`"));
+    Some(match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(near) => finding.fix(format!("did you mean `{near}`?")),
+        None => finding.fix(format!("choose one of {}", shown(known))),
+    })
+}
+
+fn near(error: Error, name: &str, known: &[String], none: &str) -> Error {
+    match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None if known.is_empty() => error.hint(none),
+        None => error.hint(format!("the token sees {}", shown(known))),
+    }
+}
+
+fn shown(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let first = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let shown = if names.len() > SHOWN { format!("{first} and {} more", names.len() - SHOWN) } else { first };
+    weftrun_core::log::clean_text(&shown).into_owned()
+}
+
+fn names(list: &[Value], pointer: &str) -> Vec<String> {
+    list.iter().filter_map(|entry| entry.pointer(pointer)?.as_str().map(str::to_owned)).collect()
 }
 
 pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {

@@ -3,12 +3,16 @@
 
 mod answer;
 mod auth;
+mod certificate;
+mod check;
 mod client;
-mod cluster_api;
 mod config;
+mod discover;
+mod doctor;
 mod error;
 mod logs;
 mod lookup;
+mod official;
 mod quote;
 mod render;
 mod status;
@@ -32,6 +36,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 use client::ControlPlane;
 use config::Settings;
 use lookup::{Project, text};
+use official::Official;
 use version::Version;
 
 register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);
@@ -49,12 +54,18 @@ pub struct RunAi {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     target: TargetConfig,
     settings: Settings,
     plane: OnceCell<ControlPlane>,
     project: OnceCell<Project>,
+}
+
+/// The environment in the target holds secrets.
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("target", &self.target.name).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
@@ -73,7 +84,16 @@ impl Shared {
     async fn project(&self) -> Result<&Project> {
         let name = self.project_name()?;
         let plane = self.plane().await?;
-        self.project.get_or_try_init(|| lookup::project(plane, &self.settings, name)).await
+        self.project
+            .get_or_try_init(|| {
+                lookup::project(
+                    plane,
+                    &self.settings,
+                    name,
+                    Official::of(&self.target).and_then(|login| login.cluster()),
+                )
+            })
+            .await
     }
 
     fn handle(&self, kind: &str, name: &str, uuid: &str) -> Result<JobHandle> {
@@ -134,6 +154,20 @@ impl Shared {
         Ok(None)
     }
 
+    /// Puts the ids of the names into a body.
+    async fn fill_holes(&self, kind: &str, body: &mut Value) -> Result<()> {
+        let project = self.project().await?;
+        for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
+            if text(body, key).is_some_and(|value| value.starts_with('<')) {
+                body[key] = Value::String(id.clone());
+            }
+        }
+        if let Some(name) = render::template_of(body) {
+            body["templateId"] = Value::String(lookup::template(self.plane().await?, kind, name).await?);
+        }
+        Ok(())
+    }
+
     async fn listed(&self, name: Option<&str>, limit: Option<usize>) -> Result<Vec<Value>> {
         let project = self.project().await?;
         let mut filter = format!("projectId=={}", project.id);
@@ -165,9 +199,13 @@ impl Shared {
     }
 }
 
-/// Makes an empty file, and the folder for it.
+/// Makes an empty file that is nobody else's business, and the folder for it.
 fn remember(path: &std::path::Path) -> Result<()> {
-    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(path, b""));
+    let mut file = std::fs::OpenOptions::new();
+    file.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| file.open(path).map(drop));
     made.map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
     })
@@ -214,13 +252,13 @@ impl Backend for RunAi {
             // Asked for by `backoffLimit`; how often it happened, the API does not say.
             restarts: false,
             time_limit: false,
-            max_name: 50,
+            max_name: check::LONGEST_NAME,
             max_args_bytes: 100_000,
         }
     }
 
-    async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
-        lookup::facts(self.shared.plane().await?, &self.shared.settings, self.shared.project_name()?).await
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        discover::facts(&self.shared, scope).await
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
@@ -230,22 +268,7 @@ impl Backend for RunAi {
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let mut findings = Vec::new();
-        if rendered.name.len() > self.capability().max_name {
-            findings.push(Finding::error(
-                "RUNAI-NAME",
-                format!("`{}` is longer than 50 characters", rendered.name),
-            ));
-        }
-        let taken = self.shared.listed(Some(&rendered.name), None).await?;
-        if let Some(other) = taken.iter().find(|w| text(w, "deletedAt").is_none_or(str::is_empty)) {
-            let phase = text(other, "phase").unwrap_or("there");
-            let message = format!("the project has a workload `{}` already ({phase})", rendered.name);
-            findings.push(
-                Finding::error("RUNAI-NAME-TAKEN", message).fix("choose another name, or `--name-suffix`"),
-            );
-        }
-        Ok(findings)
+        check::check(&self.shared, rendered).await
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
@@ -253,27 +276,32 @@ impl Backend for RunAi {
             .documents
             .first()
             .ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
-        let kind = document.title.rsplit('/').next().unwrap_or("distributed");
-        let project = self.shared.project().await?;
+        let kind = render::kind_of(rendered);
         let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
             Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").source(error)
         })?;
-        for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
-            if text(&body, key).is_some_and(|value| value.starts_with('<')) {
-                body[key] = Value::String(id.clone());
-            }
-        }
+        self.shared.fill_holes(kind, &mut body).await?;
         let plane = self.shared.plane().await?;
         let path = format!("/api/v1/workloads/{kind}");
-        match plane.create("cannot create the workload", &path, &body.to_string()).await {
-            Ok(answer) => {
-                let name = text(&answer, "name").unwrap_or(&rendered.name);
-                let id = text(&answer, "workloadId").ok_or_else(|| {
-                    Error::new(ErrorKind::Protocol, "the control plane took the job and named no workload id")
-                })?;
-                self.shared.handle(kind, name, id)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match plane.create("cannot create the workload", &path, &body.to_string()).await {
+                Ok(answer) => {
+                    let name = text(&answer, "name").unwrap_or(&rendered.name);
+                    let Some(id) = text(&answer, "workloadId") else {
+                        return self.by_submission(rendered).await;
+                    };
+                    return self.shared.handle(kind, name, id);
+                }
+                Err(error) => match self.after_lost_answer(rendered, error).await? {
+                    After::Found(handle) => return Ok(handle),
+                    // It did not arrive. Should it arrive yet, the name makes sure that there is one: it can be given
+                    // once in a project, and whoever comes second is refused, and finds the first by its label.
+                    After::Absent(_) if tries < CREATES => {}
+                    After::Absent(error) => return Err(error),
+                },
             }
-            Err(error) => self.after_lost_answer(rendered, error).await,
         }
     }
 
@@ -305,19 +333,19 @@ impl Backend for RunAi {
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
         let job = self.shared.resolve(job).await?;
         let path = typed_path(&job)?;
-        let plane = self.shared.plane().await?;
         match action {
-            Action::Cancel | Action::Suspend => {
-                if action == Action::Cancel {
-                    remember(&self.shared.cancelled(&job))?;
-                }
-                plane.act("cannot suspend the workload", Method::POST, &format!("{path}/suspend")).await
+            Action::Suspend => self.suspend(&job, "suspend").await,
+            Action::Cancel => {
+                self.suspend(&job, "suspend").await?;
+                remember(&self.shared.cancelled(&job))
             }
             Action::Resume => {
                 let _ = std::fs::remove_file(self.shared.cancelled(&job));
-                plane.act("cannot resume the workload", Method::POST, &format!("{path}/resume")).await
+                self.suspend(&job, "resume").await
             }
-            Action::Delete => plane.act("cannot delete the workload", Method::DELETE, &path).await,
+            Action::Delete => {
+                self.shared.plane().await?.act("cannot delete the workload", Method::DELETE, &path).await
+            }
             Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
             Action::Requeue => Err(Error::unsupported("runai", "requeue")),
             _ => Err(Error::unsupported("runai", "signal")),
@@ -333,29 +361,66 @@ impl Backend for RunAi {
     }
 }
 
+/// Times a create is sent: once more after it was made sure that the first did not arrive.
+const CREATES: u32 = 2;
+/// Waits before each look for a workload whose answer was lost, in milliseconds: it may take a moment to show.
+const LOOKS: [u64; 4] = [0, 500, 1_000, 2_000];
+
+/// What was found after a create without an answer.
+enum After {
+    /// The workload.
+    Found(JobHandle),
+    /// It is not there, for this reason.
+    Absent(Error),
+}
+
 impl RunAi {
-    /// After a create without an answer, looks whether the control plane has the workload. It may take a moment to
-    /// show, so an absence is believed only after several looks.
-    async fn after_lost_answer(&self, rendered: &Rendered, error: Error) -> Result<JobHandle> {
+    /// After a create without an answer, looks whether the control plane has the workload. An absence is believed only
+    /// after several looks.
+    async fn after_lost_answer(&self, rendered: &Rendered, error: Error) -> Result<After> {
         let lost = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol);
         let taken = matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Refused);
         if !lost && !taken {
             return Err(error);
         }
-        for wait in [0, 500, 1_000, 2_000] {
+        for wait in LOOKS {
             tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
             match self.shared.find_named(Some(&rendered.name), &rendered.submission).await {
-                Ok(Some(handle)) => return Ok(handle),
-                Ok(None) if taken => break,
+                Ok(Some(handle)) => return Ok(After::Found(handle)),
+                Ok(None) if taken => return Err(error),
                 Ok(None) => {}
-                Err(again) if again.is_retryable() => {}
-                Err(_) => break,
+                // Nobody knows: it is not sent again.
+                Err(_) => {
+                    return Err(
+                        error.hint("`weftrun list` looks for it again once the control plane answers")
+                    );
+                }
             }
         }
-        Err(if taken {
-            error
-        } else {
-            error.hint("`weftrun list` looks for it again once the control plane answers")
+        Ok(After::Absent(error))
+    }
+
+    /// The workload of an answer that named none.
+    async fn by_submission(&self, rendered: &Rendered) -> Result<JobHandle> {
+        let found = self.shared.find_named(Some(&rendered.name), &rendered.submission).await?;
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::Protocol, "the control plane took the job and named no workload id")
         })
+    }
+
+    /// Suspends or resumes. Distributed workloads can be since 2.20; before, the path is not there.
+    async fn suspend(&self, job: &JobHandle, verb: &'static str) -> Result<()> {
+        let what =
+            if verb == "resume" { "cannot resume the workload" } else { "cannot suspend the workload" };
+        let path = format!("{}/{verb}", typed_path(job)?);
+        let done = self.shared.plane().await?.act(what, Method::POST, &path).await;
+        match done {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.shared.typed(job).await.is_ok() => {
+                Err(Error::new(ErrorKind::Unsupported, format!("{what}: this control plane has no {verb} for it"))
+                    .with("workload", job)
+                    .hint("distributed workloads can be suspended from 2.20; `weftrun delete` ends them on older ones"))
+            }
+            other => other,
+        }
     }
 }

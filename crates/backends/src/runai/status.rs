@@ -75,17 +75,23 @@ pub fn marker(workload: &Value) -> Option<SubmissionId> {
     SubmissionId::parse(text(ours, "value")?)
 }
 
+/// What a pod is by its name (`NAME-master-0`, `NAME-worker-3`, `NAME-launcher-x7k2p`), and its number.
+pub fn role(pod: &str) -> (&'static str, Option<u32>) {
+    let mut words = pod.rsplit('-');
+    let last = words.next().unwrap_or_default();
+    let number = last.parse().ok();
+    match words.next() {
+        _ if last == "launcher" => ("launcher", None),
+        Some("launcher") => ("launcher", None),
+        Some("master") => ("master", number),
+        _ => ("worker", number),
+    }
+}
+
 /// A pod of a workload.
 pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
     let name = clean_text(text(pod, "name").unwrap_or_default()).into_owned();
-    let role = if name.contains("-launcher") {
-        "launcher"
-    } else if name.contains("-master") {
-        "master"
-    } else {
-        "worker"
-    };
-    let number = name.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(index);
+    let (role, number) = role(&name);
     let phase = match text(pod, "k8sPhase").unwrap_or_default().to_lowercase().as_str() {
         "pending" => JobPhase::Pending,
         "running" => JobPhase::Running,
@@ -93,9 +99,29 @@ pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
         "failed" => JobPhase::Failed,
         _ => JobPhase::Unknown,
     };
-    let mut replica = ReplicaStatus::new(name, role, number, phase);
+    let mut replica = ReplicaStatus::new(&name, role, number.unwrap_or(index), phase);
     replica.node = text(pod, "nodeName").map(|node| clean_text(node).into_owned());
     replica
+}
+
+/// The phase a record of the history tells of, with its message and time.
+pub fn phase_update(record: &Value) -> Option<(String, String, Option<Timestamp>)> {
+    let update = record.pointer("/spec/phaseUpdate").filter(|update| update.is_object())?;
+    let word = clean_text(text(update, "phase")?).into_owned();
+    let said = clean_text(text(update, "phaseMessage").unwrap_or_default()).into_owned();
+    Some((word, said, record.get("meta").and_then(|meta| time(meta, "creationTimestamp"))))
+}
+
+/// What a step from one phase to the next means, where it means more than progress: another attempt begins.
+pub fn new_attempt(before: JobPhase, now: JobPhase) -> Option<&'static str> {
+    use JobPhase::{Pending, Restarting, Running, Starting, Stopping, Submitted, Suspended};
+    match (before, now) {
+        (Suspended, Submitted | Pending | Starting | Running) => Some("resumed after a suspend"),
+        // Going down by a suspend is no preemption.
+        (Stopping, _) => None,
+        (Running | Restarting, Pending) => Some("preempted: waits for nodes again"),
+        _ => None,
+    }
 }
 
 /// An event: how bad, the platform's word, its text, when.
@@ -113,6 +139,15 @@ fn time(value: &Value, key: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_says_what_it_is_by_its_name() {
+        assert_eq!(role("master-plan-worker-12"), ("worker", Some(12)));
+        assert_eq!(role("llama-master-0"), ("master", Some(0)));
+        assert_eq!(role("nccl-launcher-x7k2p"), ("launcher", None));
+        assert_eq!(role("nccl-launcher"), ("launcher", None));
+        assert_eq!(role("single-0-0"), ("worker", Some(0)));
+    }
 
     #[test]
     fn only_completed_and_failed_are_the_end() {

@@ -1,7 +1,7 @@
 //! Which fields of a create body a version of the control plane has. An unknown field is very likely ignored without
 //! a word, so what would be lost is said before anything is sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -35,28 +35,77 @@ impl fmt::Display for Version {
     }
 }
 
-#[derive(Deserialize)]
+/// The newest version whose fields are known here.
+pub const NEWEST: Version = Version { major: 2, minor: 24 };
+
+#[derive(Default, Deserialize)]
 struct Table {
     since: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    known: BTreeMap<String, Vec<String>>,
 }
 
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(include_str!("data/fields.json")).unwrap_or_default());
+
 /// Body kind → field path → first version that has it. Fields that are not in it were there in 2.18.
-static SINCE: LazyLock<BTreeMap<String, BTreeMap<String, Version>>> = LazyLock::new(|| {
-    let table: Table =
-        serde_json::from_str(include_str!("data/fields.json")).unwrap_or(Table { since: BTreeMap::new() });
-    table
-        .since
-        .into_iter()
-        .map(|(kind, versions)| {
-            let fields = versions
-                .into_iter()
-                .filter_map(|(version, fields)| Some((Version::parse(&version)?, fields)))
-                .flat_map(|(version, fields)| fields.into_iter().map(move |field| (field, version)))
-                .collect();
-            (kind, fields)
-        })
-        .collect()
+static SINCE: LazyLock<BTreeMap<&str, BTreeMap<&str, Version>>> = LazyLock::new(|| {
+    let versions = |versions: &'static BTreeMap<String, Vec<String>>| {
+        versions
+            .iter()
+            .filter_map(|(version, fields)| Some((Version::parse(version)?, fields)))
+            .flat_map(|(version, fields)| fields.iter().map(move |field| (field.as_str(), version)))
+            .collect()
+    };
+    TABLE.since.iter().map(|(kind, by_version)| (kind.as_str(), versions(by_version))).collect()
 });
+
+/// Body kind → every field path a version up to [`NEWEST`] has.
+static KNOWN: LazyLock<BTreeMap<&str, BTreeSet<&str>>> = LazyLock::new(|| {
+    let of = |kind: &'static str| {
+        let lists = ["all", kind].into_iter().filter_map(|list| TABLE.known.get(list));
+        (kind, lists.flatten().map(String::as_str).collect())
+    };
+    ["distributed", "trainings", "workspaces"].map(of).into_iter().collect()
+});
+
+/// The master's fields are the worker's, less those of the whole workload.
+fn as_worker(path: &str) -> String {
+    path.strip_prefix("masterSpec.").map_or_else(|| path.to_owned(), |rest| format!("spec.{rest}"))
+}
+
+/// The names of the fields of a folder of a body (`spec`, `spec.compute`).
+pub fn fields(kind: &str, folder: &str) -> Vec<&'static str> {
+    let folder = as_worker(&format!("{folder}."));
+    let known = KNOWN.get(kind).into_iter().flatten();
+    known.filter_map(|path| path.strip_prefix(folder.as_str()).filter(|rest| !rest.contains('.'))).collect()
+}
+
+/// The fields of a body that no version has: a strict check here is the only protection against typing errors, since
+/// the server very likely ignores them.
+pub fn unknown(kind: &str, body: &Value) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    if let Some(known) = KNOWN.get(kind) {
+        look(body, "", known, &mut found);
+    }
+    found.into_iter().collect()
+}
+
+fn look(value: &Value, path: &str, known: &BTreeSet<&str>, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| look(item, path, known, found)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                if here == "masterSpec" || known.contains(as_worker(&here).as_str()) {
+                    look(value, &here, known, found);
+                } else {
+                    found.insert(here);
+                }
+            }
+        }
+        _ => {}
+    }
+}
 
 /// Takes out of a body what a version does not have; the result names each field taken out and the version that has it.
 pub fn strip(kind: &str, version: Version, body: &mut Value) -> Vec<(String, Version)> {
@@ -72,7 +121,7 @@ pub fn strip(kind: &str, version: Version, body: &mut Value) -> Vec<(String, Ver
 fn walk(
     value: &mut Value,
     path: &str,
-    since: &BTreeMap<String, Version>,
+    since: &BTreeMap<&str, Version>,
     version: Version,
     lost: &mut Vec<(String, Version)>,
 ) {
@@ -85,11 +134,7 @@ fn walk(
         Value::Object(fields) => {
             fields.retain(|key, value| {
                 let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                // The master's fields are the worker's, less those of the whole workload.
-                let looked_up = here
-                    .strip_prefix("masterSpec.")
-                    .map_or_else(|| here.clone(), |rest| format!("spec.{rest}"));
-                if let Some(first) = since.get(&looked_up).filter(|first| **first > version) {
+                if let Some(first) = since.get(as_worker(&here).as_str()).filter(|first| **first > version) {
                     lost.push((here, *first));
                     return false;
                 }
@@ -121,6 +166,9 @@ mod tests {
         assert_eq!(body, json!({"name": "x", "spec": {"image": "i"}}));
         let names: Vec<_> = lost.iter().map(|(field, version)| format!("{field} {version}")).collect();
         assert_eq!(names, ["spec.cleanPodPolicy 2.20", "spec.priorityClass 2.22"]);
+        let body = json!({"spec": {"tty": true, "ttyy": 1}, "masterSpec": {"compute": {"gpus": 1}}});
+        assert_eq!(unknown("distributed", &body), ["masterSpec.compute.gpus", "spec.ttyy"]);
+        assert!(fields("trainings", "spec.compute").contains(&"gpuDevicesRequest"));
         let mut body = json!({"spec": {"cleanPodPolicy": "Running"}});
         assert!(strip("distributed", Version { major: 2, minor: 24 }, &mut body).is_empty());
     }

@@ -19,6 +19,8 @@ const POLL: u64 = 5;
 const GRACE: Duration = Duration::from_secs(60);
 /// Events that are read.
 const EVENTS: usize = 50;
+/// Records of the history that are read.
+const RECORDS: usize = 200;
 
 /// Everything known of one workload.
 pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> {
@@ -31,14 +33,54 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
             detail.summary.reason = failed_pods(&pods);
         }
     }
-    for event in events(shared, handle).await.unwrap_or_default().iter().rev() {
-        let (severity, reason, text, time) = status::event(event);
-        detail.history.push(JobEvent::Message { job: handle.clone(), severity, reason, text, time });
-    }
+    detail.history = history(shared, handle).await;
     explain(&mut detail);
     let link = format!("{}/workloads", shared.plane().await?.base());
     detail.facts.push(("ui".into(), link));
     Ok(detail)
+}
+
+/// What happened, oldest first: events and phases, with each new attempt where one began.
+async fn history(shared: &Shared, handle: &JobHandle) -> Vec<JobEvent> {
+    let path = format!("/api/v1/workloads/{}/history", handle.uid().unwrap_or_default());
+    let records = match shared.plane().await {
+        Ok(plane) => plane.pages("cannot read the history", &path, &[], "records", Some(RECORDS)).await,
+        Err(error) => Err(error),
+    };
+    let message = |(severity, reason, text, time)| JobEvent::Message {
+        job: handle.clone(),
+        severity,
+        reason,
+        text,
+        time,
+    };
+    let mut found: Vec<(Option<jiff::Timestamp>, JobEvent)> = Vec::new();
+    let events = events(shared, handle).await.unwrap_or_default();
+    let recorded = records.as_deref().unwrap_or_default().iter();
+    for event in events.iter().chain(recorded.clone().filter_map(|record| record.pointer("/spec/event"))) {
+        let told = status::event(event);
+        // The history has the events too.
+        if !found.iter().any(|(time, known)| {
+            *time == told.3 && matches!(known, JobEvent::Message { text, .. } if *text == told.2)
+        }) {
+            found.push((told.3, message(told)));
+        }
+    }
+    let mut phases: Vec<_> = recorded.filter_map(status::phase_update).collect();
+    phases.sort_by_key(|(.., time)| *time);
+    let (mut before, mut attempt) = (JobPhase::Unknown, 0);
+    for (word, said, time) in phases {
+        let now = status::phase(&word);
+        if let Some(why) = status::new_attempt(before, now) {
+            attempt += 1;
+            found.push((time, JobEvent::Attempt { job: handle.clone(), attempt, reason: why.to_owned() }));
+        }
+        let said = if said.is_empty() && now == JobPhase::Suspended { "suspended".to_owned() } else { said };
+        found.push((time, message((Severity::Info, word, said, time))));
+        before = now;
+    }
+    found.sort_by_key(|(time, _)| *time);
+    found.into_iter().map(|(_, event)| event).collect()
 }
 
 /// Which pods failed: all the API says; exit codes are in the logs at best.
@@ -79,7 +121,8 @@ pub async fn pods(shared: &Shared, handle: &JobHandle) -> Result<Vec<Value>> {
     shared.plane().await?.pages("cannot list the pods", &path, &[], "pods", None).await
 }
 
-async fn events(shared: &Shared, handle: &JobHandle) -> Result<Vec<Value>> {
+/// The newest events of a workload, the newest first.
+pub async fn events(shared: &Shared, handle: &JobHandle) -> Result<Vec<Value>> {
     let path = format!("/api/v1/workloads/{}/events", handle.uid().unwrap_or_default());
     let query = [("sortOrder", "desc".to_owned())];
     shared.plane().await?.pages("cannot list the events", &path, &query, "events", Some(EVENTS)).await
@@ -94,7 +137,9 @@ pub fn interval(shared: &Shared) -> Duration {
 pub fn watch(shared: Arc<Shared>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     let (send, receive) = mpsc::channel(64);
     tokio::spawn(async move {
-        let _ = Watch { shared, filter, send, known: HashMap::new(), lost: false }.run().await;
+        let _ = Watch { shared, filter, send, known: HashMap::new(), attempts: HashMap::new(), lost: false }
+            .run()
+            .await;
     });
     Box::pin(futures_util::stream::unfold(receive, |mut receive| async move {
         receive.recv().await.map(|event| (event, receive))
@@ -106,6 +151,8 @@ struct Watch {
     filter: JobFilter,
     send: mpsc::Sender<Result<JobEvent>>,
     known: HashMap<JobHandle, JobSummary>,
+    /// Attempts that were seen to begin after the first.
+    attempts: HashMap<JobHandle, u32>,
     lost: bool,
 }
 
@@ -153,10 +200,13 @@ impl Watch {
             if before.as_ref() == Some(&job) {
                 continue;
             }
-            let back = before.is_some_and(|b| b.phase == JobPhase::Running) && job.phase == JobPhase::Pending;
-            if back {
-                let reason = "preempted: waits for nodes again".to_owned();
-                self.tell(JobEvent::Attempt { job: job.handle.clone(), attempt: 1, reason }).await?;
+            let again = before.and_then(|before| status::new_attempt(before.phase, job.phase));
+            if let Some(why) = again {
+                let attempt = self.attempts.entry(job.handle.clone()).or_default();
+                *attempt += 1;
+                let event =
+                    JobEvent::Attempt { job: job.handle.clone(), attempt: *attempt, reason: why.to_owned() };
+                self.tell(event).await?;
             }
             self.tell(JobEvent::Status { job }).await?;
         }
@@ -207,14 +257,13 @@ impl Watch {
 
     async fn detailed(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
         let mut detail = JobDetail::new(self.shared.summary(handle, workload));
-        if let Ok(pods) = pods(&self.shared, handle).await {
-            let running = pods
-                .iter()
-                .filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
-            detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
-        }
+        let pods = pods(&self.shared, handle).await.unwrap_or_default();
+        let running = pods
+            .iter()
+            .filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
+        detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
         if detail.summary.phase == JobPhase::Failed {
-            detail.summary.reason = failed_pods(&pods(&self.shared, handle).await.unwrap_or_default());
+            detail.summary.reason = failed_pods(&pods);
         }
         if detail.summary.phase == JobPhase::Pending {
             for event in events(&self.shared, handle).await.unwrap_or_default().iter().rev() {

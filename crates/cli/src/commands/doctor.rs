@@ -19,8 +19,9 @@ pub struct DoctorArgs {}
 pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let facts =
-        context.block_on(async { client.connect(&target).await?.discover(&Scope::default()).await })?;
+    let mut scope = Scope::default();
+    scope.thorough = true;
+    let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
     if context.out.format == Format::Table {
         context.out.data(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);

@@ -14,6 +14,8 @@ pub struct Scope {
     pub instance_types: Vec<String>,
     /// Queue, partition or node pool the job names.
     pub queue: Option<String>,
+    /// Everything that helps a person to see what is in the way, at the price of more requests: for `doctor`.
+    pub thorough: bool,
 }
 
 /// What a cluster says of itself. Absent values are unknown, not zero.

@@ -11,13 +11,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 
-use super::{Shared, lock, routes};
+use super::token::authorised;
+use super::{Shared, lock};
 
 /// The operations of the cluster.
 pub fn router() -> Router<Shared> {
     Router::new()
-        .route("/cluster-api/status", get(|| async { "OK" }))
+        .route("/cluster-api/status", get(status))
         .route("/cluster-api/api/v1/{project}/workloads/{kind}/{framework}/{name}/logs", get(logs))
+}
+
+async fn status(Extract(state): Extract<Shared>) -> Response {
+    if lock(&state).cluster_api {
+        return "OK".into_response();
+    }
+    (StatusCode::BAD_GATEWAY, "<html><body>502 Bad Gateway</body></html>").into_response()
 }
 
 async fn logs(
@@ -29,13 +37,17 @@ async fn logs(
 ) -> Response {
     let id = {
         let state = lock(&state);
-        if let Err(refused) = routes::authorised(&state, &headers) {
+        if let Err(refused) = authorised(&state, &headers) {
             return refused;
         }
         let known = state.workloads.values().find(|workload| !workload.deleted && workload.name() == name);
         match known
             .filter(|workload| kind == if workload.kind == "workspaces" { "workspace" } else { "training" })
         {
+            Some(workload) if !state.ended_logs && workload.ended(params.get("pod")) => {
+                let text = "{\"message\":\"workload is not running, its logs cannot be streamed\"}";
+                return (StatusCode::BAD_REQUEST, text).into_response();
+            }
             Some(workload) => workload.id.clone(),
             None => return (StatusCode::NOT_FOUND, "{\"message\":\"workload not found\"}").into_response(),
         }
@@ -63,15 +75,12 @@ async fn stream(
         if state.cut_logs_after.is_empty() { usize::MAX } else { state.cut_logs_after.remove(0) }
     };
     let tail = params.get("tail").and_then(|text| text.parse::<usize>().ok());
-    let (mut at, mut sent) = (0, 0);
+    // A resumed workload has new pods under the old names: this stream is the old one's.
+    let found = lock(&state).workloads.get(&id).and_then(|workload| workload.pod(&pod).cloned());
+    let Some(pod) = found else { return socket.send(Message::Close(None)).await };
+    let (mut at, mut sent) = (tail.map_or(0, |tail| pod.tail(tail)), 0);
     loop {
-        let found = lock(&state).workloads.get(&id).and_then(|workload| workload.lines(&pod));
-        let Some((lines, ended)) = found else { return Ok(()) };
-        if at == 0 {
-            at = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
-        }
-        // A resumed workload has new pods under the old names: the stream of the old pod is over.
-        let Some(new) = lines.get(at..) else { return socket.send(Message::Close(None)).await };
+        let Some((new, ended)) = pod.lines(at) else { return socket.send(Message::Close(None)).await };
         let mut chunk = Vec::new();
         for (time, line) in new {
             at += 1;
@@ -84,7 +93,7 @@ async fn stream(
                 chunk.extend_from_slice(&line[..line.len() / 2]);
                 return socket.send(Message::Binary(chunk.into())).await;
             }
-            chunk.extend_from_slice(line);
+            chunk.extend_from_slice(&line);
             chunk.push(b'\n');
             sent += 1;
         }

@@ -47,13 +47,22 @@ pub async fn layer(Extract(state): Extract<Shared>, request: Request, next: Next
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, 32 << 20).await.unwrap_or_default();
     let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    let trouble = {
+    let (trouble, at) = {
         let mut state = lock(&state);
         let body = String::from_utf8_lossy(&bytes).into_owned();
-        state.journal.push(Seen { method: parts.method.to_string(), path: path.clone(), body });
-        take(&mut state.faults, parts.method.as_str(), &path)
+        state.journal.push(Seen { method: parts.method.to_string(), path: path.clone(), body, status: 0 });
+        (take(&mut state.faults, parts.method.as_str(), &path), state.journal.len() - 1)
     };
     let request = Request::from_parts(parts, Body::from(bytes));
+    let broke = matches!(trouble, Some(Trouble::CutBefore | Trouble::CutAfter));
+    let answer = answer(&state, trouble, request, next).await;
+    if !broke && let Some(seen) = lock(&state).journal.get_mut(at) {
+        seen.status = answer.status().as_u16();
+    }
+    answer
+}
+
+async fn answer(state: &Shared, trouble: Option<Trouble>, request: Request, next: Next) -> Response {
     match trouble {
         None => next.run(request).await,
         Some(Trouble::Status(code)) => {
@@ -79,7 +88,7 @@ pub async fn layer(Extract(state): Extract<Shared>, request: Request, next: Next
             broken()
         }
         Some(Trouble::TokenExpired) => {
-            lock(&state).tokens.clear();
+            lock(state).tokens.clear();
             next.run(request).await
         }
     }

@@ -1,20 +1,27 @@
 //! A control plane of our own, written from the published contract of Run:ai 2.18 to 2.24: what it answers, in which
 //! version, and every way in which it can fail. Its pods are processes of this machine, so jobs really run.
 
+mod assets;
 mod cluster;
 mod fault;
+mod kubernetes;
 mod pod;
 mod routes;
+mod tls;
+mod token;
 mod workload;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::middleware;
+use tokio::net::TcpListener;
 
 pub use fault::{Fault, Trouble};
+pub use tls::{authority, client_identity};
 pub use workload::Workload;
 
 /// Id of the one project, a string that looks like a number as real ones do.
@@ -37,6 +44,8 @@ pub struct Seen {
     pub path: String,
     /// Body.
     pub body: String,
+    /// Status of the answer; 0 while there is none, or if the connection broke first.
+    pub status: u16,
 }
 
 /// What the control plane is and knows.
@@ -46,14 +55,18 @@ pub struct State {
     pub minor: u32,
     /// Its own address.
     pub address: SocketAddr,
+    /// Its base URL.
+    pub url: String,
     /// Workloads by id.
     pub workloads: BTreeMap<String, Workload>,
     /// What it got, in order.
     pub journal: Vec<Seen>,
     /// What goes wrong next.
     pub faults: Vec<Fault>,
-    /// Tokens that are good.
-    pub tokens: Vec<String>,
+    /// Tokens that are good, each with the time it runs out.
+    pub tokens: Vec<(String, Instant)>,
+    /// How long a token is good.
+    pub token_life: Duration,
     /// Whether a plain researcher's token is refused clusters, node pools and nodes.
     pub researcher: bool,
     /// Longest page of a list.
@@ -62,6 +75,12 @@ pub struct State {
     pub cut_logs_after: Vec<usize>,
     /// What a policy refuses: field and its text.
     pub policy: Option<(String, String)>,
+    /// The status that says that a name is taken: the document lists none, so both 400 and 409 must do.
+    pub name_taken: u16,
+    /// Whether the logs of an ended pod can be read over the cluster's API.
+    pub ended_logs: bool,
+    /// Whether the cluster's API is there.
+    pub cluster_api: bool,
 }
 
 /// The state, shared by all requests.
@@ -71,7 +90,6 @@ pub type Shared = Arc<Mutex<State>>;
 #[derive(Debug)]
 pub struct FakeRunAi {
     state: Shared,
-    address: SocketAddr,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -81,33 +99,80 @@ impl FakeRunAi {
     /// # Errors
     /// The address cannot be bound.
     pub async fn start(minor: u32) -> std::io::Result<Self> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        Self::serve(minor, listener, url)
+    }
+
+    /// Starts it behind a certificate of [`authority`], which no system trusts. With `known_clients_only` a client must
+    /// show [`client_identity`].
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn start_tls(minor: u32, known_clients_only: bool) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("https://localhost:{}", listener.local_addr()?.port());
+        Self::serve(minor, tls::TlsListener::new(listener, known_clients_only)?, url)
+    }
+
+    fn serve<L>(minor: u32, listener: L, url: String) -> std::io::Result<Self>
+    where
+        L: axum::serve::Listener<Addr = SocketAddr>,
+    {
         let address = listener.local_addr()?;
         let state = Arc::new(Mutex::new(State {
             minor,
             address,
+            url,
             workloads: BTreeMap::new(),
             journal: Vec::new(),
             faults: Vec::new(),
             tokens: Vec::new(),
+            token_life: Duration::from_secs(3600),
             researcher: false,
             page: 500,
             cut_logs_after: Vec::new(),
             policy: None,
+            name_taken: 409,
+            ended_logs: true,
+            cluster_api: true,
         }));
         let app: Router = routes::router()
+            .merge(token::router())
+            .merge(assets::router())
             .merge(cluster::router())
+            .merge(kubernetes::router())
             .layer(middleware::from_fn_with_state(state.clone(), fault::layer))
             .with_state(state.clone());
         let server = tokio::spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { state, address, server })
+        Ok(Self { state, server })
     }
 
     /// Its base URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.state().url.clone()
+    }
+
+    /// A kubeconfig whose only context is the Kubernetes API of the cluster, in a namespace that is not the project's.
+    pub fn kubeconfig(&self) -> String {
+        let server = format!("{}{}", self.url(), kubernetes::ROOT);
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: fake\n\
+             clusters: [{{name: fake, cluster: {{server: '{server}'}}}}]\n\
+             users: [{{name: researcher, user: {{token: {}}}}}]\n\
+             contexts: [{{name: fake, context: {{cluster: fake, user: researcher, namespace: default}}}}]\n",
+            kubernetes::TOKEN
+        )
+    }
+
+    /// Adds workloads whose pods are made up: each has written so many lines and runs on, without a process.
+    pub fn add(&self, names: impl IntoIterator<Item = String>, pods: usize, lines: usize) -> Vec<String> {
+        let made: Vec<_> = names.into_iter().map(|name| Workload::made_up(&name, pods, lines)).collect();
+        let ids = made.iter().map(|workload| workload.id.clone()).collect();
+        self.state().workloads.extend(made.into_iter().map(|workload| (workload.id.clone(), workload)));
+        ids
     }
 
     /// Its state, to look at or to change.

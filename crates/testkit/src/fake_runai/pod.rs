@@ -74,10 +74,43 @@ impl Pod {
         });
     }
 
+    /// Makes a pod that runs without a process, and has written lines already.
+    pub fn made_up(name: String, lines: usize) -> Self {
+        let pod = Self::new(name);
+        let written = (0..lines).map(|i| (Timestamp::now(), format!("{} line {i}", pod.name).into_bytes()));
+        let written: Vec<_> = written.collect();
+        {
+            let mut output = locked(&pod.output);
+            output.lines = written;
+            output.pid = Some(0);
+        }
+        pod
+    }
+
+    /// The lines behind the first `at`, and whether it has ended; none if it has fewer.
+    pub fn lines(&self, at: usize) -> Option<(Vec<(Timestamp, Vec<u8>)>, bool)> {
+        let output = locked(&self.output);
+        Some((output.lines.get(at..)?.to_vec(), output.exit.is_some()))
+    }
+
+    /// Where its last lines begin.
+    pub fn tail(&self, lines: usize) -> usize {
+        locked(&self.output).lines.len().saturating_sub(lines)
+    }
+
+    /// Exit code, once it ended.
+    pub fn exit_code(&self) -> Option<i32> {
+        locked(&self.output).exit
+    }
+
     /// Kills its whole process group.
     pub fn kill(&self) {
-        if let Some(pid) = locked(&self.output).pid {
-            kill_group(pid);
+        let mut output = locked(&self.output);
+        match output.pid {
+            // No process: it ends at once.
+            Some(0) => (output.exit, output.pid) = (Some(0), None),
+            Some(pid) => kill_group(pid),
+            None => {}
         }
     }
 
@@ -109,7 +142,7 @@ pub fn locked(output: &Mutex<Output>) -> std::sync::MutexGuard<'_, Output> {
 }
 
 /// Fills in `$(NAME)`; `$$` is a dollar; an unknown name stays.
-fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+pub fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -9,19 +9,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use super::{CLIENT_ID, CLIENT_SECRET, CLUSTER_ID, PROJECT, PROJECT_ID, Shared, State, Workload, lock};
+use super::token::authorised;
+use super::{CLUSTER_ID, PROJECT, PROJECT_ID, Shared, State, Workload, lock};
 
 type Params = Query<HashMap<String, String>>;
 
 /// The operations of the control plane.
 pub fn router() -> Router<Shared> {
     Router::new()
-        .route("/api/v2/token", post(token_v2))
-        .route("/api/v1/token", post(token_v1))
         .route("/api/v1/org-unit/projects", get(projects))
         .route("/api/v1/clusters", get(clusters))
-        .route("/api/v1/node-pools", get(node_pools))
-        .route("/api/v1/workload-priorities", get(priorities))
         .route("/api/v1/workloads", get(list))
         .route("/api/v1/workloads/{kind}", post(create))
         .route("/api/v1/workloads/{kind}/{id}", get(read).delete(delete))
@@ -29,73 +26,19 @@ pub fn router() -> Router<Shared> {
         .route("/api/v1/workloads/{kind}/{id}/resume", post(resume))
 }
 
-fn refuse(code: u16, message: &str) -> Response {
+/// An error of the control plane.
+pub fn refuse(code: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, axum::Json(json!({"code": code, "message": message}))).into_response()
 }
 
-fn answer(code: u16, body: Value) -> Response {
+/// An answer of the control plane.
+pub fn answer(code: u16, body: Value) -> Response {
     (StatusCode::from_u16(code).unwrap_or(StatusCode::OK), axum::Json(body)).into_response()
 }
 
-/// Refuses a request without a good token.
-pub fn authorised(state: &State, headers: &HeaderMap) -> Result<(), Response> {
-    let given = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let good =
-        given.strip_prefix("Bearer ").is_some_and(|token| state.tokens.iter().any(|known| known == token));
-    if good { Ok(()) } else { Err(refuse(401, "token is not valid")) }
-}
-
-fn new_token(state: &mut State) -> String {
-    let token = format!("token-{:x}", fastrand::u128(..));
-    state.tokens.push(token.clone());
-    token
-}
-
-async fn token_v2(Extract(state): Extract<Shared>, body: String) -> Response {
-    let mut state = lock(&state);
-    if state.minor < 24 {
-        return refuse(404, "not found");
-    }
-    let wanted = format!("grant_type=client_credentials&client_id={CLIENT_ID}&client_secret={CLIENT_SECRET}");
-    if body != wanted {
-        return answer(
-            401,
-            json!({"error": "invalid_client", "error_description": "unknown client or wrong secret"}),
-        );
-    }
-    let token = new_token(&mut state);
-    answer(200, json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600}))
-}
-
-/// Keys are matched without regard to case, as the real one does.
-async fn token_v1(Extract(state): Extract<Shared>, axum::Json(body): axum::Json<Value>) -> Response {
-    let mut state = lock(&state);
-    let fields: HashMap<String, String> = body
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some((key.to_lowercase(), value.as_str()?.to_owned())))
-        .collect();
-    let is = |key: &str, value: &str| fields.get(key).is_some_and(|given| given == value);
-    let good = match fields.get("granttype").map(String::as_str) {
-        Some("client_credentials") if state.minor < 20 => {
-            return refuse(400, "unknown grant type client_credentials");
-        }
-        Some("client_credentials") => is("clientid", CLIENT_ID) && is("clientsecret", CLIENT_SECRET),
-        Some("app_token") => is("appid", CLIENT_ID) && is("appsecret", CLIENT_SECRET),
-        _ => return refuse(400, "unknown grant type"),
-    };
-    if !good {
-        return refuse(400, "wrong application id or secret");
-    }
-    let token = new_token(&mut state);
-    let mut body = json!({"accessToken": token});
-    if state.minor >= 24 {
-        body["expiresIn"] = json!(3600);
-    }
-    answer(200, body)
-}
+/// When everything that was always there was made.
+pub const MADE: &str = "2026-01-01T03:49:52.531Z";
 
 async fn projects(Extract(state): Extract<Shared>, headers: HeaderMap, Query(params): Params) -> Response {
     let state = lock(&state);
@@ -124,33 +67,8 @@ async fn clusters(Extract(state): Extract<Shared>, headers: HeaderMap) -> Respon
     answer(
         200,
         json!([{"uuid": CLUSTER_ID, "name": "gpu", "tenantId": 1000, "createdAt": "2026-01-01T00:00:00Z",
-                        "domain": format!("http://{}", state.address), "version": format!("2.{}.7", state.minor),
+                        "domain": state.url, "version": format!("2.{}.7", state.minor),
                         "status": {"state": "Connected"}}]),
-    )
-}
-
-async fn node_pools(Extract(state): Extract<Shared>, headers: HeaderMap) -> Response {
-    let state = lock(&state);
-    if let Err(refused) = authorised(&state, &headers) {
-        return refused;
-    }
-    if state.researcher {
-        return refuse(403, "Forbidden");
-    }
-    answer(200, json!({"nodepools": [{"id": "1", "name": "default"}, {"id": "2", "name": "h100"}]}))
-}
-
-async fn priorities(Extract(state): Extract<Shared>, headers: HeaderMap) -> Response {
-    let state = lock(&state);
-    if let Err(refused) = authorised(&state, &headers) {
-        return refused;
-    }
-    if state.minor < 22 {
-        return refuse(404, "not found");
-    }
-    answer(
-        200,
-        json!({"priorities": [{"id": "1", "name": "low", "value": 40}, {"id": "2", "name": "high", "value": 125}]}),
     )
 }
 
@@ -176,9 +94,10 @@ async fn create(
     }
     let name = body["name"].as_str().unwrap_or_default();
     if state.workloads.values().any(|workload| !workload.deleted && workload.name() == name) {
-        return refuse(409, "a workload of this name exists in the project");
+        return refuse(state.name_taken, "a workload of this name exists in the project");
     }
-    let workload = Workload::new(&kind, body);
+    let mut workload = Workload::new(&kind, body);
+    workload.observe();
     let told = workload.typed();
     state.workloads.insert(workload.id.clone(), workload);
     answer(if state.minor < 21 { 200 } else { 202 }, told)
@@ -196,7 +115,8 @@ fn mistake(body: &Value) -> Option<String> {
     if word("name").is_empty() || !word("name").chars().all(plain) {
         return Some("name is not RFC 1123".to_owned());
     }
-    if body.pointer("/spec/image").and_then(Value::as_str).is_none_or(str::is_empty) {
+    let template = body.get("templateId").is_some_and(Value::is_string);
+    if !template && body.pointer("/spec/image").and_then(Value::as_str).is_none_or(str::is_empty) {
         return Some("spec.image is required".to_owned());
     }
     let both =
@@ -210,13 +130,16 @@ async fn read(
     Path((kind, id)): Path<(String, String)>,
     Query(params): Params,
 ) -> Response {
-    let state = lock(&state);
+    let mut state = lock(&state);
     if let Err(refused) = authorised(&state, &headers) {
         return refused;
     }
-    // `/workloads/{id}/pods` and `/workloads/{id}/events` have the shape of a typed read.
-    if id == "pods" || id == "events" {
-        return of_workload(&state, &kind, &id, &params);
+    // What is read of `/workloads/{id}/…` has the shape of a typed read.
+    if matches!(id.as_str(), "pods" | "events" | "history") {
+        return of_workload(&mut state, &kind, &id, &params);
+    }
+    if let Some(workload) = state.workloads.get_mut(&id) {
+        workload.observe();
     }
     match state.workloads.get(&id).filter(|workload| workload.kind == kind && !workload.deleted) {
         Some(workload) => answer(200, workload.typed()),
@@ -224,17 +147,20 @@ async fn read(
     }
 }
 
-fn of_workload(state: &State, id: &str, what: &str, params: &HashMap<String, String>) -> Response {
-    let Some(workload) = state.workloads.get(id).filter(|workload| !workload.deleted) else {
+fn of_workload(state: &mut State, id: &str, what: &str, params: &HashMap<String, String>) -> Response {
+    let longest = state.page;
+    let Some(workload) = state.workloads.get_mut(id).filter(|workload| !workload.deleted) else {
         return refuse(404, "workload not found");
     };
+    workload.observe();
     match what {
-        "pods" => answer(200, page("pods", workload.listed_pods(), params, state.page)),
+        "pods" => answer(200, page("pods", workload.listed_pods(), params, longest)),
+        "history" => answer(200, page("records", workload.records(), params, longest)),
         _ => {
             let event = json!({"createdAt": workload.created.to_string(), "type": "Warning", "clusterId": CLUSTER_ID,
                                "reason": "Unschedulable", "message": "0/2 nodes are available: insufficient nvidia.com/gpu"});
             let events = if workload.phase() == "Pending" { vec![event] } else { Vec::new() };
-            answer(200, page("events", events, params, state.page))
+            answer(200, page("events", events, params, longest))
         }
     }
 }
@@ -251,16 +177,19 @@ async fn list(Extract(state): Extract<Shared>, headers: HeaderMap, Query(params)
     if params.get("sortOrder").map(String::as_str) == Some("desc") {
         shown.reverse();
     }
-    let listed: Vec<Value> = shown
-        .into_iter()
-        .map(Workload::listed)
-        .filter(|workload| conditions.iter().all(|(field, value)| workload[*field] == *value))
-        .collect();
-    answer(200, page("workloads", listed, &params, state.page))
+    shown.retain(|workload| conditions.iter().all(|(field, value)| workload.has(field, value)));
+    let mut body = page("workloads", vec![Value::Null; shown.len()], &params, state.page);
+    let offset = params.get("offset").and_then(|value| value.parse::<usize>().ok()).unwrap_or(0);
+    if let Some(Value::Array(entries)) = body.get_mut("workloads") {
+        for (entry, workload) in entries.iter_mut().zip(shown.into_iter().skip(offset)) {
+            *entry = workload.listed();
+        }
+    }
+    answer(200, body)
 }
 
 /// One page: `next` is the offset of the next, and absent at the end.
-fn page(key: &str, all: Vec<Value>, params: &HashMap<String, String>, longest: usize) -> Value {
+pub fn page(key: &str, all: Vec<Value>, params: &HashMap<String, String>, longest: usize) -> Value {
     let number = |name: &str| params.get(name).and_then(|value| value.parse::<usize>().ok());
     let offset = number("offset").unwrap_or(0);
     let limit = number("limit").unwrap_or(50).min(longest);
@@ -322,12 +251,14 @@ fn stop(
     match state.workloads.get_mut(&id).filter(|workload| workload.kind == kind && !workload.deleted) {
         None => refuse(404, "workload not found"),
         Some(workload) => {
+            workload.observe();
             workload.stopped = stop;
             if stop {
                 workload.kill();
             } else {
                 workload.start();
             }
+            workload.observe();
             answer(202, json!({"code": 202, "message": "ok"}))
         }
     }

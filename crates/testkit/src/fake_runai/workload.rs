@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod::{Pod, locked};
+use super::pod::{Pod, expand};
 use super::{CLUSTER_ID, PROJECT, PROJECT_ID};
 
 /// A workload.
@@ -27,6 +27,8 @@ pub struct Workload {
     pub deleted: bool,
     /// Phase told instead of the real one, where a test wants it.
     pub told: Option<String>,
+    /// The phases it was seen in, each with the time it was first seen.
+    pub history: Vec<(Timestamp, String)>,
 }
 
 impl Workload {
@@ -50,9 +52,48 @@ impl Workload {
             stopped: false,
             deleted: false,
             told: None,
+            history: Vec::new(),
         };
         made.start();
         made
+    }
+
+    /// Makes a running workload whose pods have written so many lines, without a process.
+    pub fn made_up(name: &str, pods: usize, lines: usize) -> Self {
+        let body = serde_json::json!({
+            "name": name, "projectId": PROJECT_ID, "clusterId": CLUSTER_ID, "masterSpecSameAsWorker": true,
+            "spec": {"image": "example.test/trainer:1", "distributedFramework": "PyTorch", "numWorkers": pods.max(2) - 1},
+        });
+        let mut made = Self::new("none", body);
+        made.kill();
+        made.kind = "distributed".to_owned();
+        made.pods = (0..pods).map(|i| Pod::made_up(format!("{name}-worker-{i}"), lines)).collect();
+        made
+    }
+
+    /// Whether a pod, or all of it, has ended.
+    pub fn ended(&self, pod: Option<&String>) -> bool {
+        match pod.and_then(|name| self.pod(name)) {
+            Some(pod) => pod.exit_code().is_some(),
+            None => matches!(self.phase().as_str(), "Completed" | "Failed"),
+        }
+    }
+
+    /// Remembers the phase it is in now.
+    pub fn observe(&mut self) {
+        let phase = self.phase();
+        if self.history.last().is_none_or(|(_, last)| *last != phase) {
+            self.history.push((Timestamp::now(), phase));
+        }
+    }
+
+    /// Its history, the newest first.
+    pub fn records(&self) -> Vec<Value> {
+        let record = |(time, phase): &(Timestamp, String)| {
+            json!({"meta": {"creationTimestamp": time.to_string(), "type": "PhaseUpdate"},
+                   "spec": {"phaseUpdate": {"phase": phase, "phaseMessage": ""}}})
+        };
+        self.history.iter().rev().map(record).collect()
     }
 
     /// Its name.
@@ -69,6 +110,9 @@ impl Workload {
         let spec = self.body.get("spec").cloned().unwrap_or_default();
         let master = self.body.get("masterSpec").cloned();
         self.pods.clear();
+        if self.kind == "none" {
+            return;
+        }
         let total = workers + u64::from(same || master.is_some());
         let mut run = |pod: String, spec: &Value, rank: u64| {
             let pod = Pod::new(pod);
@@ -142,28 +186,40 @@ impl Workload {
             _ => "Training",
         };
         let running = self.pods.iter().filter(|pod| pod.phase() == "Running").count();
+        let made = self.created.to_string();
         json!({
             "id": self.id, "name": self.name(), "type": kind, "phase": self.phase(), "projectId": PROJECT_ID,
-            "projectName": PROJECT, "clusterId": CLUSTER_ID, "createdAt": self.created.to_string(),
+            "projectName": PROJECT, "clusterId": CLUSTER_ID, "createdAt": made, "updatedAt": made,
+            "phaseUpdatedAt": made, "k8sPhaseUpdatedAt": made, "deletedAt": null, "tenantId": 1001, "source": "Other",
             "runningPods": running, "requestedPods": {"number": self.pods.len()}, "namespace": format!("runai-{PROJECT}"),
+            "priority": 50, "priorityClassName": "low", "departmentId": "1", "departmentName": "default",
+            "conditions": [], "k8sPhase": "Running", "category": "Train", "submittedBy": "researcher@example.test",
         })
     }
 
     /// Its pods, as the control plane lists them.
     pub fn listed_pods(&self) -> Vec<Value> {
+        let made = self.created.to_string();
         let pod = |pod: &Pod| {
-            json!({"id": pod.id, "name": pod.name, "workloadId": self.id, "clusterId": CLUSTER_ID,
-                   "k8sPhase": pod.phase(), "nodeName": "node-1", "containers": [{"name": "main", "image": "x"}],
-                   "createdAt": self.created.to_string()})
+            json!({"id": pod.id, "name": pod.name, "workloadId": self.id, "clusterId": CLUSTER_ID, "tenantId": 1001,
+                   "k8sPhase": pod.phase(), "k8sPhaseUpdatedAt": made, "nodeName": "node-1", "priorityClassName": "low",
+                   "containers": [{"name": "main", "image": "x"}], "createdAt": made, "updatedAt": made})
         };
         self.pods.iter().map(pod).collect()
     }
 
-    /// The lines of a pod, and whether it has ended.
-    pub fn lines(&self, pod: &str) -> Option<(Vec<(Timestamp, Vec<u8>)>, bool)> {
-        let pod = self.pods.iter().find(|known| known.name == pod)?;
-        let output = locked(&pod.output);
-        Some((output.lines.clone(), output.exit.is_some()))
+    /// A pod of a name.
+    pub fn pod(&self, name: &str) -> Option<&Pod> {
+        self.pods.iter().find(|pod| pod.name == name)
+    }
+
+    /// Whether a field of what the list answers has a value.
+    pub fn has(&self, field: &str, value: &str) -> bool {
+        match field {
+            "name" => self.name() == value,
+            "projectId" => value == PROJECT_ID,
+            _ => self.listed()[field] == *value,
+        }
     }
 }
 
@@ -182,11 +238,15 @@ fn environment(spec: &Value, rank: u64, total: u64) -> BTreeMap<String, String> 
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
+    // Values see the variables before them; what the operator adds stands behind the user's.
+    let mut before = BTreeMap::new();
     for var in spec.get("environmentVariables").and_then(Value::as_array).into_iter().flatten() {
         if let (Some(name), Some(value)) =
             (var.get("name").and_then(Value::as_str), var.get("value").and_then(Value::as_str))
         {
-            env.insert(name.to_owned(), value.replace("$$", "$"));
+            let value = expand(value, &before);
+            before.insert(name.to_owned(), value.clone());
+            env.insert(name.to_owned(), value);
         }
     }
     env

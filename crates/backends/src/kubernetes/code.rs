@@ -2,11 +2,23 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use weftrun_core::spec::{Code, JobSpec};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::config::Scripts;
+/// How a script gets into the pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scripts {
+    /// Inline if it is small, or if ConfigMaps may not be made.
+    #[default]
+    Auto,
+    /// In the command.
+    Inline,
+    /// In a ConfigMap.
+    ConfigMap,
+}
 
 /// Where code stands in the container.
 const FOLDER: &str = "/tmp/weftrun-code";
@@ -87,7 +99,7 @@ impl Delivery {
                 }
                 Ok(shell(INLINE, &[&format!("{FOLDER}/{name}"), &STANDARD.encode(text)]))
             }
-            Some(_) => Err(Error::unsupported("kubeflow", "code of this kind")),
+            Some(_) => Err(Error::new(ErrorKind::Unsupported, "code of this kind cannot be brought along")),
         }
     }
 

@@ -12,12 +12,13 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use weftrun_core::job::JobHandle;
+use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Shared;
-use super::auth::encode;
-use super::lookup::{self, text};
-use super::{answer, error};
+use crate::runai::auth::encode;
+use crate::runai::client::ControlPlane;
+use crate::runai::lookup::{self, text};
+use crate::runai::{Shared, answer, error};
 
 /// The path of a workload's log stream as the vendor documents its four parts (API guides 2.23 to 3.0).
 const LOG_PATH: &str = "/cluster-api/api/v1/{project}/workloads/{type}/{framework}/{name}/logs";
@@ -25,21 +26,41 @@ const LOG_PATH: &str = "/cluster-api/api/v1/{project}/workloads/{type}/{framewor
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest message that is taken.
 const LARGEST: usize = 16 << 20;
+/// What is read at once.
+const BUFFER: usize = 8 << 10;
+/// How long one connection may last; the next one goes on where it ended.
+const LONGEST_STREAM: Duration = Duration::from_secs(4 * 3600);
+/// How long a stream may be silent: a connection that is half dead must end, and another one goes on exactly.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// An open log stream.
 pub type LogSocket = WebSocketStream<Upgraded>;
 
-/// The cluster's base URL, once it answered its status probe.
-pub async fn base(shared: &Shared) -> Result<String> {
-    let project = shared.project().await?;
-    let plane = shared.plane().await?;
-    let cluster = lookup::cluster(plane, &project.cluster).await?;
-    let domain = text(&cluster, "domain").filter(|domain| !domain.is_empty()).ok_or_else(|| {
+/// The cluster's base URL: as the target says, else as the control plane knows it.
+pub async fn domain(shared: &Shared) -> Result<String> {
+    let known = match &shared.settings.cluster_url {
+        Some(url) => Some(url.clone()),
+        None => {
+            let project = shared.project().await?;
+            let cluster =
+                lookup::cluster(shared.plane().await?, &project.cluster).await.map_err(|error| {
+                    error.hint("set `cluster-url` in the target's table if you may not read clusters")
+                })?;
+            text(&cluster, "domain").map(str::to_owned)
+        }
+    };
+    let domain = known.filter(|domain| !domain.is_empty()).ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the cluster names no domain, so its API cannot be reached")
     })?;
-    let base = if domain.contains("://") { domain.to_owned() } else { format!("https://{domain}") };
-    let base = base.trim_end_matches('/').to_owned();
+    let base = if domain.contains("://") { domain } else { format!("https://{domain}") };
+    Ok(base.trim_end_matches('/').to_owned())
+}
+
+/// The cluster's base URL, once it answered its status probe.
+pub async fn base(shared: &Shared) -> Result<String> {
     const WHAT: &str = "cannot reach the cluster's API";
+    let plane = shared.plane().await?;
+    let base = domain(shared).await?;
     let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
     let token = plane.token().await?;
     let answer = probe.bearer_auth(token.expose()).send().await;
@@ -120,16 +141,26 @@ fn url(
     Ok(url)
 }
 
+/// Opens a stream; a token that ran out while the logs were followed is renewed once.
 async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
-    const WHAT: &str = "cannot open the log stream";
     let plane = shared.plane().await?;
-    let key = base64::engine::general_purpose::STANDARD.encode(fastrand::u128(..).to_be_bytes());
     let token = plane.token().await?;
+    match attempt(plane, url, &token).await {
+        Err(error) if error.context().iter().any(|(key, value)| *key == "status" && value == "401") => {
+            attempt(plane, url, &plane.renewed(&token).await?).await
+        }
+        other => other,
+    }
+}
+
+async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogSocket> {
+    const WHAT: &str = "cannot open the log stream";
+    let key = base64::engine::general_purpose::STANDARD.encode(fastrand::u128(..).to_be_bytes());
     let request = plane
         .http()
         .get(url)
         .version(reqwest::Version::HTTP_11)
-        .timeout(Duration::from_secs(4 * 3600))
+        .timeout(LONGEST_STREAM)
         .bearer_auth(token.expose())
         .header("connection", "Upgrade")
         .header("upgrade", "websocket")
@@ -138,7 +169,8 @@ async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
     let answer = request.send().await.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        let body = token.hidden_in(&answer::text(answer).await.unwrap_or_default());
+        let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
+        let body = token.hidden_in(&body);
         let error = error::of_answer(WHAT, status, &body);
         // "workload is not ready to stream" comes with several codes while images are pulled.
         return Err(if body.contains("not ready") { error.retryable() } else { error });
@@ -148,7 +180,12 @@ async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
         return Err(Error::new(ErrorKind::Protocol, "what answered the log stream is not a WebSocket"));
     }
     let upgraded = answer.upgrade().await.map_err(|e| error::of_network(WHAT, e))?;
-    let config = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
+    // One buffer of the default size (128 KiB) for each of 512 pods would be 64 MiB.
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(Some(LARGEST))
+        .max_frame_size(Some(LARGEST));
     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
 }
 
@@ -165,7 +202,10 @@ pub enum Next {
 /// Reads the next bytes.
 pub async fn next(socket: &mut LogSocket) -> Next {
     loop {
-        return match socket.next().await {
+        let Ok(message) = tokio::time::timeout(SILENCE, socket.next()).await else {
+            return Next::Broken("nothing came for five minutes".to_owned());
+        };
+        return match message {
             Some(Ok(Message::Text(text))) => Next::Bytes(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Next::Bytes(bytes.to_vec()),
             Some(Ok(Message::Close(_))) => Next::Closed,

@@ -1,0 +1,77 @@
+//! The `mpirun` line that weftrun writes for `launch = "mpi"`: the same wherever the ranks are containers.
+
+use weftrun_core::backend::PlannedJob;
+use weftrun_core::mutation::{Change, Mpirun, MpirunNote, shell};
+use weftrun_core::spec::{JobSpec, Role, RoleKind};
+
+/// The launcher's role: as the job file says, else one without GPUs. It has the workers' environment too, since that is
+/// what `mpirun -x` forwards.
+pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
+    let own = spec.roles.iter().find(|role| role.kind == RoleKind::Launcher).cloned();
+    let mut launcher = own.unwrap_or_else(|| {
+        let mut launcher = Role::launcher();
+        launcher.image.clone_from(&worker.image);
+        launcher
+    });
+    for var in &worker.env {
+        if !launcher.env.iter().any(|own| own.name == var.name) {
+            launcher.env.push(var.clone());
+        }
+    }
+    launcher
+}
+
+/// What a rule puts before whatever starts the ranks of a role.
+pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
+    let wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
+        Change::Wrap { argv } => Some(argv.clone()),
+        _ => None,
+    });
+    wraps.last().unwrap_or_default()
+}
+
+/// The launcher's command. A command that is an `mpirun` already is completed; before any other a whole one is put, with
+/// `own` as its further arguments. `ranks` makes of the program what each rank starts.
+pub fn line(
+    job: &PlannedJob,
+    worker: &Role,
+    launcher: &Role,
+    own: &[String],
+    ranks: impl FnOnce(Vec<String>) -> Vec<String>,
+) -> Vec<String> {
+    let spec = &job.spec;
+    let program = if worker.command.is_empty() { &launcher.command } else { &worker.command };
+    let (path, mut forward) = planned(job, launcher);
+    // sshd gives ranks none of the container's environment, so what the user set is forwarded.
+    let set = spec.env.iter().map(|var| &var.name).chain(launcher.env.iter().map(|var| &var.name));
+    for name in set.chain(spec.secrets.iter().map(|secret| &secret.env)) {
+        if !forward.contains(name) {
+            forward.push(name.clone());
+        }
+    }
+    // A command that calls mpirun itself, in a shell's text too, is the launcher's as it stands.
+    let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let rule = Mpirun { bin, forward: forward.clone(), ..Mpirun::default() };
+    let rewritten = shell::rewrite(program, &[], &rule);
+    if !rewritten.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. })) {
+        return rewritten.command.into_iter().chain(rewritten.args).collect();
+    }
+    let mut words =
+        vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
+    // One core a rank is what Open MPI binds to by default; a rank of training has many threads.
+    words.extend(["--bind-to", "none"].map(str::to_owned));
+    words.extend(own.iter().cloned());
+    words.extend(forward.into_iter().flat_map(|name| ["-x".to_owned(), name]));
+    words.extend(ranks(wrap_of(job, worker).into_iter().chain(program.iter().cloned()).collect()));
+    words
+}
+
+/// The `mpirun` that the plan wants, and what it forwards.
+fn planned(job: &PlannedJob, launcher: &Role) -> (String, Vec<String>) {
+    let ops = job.plan.ops.iter().filter(|op| op.role == launcher.name);
+    let wanted = ops.filter_map(|op| match &op.change {
+        Change::Mpirun { path, forward } => Some((path.clone(), forward.clone())),
+        _ => None,
+    });
+    wanted.last().unwrap_or_else(|| ("mpirun".to_owned(), Vec::new()))
+}

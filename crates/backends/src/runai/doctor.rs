@@ -1,0 +1,286 @@
+//! What stands between here and a job: names, addresses, certificates, rights, versions. The endpoints of private
+//! clusters are seen from inside a network only, and most failures there look alike to a client.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::Url;
+use serde_json::Value;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::certificate::{self, Certificate};
+use super::config::Credentials;
+use super::logs::cluster_api;
+use super::{Shared, discover};
+use crate::kubernetes::proxy_for;
+
+/// Longest wait for a name or a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All there is to know of a target. What is in the way of the control plane is an error that carries what was found
+/// out before.
+pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
+    let mut facts = ClusterFacts::default();
+    let base = shared.settings.base(&shared.target)?;
+    endpoint(shared, "control plane", &base, &mut facts).await;
+    credentials(shared, &mut facts);
+    let project = match discover::of_project(shared, &mut facts).await {
+        Ok(project) => project,
+        Err(error) => return Err(explained(error, facts)),
+    };
+    let plane = shared.plane().await?;
+    discover::of_cluster(plane, &project, &mut facts).await;
+    rights(shared, &mut facts).await;
+    match cluster_api::domain(shared).await {
+        Ok(domain) => {
+            endpoint(shared, "cluster", &domain, &mut facts).await;
+            match cluster_api::base(shared).await {
+                Ok(_) => row(&mut facts, "logs", "over the cluster's API"),
+                Err(error) => no_cluster_api(shared, &error, &mut facts),
+            }
+        }
+        Err(error) => no_cluster_api(shared, &error, &mut facts),
+    }
+    Ok(facts)
+}
+
+fn row(facts: &mut ClusterFacts, key: &str, value: impl Into<String>) {
+    facts.extra.insert(key.to_owned(), Value::String(value.into()));
+}
+
+fn no_cluster_api(shared: &Shared, error: &Error, facts: &mut ClusterFacts) {
+    let other = super::logs::has_kubeconfig(&shared.settings);
+    let message = format!("logs cannot be read over the cluster's API: {}", error.message());
+    facts.notes.push(if other {
+        Finding::info("RUNAI-CLUSTER-API", message)
+    } else {
+        Finding::warning("RUNAI-CLUSTER-API", message)
+            .fix("the cluster's domain must be reachable from here (VPN, private DNS), or set `kubeconfig` in the target's table")
+    });
+    row(facts, "logs", if other { "over the kubeconfig" } else { "not from here" });
+}
+
+/// The error of a control plane that cannot be used, with all that was found out on the way.
+fn explained(error: Error, facts: ClusterFacts) -> Error {
+    let mut findings = facts.notes;
+    let rows = facts.extra.iter().filter_map(|(key, value)| Some((key, value.as_str()?)));
+    findings.extend(rows.map(|(key, value)| Finding::info("RUNAI-DOCTOR", format!("{key}: {value}"))));
+    let mut made = Error::from_findings(error.kind(), error.message().to_owned(), findings);
+    for (key, value) in error.context() {
+        made = made.with(key, value);
+    }
+    for hint in error.hints() {
+        made = made.hint(hint.clone());
+    }
+    made
+}
+
+/// Where a base URL leads: addresses, whether they answer, the proxy between, the certificate.
+async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFacts) {
+    let Ok(url) = base.parse::<Url>() else {
+        facts.notes.push(Finding::error("RUNAI-URL", format!("`{base}` is not a URL")).at(what));
+        return;
+    };
+    let (host, port) =
+        (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(443));
+    let proxy = shared.settings.proxy.clone().or_else(|| proxy_for(&host, &shared.target.env));
+    if let Some(proxy) = &proxy {
+        // A proxy's URL may hold a password.
+        let shown = proxy.rsplit_once('@').map_or(proxy.as_str(), |(_, rest)| rest);
+        row(facts, &format!("{what} proxy"), shown);
+    }
+    // Behind a proxy it is the proxy that resolves names and connects.
+    if proxy.is_none() && !reachable(what, &host, port, facts).await {
+        return;
+    }
+    if url.scheme() != "https" {
+        let message = format!("`{base}` is not encrypted: tokens travel in the clear");
+        let finding = if host_is_local(&host) {
+            Finding::info("RUNAI-HTTP", message)
+        } else {
+            Finding::warning("RUNAI-HTTP", message)
+        };
+        facts.notes.push(finding.at(what));
+        return;
+    }
+    match certificate::shown_by(shared, base).await {
+        Ok(Some(certificate)) => said_of(what, &host, &certificate, facts),
+        Ok(None) => facts.notes.push(Finding::info("RUNAI-TLS", "no certificate could be seen").at(what)),
+        Err(error) => facts.notes.push(Finding::warning("RUNAI-TLS", error.message()).at(what)),
+    }
+    if shared.settings.insecure {
+        let message = "`insecure` is set: whoever is in between can read the token";
+        facts.notes.push(Finding::warning("RUNAI-INSECURE", message).at(what).fix("set `ca-file` instead"));
+    }
+}
+
+/// Resolves and connects; false where one of the two failed.
+async fn reachable(what: &str, host: &str, port: u16, facts: &mut ClusterFacts) -> bool {
+    let bare = host.trim_matches(['[', ']']);
+    let resolved = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((bare, port))).await;
+    let addresses: Vec<SocketAddr> = match resolved {
+        Ok(Ok(addresses)) => addresses.collect(),
+        Ok(Err(error)) => {
+            return refused(what, "RUNAI-DNS", &format!("`{host}` does not resolve: {error}"), facts);
+        }
+        Err(_) => return refused(what, "RUNAI-DNS", &format!("`{host}` did not resolve within 10 s"), facts),
+    };
+    let mut ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+    ips.dedup();
+    let kinds: Vec<String> = ips.iter().map(|ip| format!("{ip} ({})", kind(*ip))).collect();
+    row(facts, &format!("{what} address"), kinds.join(", "));
+    let (mut failed, mut open) = (String::new(), false);
+    for address in &addresses {
+        match tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(address)).await {
+            Ok(Ok(_)) => open = true,
+            Ok(Err(error)) => failed = format!("{address}: {error}"),
+            Err(_) => failed = format!("{address} did not answer within 10 s"),
+        }
+        if open {
+            return true;
+        }
+    }
+    refused(what, "RUNAI-CONNECT", &failed, facts)
+}
+
+fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> bool {
+    let private = facts
+        .extra
+        .get(&format!("{what} address"))
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.contains("private"));
+    let fix = match (code, private) {
+        ("RUNAI-DNS", _) => {
+            "a private endpoint resolves inside its network only: connect the VPN, or use its DNS; or correct `url`"
+        }
+        (_, true) => "the address is private: connect the VPN, or ask for a route and an open port",
+        _ => "a firewall or a wrong port; ask from where the endpoint may be reached",
+    };
+    let finding =
+        if what == "control plane" { Finding::error(code, message) } else { Finding::warning(code, message) };
+    facts.notes.push(finding.at(what).fix(fix));
+    false
+}
+
+/// Whether an address is one of a private network.
+fn kind(ip: IpAddr) -> &'static str {
+    let private = match ip {
+        // 100.64.0.0/10 is shared between a provider and its customers (RFC 6598).
+        IpAddr::V4(ip) => ip.is_private() || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64),
+        IpAddr::V6(ip) => ip.is_unique_local(),
+    };
+    match ip {
+        _ if ip.is_loopback() => "this machine",
+        IpAddr::V4(ip) if ip.is_link_local() => "link-local",
+        _ if private => "private",
+        _ => "public",
+    }
+}
+
+fn host_is_local(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut ClusterFacts) {
+    row(facts, &format!("{what} certificate"), certificate.to_string());
+    let fits = |name: &String| {
+        name == host
+            || name
+                .strip_prefix("*.")
+                .is_some_and(|rest| host.split_once('.').is_some_and(|(_, tail)| tail == rest))
+    };
+    if !certificate.names.is_empty() && !certificate.names.iter().any(fits) {
+        let message = format!("the certificate is not for `{host}`: something else answers there");
+        facts.notes.push(
+            Finding::warning("RUNAI-TLS-NAME", message)
+                .at(what)
+                .fix("correct the URL, or ask who answers at that address"),
+        );
+    }
+}
+
+/// Where the token comes from, and what is wrong with that.
+fn credentials(shared: &Shared, facts: &mut ClusterFacts) {
+    let said = match shared.settings.credentials(&shared.target) {
+        Ok(Credentials::Application { id, .. }) => format!("application `{id}`"),
+        Ok(Credentials::Token(_)) => "a token of the environment".to_owned(),
+        Ok(Credentials::File(path)) => format!("a token in {}", path.display()),
+        Ok(Credentials::Official(_)) => "the login of the official command line".to_owned(),
+        Ok(Credentials::Command(argv)) => format!("`{}`", argv.first().map_or("", String::as_str)),
+        Err(error) => error.message().to_owned(),
+    };
+    row(facts, "credentials", said);
+    let files = [&shared.settings.token_file, &shared.settings.client_secret_file];
+    for file in files.into_iter().flatten().filter(|file| others_may_read(file)) {
+        let message = format!("others on this machine may read {}", file.display());
+        facts.notes.push(
+            Finding::warning("RUNAI-SECRET-FILE", message).fix(format!("chmod 600 {}", file.display())),
+        );
+    }
+}
+
+#[cfg(unix)]
+fn others_may_read(file: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_may_read(_: &std::path::Path) -> bool {
+    false
+}
+
+/// What the token may do, as far as asking changes nothing.
+async fn rights(shared: &Shared, facts: &mut ClusterFacts) {
+    let Ok(plane) = shared.plane().await else { return };
+    let asked = [
+        ("projects", "/api/v1/org-unit/projects"),
+        ("clusters", "/api/v1/clusters"),
+        ("node pools", "/api/v1/node-pools"),
+        ("workloads", "/api/v1/workloads"),
+    ];
+    let (mut may, mut not) = (Vec::new(), Vec::new());
+    for (what, path) in asked {
+        let answer: Result<Value> =
+            plane.get("cannot find out a right", path, &[("limit", "1".to_owned())]).await;
+        match answer {
+            Ok(_) => may.push(what),
+            Err(error) if error.kind() == ErrorKind::Credentials => not.push(what),
+            Err(_) => {}
+        }
+    }
+    row(facts, "may read", may.join(", "));
+    if !not.is_empty() {
+        row(facts, "may not read", not.join(", "));
+    }
+    if not.contains(&"workloads") {
+        let message = "the token may not list workloads: a lost answer to a submit could not be cleared up";
+        facts.notes.push(
+            Finding::error("RUNAI-RIGHTS", message).fix("ask for the role of a researcher in the project"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_apart() {
+        let cases = [
+            ("10.1.2.3", "private"),
+            ("172.31.0.1", "private"),
+            ("100.64.0.1", "private"),
+            ("100.128.0.1", "public"),
+            ("fd12::1", "private"),
+            ("2600::1", "public"),
+            ("127.0.0.1", "this machine"),
+            ("169.254.169.254", "link-local"),
+            ("34.1.2.3", "public"),
+        ];
+        for (address, wanted) in cases {
+            assert_eq!(kind(address.parse().unwrap()), wanted, "{address}");
+        }
+    }
+}

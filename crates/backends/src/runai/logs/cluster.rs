@@ -1,0 +1,241 @@
+//! Over the cluster's own API: one stream for each pod, each resumed exactly.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use weftrun_core::log::{Cursor, Fed, LogBatch, Mark, Resume, SourceId, clean_text};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::Reader;
+use super::cluster_api::{self, Ask, Next};
+use super::view::{Fate, View};
+use crate::runai::lookup::text;
+use crate::runai::{status, watch};
+
+/// Times a stream of a pod that has ended may break before the rest is called lost.
+const TRIES_AFTER_END: u32 = 5;
+/// Streams open at once, unless the caller says otherwise.
+const STREAMS: usize = 1024;
+/// Readers that ask at once are answered by one look.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// Reads all pods, those that appear later too, until the workload and they have ended.
+pub async fn read(reader: &Reader, base: &str, framework: &'static str) -> Result<()> {
+    let most = if reader.options.max_streams == 0 { STREAMS } else { reader.options.max_streams };
+    let pods = Pods {
+        reader: reader.clone(),
+        base: base.to_owned(),
+        framework,
+        view: Arc::default(),
+        permits: Arc::new(Semaphore::new(most)),
+    };
+    let mut followed = HashSet::new();
+    let mut tasks: JoinSet<Result<()>> = JoinSet::new();
+    let mut over = false;
+    loop {
+        over |= pods.look(&mut followed, &mut tasks).await?;
+        if tasks.is_empty() && (over || !reader.options.follow) {
+            return Ok(());
+        }
+        tokio::select! {
+            Some(done) = tasks.join_next() => {
+                joined(done)?;
+                // As a rule the others end too; only then is there something new to see.
+                tokio::time::sleep(GATHER).await;
+                while let Some(done) = tasks.try_join_next() {
+                    joined(done)?;
+                }
+            }
+            () = pods.view.asked() => tokio::time::sleep(GATHER).await,
+            () = tokio::time::sleep(watch::interval(&reader.shared)) => {}
+        }
+    }
+}
+
+fn joined(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").source(error))?
+}
+
+/// The pods of a workload while they are read.
+#[derive(Clone)]
+struct Pods {
+    reader: Reader,
+    base: String,
+    framework: &'static str,
+    view: Arc<View>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pods {
+    /// Looks at the workload and its pods, and starts a reader for each that is new. True when the workload is over.
+    async fn look(&self, followed: &mut HashSet<String>, tasks: &mut JoinSet<Result<()>>) -> Result<bool> {
+        let Reader { shared, handle, options, .. } = &self.reader;
+        self.view.begin();
+        let read = async {
+            let workload = shared.typed(handle).await?;
+            let over = status::phase(text(&workload, "actualPhase").unwrap_or_default()).is_terminal();
+            Ok::<_, Error>((over, watch::pods(shared, handle).await?))
+        };
+        let (over, pods) = match read.await {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.view.finish(HashSet::new(), true);
+                return Ok(true);
+            }
+            // The readers wait for the next look.
+            Err(error) if error.is_retryable() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        for pod in &pods {
+            let (Some(id), Some(name)) = (text(pod, "id"), text(pod, "name")) else { continue };
+            if !has_log(pod) || !followed.insert(id.to_owned()) {
+                continue;
+            }
+            let replica = status::replica(pod, 0);
+            if !options.roles.is_empty() && !options.roles.contains(&replica.role) {
+                continue;
+            }
+            let mut source = SourceId::new(name);
+            id.clone_into(&mut source.uid);
+            (source.role, source.replica) = (replica.role, replica.index);
+            let (this, source) = (self.clone(), Arc::new(source));
+            tasks.spawn(async move { this.pod(source).await });
+        }
+        let live = pods.iter().filter(|pod| !status::replica(pod, 0).phase.is_terminal());
+        self.view.finish(live.filter_map(|pod| text(pod, "id").map(str::to_owned)).collect(), false);
+        Ok(over)
+    }
+
+    /// Reads one pod to its end, over as many connections as it takes.
+    async fn pod(&self, source: Arc<SourceId>) -> Result<()> {
+        let Ok(_permit) = self.permits.acquire().await else { return Ok(()) };
+        let options = &self.reader.options;
+        let stored = options.from.iter().find(|cursor| cursor.uid == source.uid).cloned();
+        let mut resume = match stored {
+            Some(cursor) => Resume::from_cursor(cursor),
+            None if options.tail.is_some() || options.since.is_some() => {
+                Resume::new(&source.uid, 0).in_the_middle()
+            }
+            None => Resume::new(&source.uid, 0),
+        };
+        let (mut breaks, mut tail) = (0, options.tail);
+        loop {
+            let ask = Ask {
+                pod: source.name.clone(),
+                follow: options.follow,
+                since: resume.since().or(options.since),
+                tail: tail.take(),
+                previous: options.previous,
+            };
+            let broke = self.stream(&source, &ask, &mut resume).await?;
+            let fate = if options.follow { self.view.fate(&source.uid).await } else { Fate::Ended };
+            let Some(broke) = broke else {
+                if fate == Fate::Live {
+                    breaks = 0;
+                    tokio::time::sleep(GATHER).await;
+                    continue;
+                }
+                return self.mark(&source, Mark::Ended { exit_code: None }, resume.cursor()).await;
+            };
+            breaks = if fate == Fate::Live { 0 } else { breaks + 1 };
+            if let Some(reason) = lost(&broke, fate, breaks) {
+                return self.mark(&source, Mark::Gap { reason }, resume.cursor()).await;
+            }
+            if broke.is_final && fate == Fate::Live {
+                return Err(broke.error());
+            }
+            tokio::time::sleep(Duration::from_millis(500) * (breaks + 1)).await;
+        }
+    }
+
+    /// Reads over one connection; none if the other side closed it in order.
+    async fn stream(&self, source: &Arc<SourceId>, ask: &Ask, resume: &mut Resume) -> Result<Option<Broke>> {
+        let Reader { shared, handle, .. } = &self.reader;
+        let mut socket = match cluster_api::open(shared, &self.base, handle, self.framework, ask).await {
+            Ok(socket) => socket,
+            Err(error) => return Ok(Some(Broke::unopened(error))),
+        };
+        resume.opened();
+        loop {
+            let mut fed = Fed::default();
+            let next = cluster_api::next(&mut socket).await;
+            let moved = match &next {
+                Next::Bytes(bytes) => resume.feed(bytes, &mut fed),
+                Next::Closed => resume.finish(&mut fed),
+                Next::Broken(_) => Ok(()),
+            };
+            if moved.is_err() {
+                resume.rotated();
+                let _ = resume.feed(&[], &mut fed);
+            }
+            self.give(source, fed, resume.cursor()).await?;
+            match next {
+                Next::Bytes(_) => {}
+                Next::Closed => return Ok(None),
+                Next::Broken(why) => {
+                    return Ok(Some(Broke { why, is_final: false, kind: ErrorKind::Unreachable }));
+                }
+            }
+        }
+    }
+
+    async fn give(&self, source: &Arc<SourceId>, fed: Fed, cursor: Cursor) -> Result<()> {
+        if !(fed.bytes.is_empty() && fed.mark.is_none()) {
+            let mut batch = LogBatch::new(source.clone(), fed.bytes, cursor.clone());
+            (batch.lines, batch.mark) = (fed.lines, fed.mark);
+            self.reader.give(batch).await?;
+        }
+        for note in fed.notes {
+            let reason = clean_text(&note).into_owned();
+            self.mark(source, Mark::Gap { reason }, cursor.clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn mark(&self, source: &Arc<SourceId>, mark: Mark, cursor: Cursor) -> Result<()> {
+        self.reader.give(LogBatch::marked(source.clone(), mark, cursor)).await
+    }
+}
+
+/// Why a connection came to no orderly end.
+struct Broke {
+    why: String,
+    /// Trying again cannot help while nothing else changes.
+    is_final: bool,
+    kind: ErrorKind,
+}
+
+impl Broke {
+    fn unopened(error: Error) -> Self {
+        let is_final = !error.is_retryable() && error.kind() != ErrorKind::NotFound;
+        Self { why: error.message().to_owned(), is_final, kind: error.kind() }
+    }
+
+    fn error(self) -> Error {
+        Error::new(self.kind, self.why)
+    }
+}
+
+/// Why the rest of a log is given up, if it is.
+fn lost(broke: &Broke, fate: Fate, breaks: u32) -> Option<String> {
+    let why = clean_text(&broke.why).into_owned();
+    match fate {
+        Fate::Live => None,
+        Fate::Deleted => Some("the workload was deleted, and its logs with it".to_owned()),
+        // A refusal stays one: the platform streams the logs of running workloads only.
+        Fate::Ended if broke.is_final || breaks >= TRIES_AFTER_END => Some(format!(
+            "the pod has ended, and the cluster's API does not give the rest of its log ({why}); with `kubeconfig` in \
+             the target's table it is read from Kubernetes while the pod is there"
+        )),
+        Fate::Ended => None,
+    }
+}
+
+fn has_log(pod: &Value) -> bool {
+    let phase = text(pod, "k8sPhase").unwrap_or_default().to_lowercase();
+    matches!(phase.as_str(), "running" | "succeeded" | "failed")
+}

@@ -1,0 +1,101 @@
+//! Over the Kubernetes API, with a kubeconfig of the user's: the reader of pods' logs is the Kubeflow backend's.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+use tokio::sync::watch::{Sender, channel};
+use weftrun_core::ErrorKind;
+use weftrun_core::Result;
+
+use super::Reader;
+use crate::kubernetes::logs::{LogJob, Place, logs};
+use crate::kubernetes::{ClusterConfig, Pod};
+use crate::runai::config::Settings;
+use crate::runai::lookup::text;
+use crate::runai::{status, watch};
+
+/// Labels that hold the workload's name: the vendor's own agent reads the first, the operators write the second.
+const LABELS: [&str; 2] = ["workloadName", "training.kubeflow.org/job-name"];
+
+/// Whether the target says which cluster; the kubeconfig of the environment alone may be of any.
+pub fn is_configured(settings: &Settings) -> bool {
+    settings.kubeconfig.is_some() || settings.context.is_some()
+}
+
+/// Reads the logs of the workload's pods. Those of one that is over are read once, as there is nothing to follow.
+pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
+    let Reader { shared, handle, options, .. } = reader;
+    let mut options = options.clone();
+    options.follow &= !is_over;
+    let project = shared.project().await?;
+    let namespace = match &project.namespace {
+        Some(namespace) => namespace.clone(),
+        None => format!("runai-{}", shared.project_name()?),
+    };
+    let cluster = ClusterConfig {
+        kubeconfig: shared.settings.kubeconfig.clone(),
+        context: shared.settings.context.clone(),
+        namespace: Some(namespace),
+        env: shared.target.env.clone(),
+    };
+    let names = Arc::new(RwLock::new(names(&watch::pods(shared, handle).await.unwrap_or_default())));
+    let (over, ended) = channel(false);
+    let (known, name) = (names.clone(), handle.name().to_owned());
+    let job = LogJob {
+        cluster: cluster.connect().await?,
+        selector: String::new(),
+        place: Arc::new(move |pod| place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner))),
+        ended,
+        options,
+    };
+    let mut batches = logs(job);
+    let forward = async {
+        while let Some(batch) = batches.next().await {
+            reader.give(batch?).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        result = forward => result,
+        never = look(reader, over, &names) => never,
+    }
+}
+
+/// Says when the workload is over, and which pods are its own by now. Ends only with an error.
+async fn look(reader: &Reader, over: Sender<bool>, names: &RwLock<HashSet<String>>) -> Result<()> {
+    let Reader { shared, handle, .. } = reader;
+    loop {
+        match shared.typed(handle).await {
+            Ok(workload) => {
+                let phase = status::phase(text(&workload, "actualPhase").unwrap_or_default());
+                if let Ok(pods) = watch::pods(shared, handle).await {
+                    names.write().unwrap_or_else(PoisonError::into_inner).extend(self::names(&pods));
+                }
+                over.send_if_modified(|over| {
+                    std::mem::replace(over, phase.is_terminal()) != phase.is_terminal()
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                over.send_replace(true);
+            }
+            Err(error) if error.is_retryable() => {}
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(watch::interval(shared)).await;
+    }
+}
+
+fn names(pods: &[Value]) -> HashSet<String> {
+    pods.iter().filter_map(|pod| text(pod, "name").map(str::to_owned)).collect()
+}
+
+/// What a pod is to the workload, if it is one of its own.
+fn place(pod: &Pod, workload: &str, names: &HashSet<String>) -> Option<Place> {
+    let labelled = LABELS.iter().any(|label| pod.labels.get(*label).is_some_and(|name| name == workload));
+    (labelled || names.contains(&pod.name)).then(|| {
+        let (role, number) = status::role(&pod.name);
+        Place { role: role.to_owned(), replica: number.unwrap_or(0), ..Place::default() }
+    })
+}

@@ -1,0 +1,120 @@
+//! The logs of a workload, over the best route there is: the cluster's own API, a kubeconfig, or, where neither
+//! answers, the exact words that get them elsewhere.
+
+mod cluster;
+pub(super) mod cluster_api;
+mod kubernetes;
+mod view;
+
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use weftrun_core::job::JobHandle;
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::lookup::text;
+use super::{Shared, status, watch};
+pub use kubernetes::is_configured as has_kubeconfig;
+
+/// Events that are quoted where no logs can be had.
+const EVENTS: usize = 3;
+
+/// The logs of a workload.
+pub fn logs(
+    shared: Arc<Shared>,
+    handle: JobHandle,
+    options: LogOptions,
+) -> BoxStream<'static, Result<LogBatch>> {
+    let (send, receive) = mpsc::channel(64);
+    tokio::spawn(async move {
+        let read = async {
+            let handle = shared.resolve(&handle).await?;
+            Reader { shared: shared.clone(), handle, options, send: send.clone() }.run().await
+        };
+        tokio::select! {
+            result = read => {
+                if let Err(error) = result {
+                    let _ = send.send(Err(error)).await;
+                }
+            }
+            () = send.closed() => {}
+        }
+    });
+    Box::pin(futures_util::stream::unfold(receive, |mut receive| async move {
+        receive.recv().await.map(|batch| (batch, receive))
+    }))
+}
+
+/// Reads the logs of one workload for one listener.
+#[derive(Clone)]
+struct Reader {
+    shared: Arc<Shared>,
+    handle: JobHandle,
+    options: LogOptions,
+    send: mpsc::Sender<Result<LogBatch>>,
+}
+
+impl Reader {
+    async fn run(&self) -> Result<()> {
+        let workload = self.shared.typed(&self.handle).await?;
+        let over = status::phase(text(&workload, "actualPhase").unwrap_or_default()).is_terminal();
+        let kubeconfig = has_kubeconfig(&self.shared.settings);
+        // The cluster's API gives the logs of workloads that have not ended (vendor's documents); Kubernetes keeps them
+        // as long as there is a pod.
+        if over && kubeconfig {
+            return kubernetes::read(self, true).await;
+        }
+        match cluster_api::base(&self.shared).await {
+            Ok(base) => cluster::read(self, &base, framework(&workload)).await,
+            Err(error) if kubeconfig => {
+                tracing::debug!(%error, "no cluster API: the kubeconfig is used");
+                kubernetes::read(self, over)
+                    .await
+                    .map_err(|second| second.with("cluster API", error.message()))
+            }
+            Err(error) => Err(self.other_routes(error, framework(&workload)).await),
+        }
+    }
+
+    async fn give(&self, batch: LogBatch) -> Result<()> {
+        let gone = |_| Error::new(ErrorKind::Interrupted, "the reader of the logs went away");
+        self.send.send(Ok(batch)).await.map_err(gone)
+    }
+
+    /// Where else the logs can be had, and what the platform said last.
+    async fn other_routes(&self, error: Error, framework: &str) -> Error {
+        let project = self.shared.target.project.clone().unwrap_or_default();
+        let noun = match (self.handle.parts().get(1).map(String::as_str), framework) {
+            (Some("workspaces"), _) => "workspace".to_owned(),
+            (_, "runai") => "training".to_owned(),
+            (_, framework) => format!("training {framework}"),
+        };
+        let name = self.handle.name();
+        let mut error = error
+            .hint("set `kubeconfig` in the target's table to read them over Kubernetes")
+            .hint(format!("runai {noun} logs {name} -p {project} --follow"));
+        if let Ok(base) = self.shared.settings.base(&self.shared.target) {
+            error = error.hint(format!("or read them in the UI: {base}/workloads"));
+        }
+        for event in watch::events(&self.shared, &self.handle).await.unwrap_or_default().iter().take(EVENTS) {
+            let (_, reason, said, _) = status::event(event);
+            error = error.with("event", format!("{reason}: {said}"));
+        }
+        error
+    }
+}
+
+/// The word for a framework in the cluster's API and in the official command line.
+fn framework(workload: &Value) -> &'static str {
+    match workload.pointer("/spec/distributedFramework").and_then(Value::as_str) {
+        Some("MPI") => "mpi",
+        Some("TF") => "tensorflow",
+        Some("XGBoost") => "xgboost",
+        Some("JAX") => "jax",
+        Some(_) => "pytorch",
+        None => "runai",
+    }
+}

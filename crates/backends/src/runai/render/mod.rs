@@ -1,0 +1,238 @@
+//! A planned job becomes the body of one create request. Only what the user or a rule set is in it.
+
+mod command;
+mod own;
+mod pod;
+
+use serde_json::{Map, Value, json};
+use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::mutation::{Change, Op};
+use weftrun_core::spec::{Launch, RestartPolicy, Role};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::version::{self, Version};
+use crate::kubernetes::mpirun;
+pub use own::JobSettings;
+pub use pod::MARKER;
+
+/// Where a body is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Several nodes.
+    Distributed,
+    /// One node.
+    Trainings,
+    /// An interactive workspace, where the job file's `[backend.runai] workspace = true` asks for one.
+    Workspaces,
+}
+
+impl Kind {
+    /// The word in the path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Distributed => "distributed",
+            Self::Trainings => "trainings",
+            Self::Workspaces => "workspaces",
+        }
+    }
+}
+
+/// Ours to add and to leave out again where the server is too old; anything else that it lacks was asked for.
+const OPTIONAL: [&str; 2] = ["mpiLauncherCreationPolicy", "restartPolicy"];
+
+/// Renders a planned job.
+pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Result<Rendered> {
+    let settings = JobSettings::of(&job.spec)?;
+    let kind = kind(job, &settings)?;
+    let mut inexpressible = Vec::new();
+    let mut body = body(job, project, kind, &settings, &mut inexpressible)?;
+    let unknown = version::unknown(kind.path(), &body);
+    if !unknown.is_empty() {
+        return Err(own::no_such_field(kind, &unknown));
+    }
+    let lost = version.map_or_else(Vec::new, |version| version::strip(kind.path(), version, &mut body));
+    if lost.iter().any(|(field, _)| field == "spec.restartPolicy")
+        && body["spec"].get("backoffLimit").is_none()
+    {
+        body["spec"]["backoffLimit"] = json!(0);
+    }
+    let mut applied: Vec<Op> = Vec::new();
+    for op in &job.plan.ops {
+        let stripped =
+            lost.iter().find(|(field, _)| field_of(&op.change).is_some_and(|f| field.ends_with(f)));
+        match stripped {
+            _ if inexpressible.iter().any(|lost| &lost.op == op) => {}
+            Some((field, first)) => inexpressible.push(Inexpressible {
+                op: op.clone(),
+                reason: format!("`{field}` is a field of {first}, and this control plane is older"),
+            }),
+            None => applied.push(op.clone()),
+        }
+    }
+    refuse_lost_user_fields(&lost, &inexpressible)?;
+    let text = serde_json::to_string_pretty(&body).map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "a body cannot be written as JSON").source(error)
+    })?;
+    let title = format!("POST /api/v1/workloads/{}", kind.path());
+    let document = Document { title, language: Language::Json, text };
+    let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
+    rendered.applied = applied;
+    rendered.inexpressible = inexpressible;
+    rendered.holes = holes(&body);
+    Ok(rendered)
+}
+
+/// Which kind of workload a job becomes.
+fn kind(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
+    let several = job.spec.nodes() > 1 || job.spec.launch == Launch::Mpi;
+    match (settings.workspace, several) {
+        (true, true) => {
+            Err(Error::new(ErrorKind::Unsupported, "a Run:ai workspace is one node without mpirun")
+                .with("nodes", job.spec.nodes())
+                .hint("take `workspace` out of `[backend.runai]`, or set `nodes = 1`"))
+        }
+        (true, false) => Ok(Kind::Workspaces),
+        (false, true) => Ok(Kind::Distributed),
+        (false, false) => Ok(Kind::Trainings),
+    }
+}
+
+/// Fields the user set by name must not vanish; defaults of ours and ops, which are reported, may.
+fn refuse_lost_user_fields(lost: &[(String, Version)], reported: &[Inexpressible]) -> Result<()> {
+    let known = |field: &str| {
+        OPTIONAL.iter().any(|ours| field.ends_with(ours))
+            || reported.iter().any(|lost| field_of(&lost.op.change).is_some_and(|name| field.contains(name)))
+    };
+    match lost.iter().find(|(field, _)| !known(field)) {
+        None => Ok(()),
+        Some((field, first)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("`{field}` needs control plane {first} or newer"),
+        )
+        .hint("take the setting out of the job, or set `version` in the target's table if the version was read wrong")),
+    }
+}
+
+fn field_of(change: &Change) -> Option<&'static str> {
+    match change {
+        Change::NodeSelector { .. } => Some("nodeAffinityRequired"),
+        Change::Toleration { .. } => Some("tolerations"),
+        _ => None,
+    }
+}
+
+/// Places in a body that only the server's answers fill.
+pub const HOLES: [(&str, &str); 3] = [
+    ("projectId", "the project's id, looked up by name when the job is submitted"),
+    ("clusterId", "the id of the project's cluster, looked up when the job is submitted"),
+    ("templateId", "the id of the template, looked up by name when the job is submitted"),
+];
+
+/// The kind of workload that was rendered, as its path says it.
+pub fn kind_of(rendered: &Rendered) -> &str {
+    rendered.documents.first().and_then(|first| first.title.rsplit('/').next()).unwrap_or("distributed")
+}
+
+/// The name of the template a body asks for, while it is a hole.
+pub fn template_of(body: &Value) -> Option<&str> {
+    body.get("templateId")?.as_str()?.strip_prefix("<template-id:")?.strip_suffix('>')
+}
+
+fn holes(body: &Value) -> Vec<Hole> {
+    let hole = |(key, what): &(&str, &str)| {
+        let name = body.get(key)?.as_str()?.strip_prefix('<')?.strip_suffix('>')?;
+        Some(Hole { name: name.to_owned(), what: (*what).to_owned() })
+    };
+    HOLES.iter().filter_map(hole).collect()
+}
+
+fn body(
+    job: &PlannedJob,
+    project: &str,
+    kind: Kind,
+    settings: &JobSettings,
+    lost: &mut Vec<Inexpressible>,
+) -> Result<Value> {
+    let id = |name: &str| job.facts.ids.get(name).cloned().unwrap_or_else(|| format!("<{name}:{project}>"));
+    let mut body = Map::new();
+    body.insert("name".into(), json!(job.spec.name));
+    body.insert("projectId".into(), json!(id("project-id")));
+    body.insert("clusterId".into(), json!(id("cluster-id")));
+    if let Some(template) = &settings.template {
+        body.insert("templateId".into(), json!(format!("<template-id:{template}>")));
+    }
+    let (master, worker) = split(job)?;
+    let mpi = job.spec.launch == Launch::Mpi;
+    let mut spec = pod::pod(job, worker, &command::node(job, worker, mpi)?, lost)?;
+    if kind == Kind::Distributed {
+        let workers = if master.is_some() || mpi { worker.nodes } else { worker.nodes.saturating_sub(1) };
+        spec.insert("distributedFramework".into(), json!(if mpi { "MPI" } else { "PyTorch" }));
+        spec.insert("numWorkers".into(), json!(workers.max(1)));
+    }
+    if mpi {
+        spec.insert("slotsPerWorker".into(), json!(worker.procs_per_node()));
+        // The launcher must not start before the workers can be reached: with AtStartup half of the runs failed on the
+        // mpi-operator this platform uses (seen 2026-11-21 on our own test bed).
+        spec.insert("mpiLauncherCreationPolicy".into(), json!("WaitForWorkersReady"));
+    }
+    restart(&mut spec, job.spec.restart, kind == Kind::Distributed && !mpi);
+    own::merge(&mut spec, &settings.spec);
+    if kind == Kind::Distributed {
+        let mut master = match master {
+            Some(role) => Some(pod::pod(job, role, &command::node(job, role, false)?, lost)?),
+            None if mpi => Some(launcher(job, worker, settings, lost)?),
+            // It is made of the workers' fields, since it inherits none of them.
+            None if !settings.master.is_empty() => Some(own::of_the_pod(&spec)),
+            None => None,
+        };
+        if let Some(master) = &mut master {
+            own::merge(master, &settings.master);
+        }
+        match master {
+            Some(master) => body.insert("masterSpec".into(), Value::Object(master)),
+            None => body.insert("masterSpecSameAsWorker".into(), json!(true)),
+        };
+    }
+    body.insert("spec".into(), Value::Object(spec));
+    Ok(Value::Object(body))
+}
+
+/// The role of the master, where it is one of its own, and that of the workers.
+fn split(job: &PlannedJob) -> Result<(Option<&Role>, &Role)> {
+    let workers: Vec<&Role> = job.spec.workers().collect();
+    match workers.as_slice() {
+        [worker] => Ok((None, worker)),
+        [master, worker] if master.nodes == 1 && job.spec.launch != Launch::Mpi => Ok((Some(master), worker)),
+        _ => Err(Error::new(
+            ErrorKind::Unsupported,
+            "Run:ai has one master and one kind of worker, and this job has other roles",
+        )
+        .with("roles", workers.iter().map(|role| role.name.as_str()).collect::<Vec<_>>().join(", "))
+        .hint("give all nodes one role, or one role of one node and one of all others")),
+    }
+}
+
+/// The launcher of an MPI job: it inherits nothing, and asks for no devices of the fabric.
+fn launcher(
+    job: &PlannedJob,
+    worker: &Role,
+    settings: &JobSettings,
+    lost: &mut Vec<Inexpressible>,
+) -> Result<Map<String, Value>> {
+    let mut launcher = mpirun::launcher(&job.spec, worker);
+    let words = command::launcher(job, worker, &launcher, &settings.mpirun_args)?;
+    // Whoever says nothing of the launcher gets a small one.
+    launcher.cpus.get_or_insert_with(|| "1".into());
+    launcher.memory.get_or_insert_with(|| "2Gi".into());
+    pod::pod(job, &launcher, &words, lost)
+}
+
+/// What happens when a rank fails. A PyTorchJob whose pods are never started again fails at once; with a limit of 0 it
+/// failed also when it was resumed after a suspend (seen 2026-11-21 on our own test bed). A Job tries six times.
+fn restart(spec: &mut Map<String, Value>, policy: RestartPolicy, pods_restart: bool) {
+    match policy {
+        RestartPolicy::OnFailure { max } => spec.insert("backoffLimit".into(), json!(max)),
+        RestartPolicy::Never if pods_restart => spec.insert("restartPolicy".into(), json!("Never")),
+        RestartPolicy::Never => spec.insert("backoffLimit".into(), json!(0)),
+    };
+}

@@ -1,0 +1,98 @@
+//! What `doctor` says of a control plane: what is there, and what is in the way.
+
+use weftrun_core::ErrorKind;
+use weftrun_core::backend::{ClusterFacts, Scope};
+use weftrun_testkit::fake_runai::{FakeRunAi, authority};
+
+use crate::common::{connect, target};
+
+fn thorough() -> Scope {
+    let mut scope = Scope::default();
+    scope.thorough = true;
+    scope
+}
+
+fn codes(facts: &ClusterFacts) -> Vec<&str> {
+    facts.notes.iter().map(|note| note.code.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_private_control_plane_is_described() {
+    let fake = FakeRunAi::start_tls(21, false).await.unwrap();
+    let target = target(&fake).with("ca-file", authority().display().to_string());
+    let facts = connect(target).await.unwrap().discover(&thorough()).await.unwrap();
+    let said =
+        |key: &str| facts.extra.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    assert!(said("control plane address").contains("127.0.0.1 (this machine)"), "{:?}", facts.extra);
+    assert!(said("cluster address").contains("this machine"));
+    let certificate =
+        "`localhost`, signed by `private authority`, until 2096-01-01 00:00, for localhost, 127.0.0.1";
+    assert_eq!(said("control plane certificate"), certificate);
+    assert_eq!(said("cluster certificate"), certificate);
+    assert_eq!(said("may read"), "projects, clusters, node pools, workloads");
+    assert_eq!(said("logs"), "over the cluster's API");
+    assert_eq!(said("credentials"), "application `weftrun-tests`");
+    assert_eq!(facts.version.as_deref(), Some("2.21.7"));
+    assert_eq!(facts.queues.len(), 2);
+    assert_eq!(facts.nodes[0].count, 2);
+    assert!(facts.notes.is_empty(), "{:?}", facts.notes);
+}
+
+/// A certificate of an authority nobody knows: the error carries who answers there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_not_trusted_is_shown() {
+    let fake = FakeRunAi::start_tls(21, false).await.unwrap();
+    let error = connect(target(&fake)).await.unwrap().discover(&thorough()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.hints()[0].contains("ca-file"));
+    let shown = error.findings().iter().any(|f| f.message.contains("signed by `private authority`"));
+    assert!(shown, "{:?}", error.findings());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_the_way_is_named() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let gone = target(&fake).with("url", "https://127.0.0.1:1");
+    let error = connect(gone).await.unwrap().discover(&thorough()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.findings().iter().any(|f| f.code == "RUNAI-CONNECT"), "{:?}", error.findings());
+    let nowhere = target(&fake).with("url", "https://runai.invalid");
+    let error = connect(nowhere).await.unwrap().discover(&thorough()).await.unwrap_err();
+    assert!(error.findings().iter().any(|f| f.code == "RUNAI-DNS"), "{:?}", error.findings());
+
+    fake.state().cluster_api = false;
+    fake.state().researcher = true;
+    let facts = connect(target(&fake)).await.unwrap().discover(&thorough()).await.unwrap();
+    assert_eq!(facts.extra["may not read"], "clusters, node pools");
+    assert_eq!(facts.extra["logs"], "not from here");
+    assert!(codes(&facts).contains(&"RUNAI-CLUSTER-API"), "{:?}", facts.notes);
+}
+
+/// Of 3.0 nothing is known, and that is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_version_is_said_to_be_one() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    for version in ["3.0.1", "2.25", "latest"] {
+        let backend = connect(target(&fake).with("version", version)).await.unwrap();
+        let facts = backend.discover(&Scope::default()).await.unwrap();
+        assert_eq!(codes(&facts), ["RUNAI-VERSION"], "{version}");
+    }
+}
+
+/// A file with a secret that others may read is named.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_others_may_read_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, weftrun_testkit::fake_runai::CLIENT_SECRET).unwrap();
+    let mut target = target(&fake).with("client-secret-file", file.display().to_string());
+    target.settings.remove("client-secret-env");
+    for (mode, wanted) in [(0o644, true), (0o600, false)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let facts = connect(target.clone()).await.unwrap().discover(&thorough()).await.unwrap();
+        assert_eq!(codes(&facts).contains(&"RUNAI-SECRET-FILE"), wanted, "{mode:o}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Logs over every route, cut, refused and deleted under us: nothing is lost, nothing comes twice.
+
+use std::collections::BTreeMap;
+
+use futures_util::TryStreamExt;
+use weftrun_core::backend::{Backend, TargetConfig};
+use weftrun_core::job::{Action, JobHandle, JobPhase};
+use weftrun_core::log::{LogOptions, Mark};
+use weftrun_testkit::fake_runai::{FakeRunAi, Fault, Trouble};
+
+use crate::common::{connect, submit, target, until};
+
+/// Sixty lines a node, slowly.
+const SLOW: &str = "i=0; while [ $i -lt 60 ]; do echo line $i of $RANK; i=$((i+1)); sleep 0.05; done";
+
+/// The bytes of each pod, and the marks that are more than an end.
+async fn read(
+    backend: &dyn Backend,
+    handle: &JobHandle,
+    options: LogOptions,
+) -> (BTreeMap<String, String>, Vec<Mark>) {
+    let mut batches = backend.logs(handle, options);
+    let (mut bytes, mut marks): (BTreeMap<String, Vec<u8>>, Vec<Mark>) = (BTreeMap::new(), Vec::new());
+    while let Some(batch) = batches.try_next().await.unwrap() {
+        bytes.entry(batch.source.name.clone()).or_default().extend(&batch.bytes);
+        marks.extend(batch.mark.filter(|mark| !matches!(mark, Mark::Ended { .. })));
+    }
+    (bytes.into_iter().map(|(pod, text)| (pod, String::from_utf8(text).unwrap())).collect(), marks)
+}
+
+fn assert_whole(pods: &BTreeMap<String, String>) {
+    assert_eq!(pods.len(), 2, "{pods:?}");
+    for (rank, text) in pods.values().enumerate() {
+        let expected: String = (0..60).map(|i| format!("line {i} of {rank}\n")).collect();
+        assert_eq!(*text, expected);
+    }
+}
+
+/// Streams are cut three times, once in the middle of a line, and the token runs out in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_logs_lose_and_repeat_nothing() {
+    for minor in [18, 21, 24] {
+        let fake = FakeRunAi::start(minor).await.unwrap();
+        fake.state().cut_logs_after = vec![3, 0, 17];
+        let backend = connect(target(&fake)).await.unwrap();
+        let handle = submit(&backend, "cuts", 2, SLOW).await;
+        let path = "/cluster-api/api";
+        fake.fail(Fault { method: "GET", path, times: 1, trouble: Trouble::Status(503) });
+        fake.fail(Fault { method: "GET", path, times: 1, trouble: Trouble::TokenExpired });
+        fake.fail(Fault { method: "GET", path, times: 1, trouble: Trouble::CutBefore });
+        let (pods, marks) = read(&*backend, &handle, LogOptions::follow()).await;
+        assert_whole(&pods);
+        assert_eq!(marks, [], "2.{minor}");
+    }
+}
+
+fn with_kubeconfig(fake: &FakeRunAi, folder: &tempfile::TempDir) -> TargetConfig {
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, fake.kubeconfig()).unwrap();
+    target(fake).with("kubeconfig", path.display().to_string())
+}
+
+/// Without the cluster's API, a kubeconfig does: while the workload runs, and after it has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_gives_the_logs() {
+    for minor in [18, 21, 24] {
+        let fake = FakeRunAi::start(minor).await.unwrap();
+        fake.state().cluster_api = false;
+        let folder = tempfile::tempdir().unwrap();
+        let backend = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
+        let handle = submit(&backend, "kube", 2, SLOW).await;
+        let (pods, marks) = read(&*backend, &handle, LogOptions::follow()).await;
+        assert_whole(&pods);
+        assert_eq!(marks, []);
+        until(&backend, &handle, JobPhase::Succeeded).await;
+        let (pods, _) = read(&*backend, &handle, LogOptions::default()).await;
+        assert_whole(&pods);
+    }
+}
+
+/// Of two workloads of one project each gets its own pods' logs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_gives_the_logs_of_this_workload_only() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.state().cluster_api = false;
+    let folder = tempfile::tempdir().unwrap();
+    let backend = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
+    submit(&backend, "kube", 2, "echo other").await;
+    let handle = submit(&backend, "kube-2", 1, "echo ours").await;
+    until(&backend, &handle, JobPhase::Succeeded).await;
+    let (pods, _) = read(&*backend, &handle, LogOptions::follow()).await;
+    assert_eq!(pods.into_values().collect::<Vec<_>>(), ["ours\n"]);
+}
+
+/// Where no route leads to the logs, the error holds the exact words that get them elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_route_the_error_says_where_the_logs_are() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.state().cluster_api = false;
+    let backend = connect(target(&fake)).await.unwrap();
+    for (name, nodes, words) in [("far", 2, "training pytorch"), ("near", 1, "training")] {
+        let handle = submit(&backend, name, nodes, "sleep 300").await;
+        let error = backend.logs(&handle, LogOptions::follow()).try_next().await.unwrap_err();
+        assert!(error.message().contains("HTML page came with 502"), "{error}");
+        let wanted = format!("runai {words} logs {name} -p nlp --follow");
+        assert!(error.hints().contains(&wanted), "{:?}", error.hints());
+        assert!(error.hints().iter().any(|hint| hint.contains("/workloads")));
+    }
+}
+
+/// The platform streams the logs of running workloads only: a pod that has ended is explained, not silently empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_pod_is_explained() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.state().ended_logs = false;
+    let backend = connect(target(&fake)).await.unwrap();
+    let handle = submit(&backend, "ended", 1, "echo done").await;
+    until(&backend, &handle, JobPhase::Succeeded).await;
+    let (pods, marks) = read(&*backend, &handle, LogOptions::follow()).await;
+    assert!(pods.values().all(String::is_empty));
+    let [Mark::Gap { reason }] = marks.as_slice() else { panic!("{marks:?}") };
+    assert!(reason.contains("not running") && reason.contains("kubeconfig"), "{reason}");
+    // With a kubeconfig the same log is there.
+    let folder = tempfile::tempdir().unwrap();
+    let backend = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
+    let (pods, _) = read(&*backend, &handle, LogOptions::follow()).await;
+    assert_eq!(pods.into_values().collect::<Vec<_>>(), ["done\n"]);
+}
+
+/// Somebody deletes the workload while its logs are followed: the stream ends by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn following_ends_when_the_workload_is_deleted_under_it() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let handle = submit(&backend, "deleted", 2, "echo begun; sleep 300").await;
+    let mut batches = backend.logs(&handle, LogOptions::follow());
+    let mut text = Vec::new();
+    while let Some(batch) = batches.try_next().await.unwrap() {
+        text.extend(&batch.bytes);
+        if batch.bytes.ends_with(b"begun\n") {
+            let other = connect(target(&fake)).await.unwrap();
+            let _ = other.act(&handle, Action::Delete).await;
+        }
+    }
+    assert!(text.starts_with(b"begun\n"));
+}
+
+/// A suspend kills the pods, a resume makes new ones: both are followed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pods_after_a_resume_are_followed_too() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let marker = std::env::temp_dir().join(format!("weftrun-runai-again-{}", fastrand::u64(..)));
+    let script =
+        format!("if [ -e {0} ]; then echo second; else : > {0}; echo first; sleep 300; fi", marker.display());
+    let handle = submit(&backend, "again", 1, &script).await;
+    let mut batches = backend.logs(&handle, LogOptions::follow());
+    let mut text = String::new();
+    while let Some(batch) = batches.try_next().await.unwrap() {
+        text.push_str(&String::from_utf8_lossy(&batch.bytes));
+        if batch.bytes.ends_with(b"first\n") {
+            backend.act(&handle, Action::Suspend).await.unwrap();
+            until(&backend, &handle, JobPhase::Suspended).await;
+            backend.act(&handle, Action::Resume).await.unwrap();
+        }
+    }
+    let _ = std::fs::remove_file(marker);
+    assert_eq!(text, "first\nsecond\n");
+}

@@ -1,0 +1,14 @@
+//! The Run:ai backend against a control plane of our own, in several versions and under every fault.
+#![cfg(feature = "runai")]
+#![allow(missing_docs)]
+
+mod access;
+mod bodies;
+mod common;
+mod doctor;
+mod life;
+mod logs;
+mod runapy;
+mod scale;
+mod serve;
+mod submit;
