@@ -1,44 +1,59 @@
+//! Any bytes as a stream of manifests: no panic, a second pass changes nothing, what has an error or nothing to change
+//! stays to the byte. The first byte chooses the options.
+
 #![no_main]
-//! Any bytes as a stream of manifests or a script: no panic, and a second pass changes nothing.
 
 use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::Profiles;
-use weftrun_core::manifest::{Settings, Splitter, Start, is_sbatch, lint_document, mutate, mutate_sbatch};
+use weftrun_core::fabric::{Gid, Profiles, Webhook};
+use weftrun_core::manifest::{Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
 use weftrun_core::mutation::Options;
 
-fn pass(bytes: &[u8]) -> Option<Vec<u8>> {
-    let profile = Profiles::builtin().get("dgxc").ok()?;
-    let (catalogue, facts, options) = (Catalogue::builtin(), ClusterFacts::default(), Options::default());
-    let settings = Settings {
-        profile: &profile,
-        options: &options,
-        catalogue: &catalogue,
-        facts: &facts,
-        trainer: None,
-        runtimes: &[],
-        reformat: false,
+const PROFILES: [&str; 4] = ["dgxc", "eks-image", "roce", "neuron"];
+const TRAINERS: [Option<TrainerVersion>; 4] =
+    [None, Some(TrainerVersion::V2_0), Some(TrainerVersion::V2_1), Some(TrainerVersion::V2_3)];
+
+fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
+    let bit = |at: u8| choice >> at & 1 == 1;
+    let profile = Profiles::builtin().get(PROFILES[usize::from(choice & 3)]).ok()?;
+    let (catalogue, facts) = (Catalogue::builtin(), ClusterFacts::default());
+    let options = Options {
+        webhook: if bit(4) { Webhook::Yes } else { Webhook::Auto },
+        gid: bit(5).then_some(Gid::Compute),
+        memory: bit(6).then(|| "9Gi".to_owned()),
+        detect: Some(bit(6)),
+        ..Options::default()
     };
+    let trainer = TRAINERS[usize::from(choice >> 2 & 3)];
     let mut splitter = Splitter::default();
     splitter.push(bytes);
     splitter.finish();
-    let mut out = Vec::new();
+    let (mut out, mut runtimes) = (Vec::new(), Vec::new());
     while let Some(document) = splitter.next_document() {
         let text = String::from_utf8(document).ok()?;
-        lint_document(&text, Start::of("fuzz"), &settings);
-        let done = if is_sbatch(&text) {
-            mutate_sbatch(&text, Start::of("fuzz"), &settings)
-        } else {
-            mutate(&text, Start::of("fuzz"), &settings).ok()?
+        runtimes.extend(runtimes_in(&text));
+        let settings = Settings {
+            profile: &profile,
+            options: &options,
+            catalogue: &catalogue,
+            facts: &facts,
+            trainer,
+            runtimes: &runtimes,
+            reformat: bit(7),
         };
+        lint_document(&text, Start::of("fuzz"), &settings);
+        let _ = import(&text, Start::of("fuzz"));
+        let done = mutate(&text, Start::of("fuzz"), &settings).ok()?;
+        assert!(done.jobs.iter().any(|job| job.changed) || done.text == text);
         out.extend_from_slice(done.text.as_bytes());
     }
     Some(out)
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(once) = pass(bytes) {
-        assert_eq!(pass(&once), Some(once));
+    let Some((choice, text)) = bytes.split_first() else { return };
+    if let Some(once) = pass(text, *choice) {
+        assert_eq!(pass(&once, *choice), Some(once));
     }
 });

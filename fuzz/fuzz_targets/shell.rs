@@ -8,7 +8,7 @@ fuzz_target!(|text: &str| {
     let rule = Mpirun {
         bin: Some("/opt/m/bin".into()),
         forward: vec!["LD_LIBRARY_PATH".into(), "OPAL_PREFIX".into()],
-        library_dirs: Vec::new(),
+        ..Mpirun::default()
     };
     let command = vec!["bash".to_owned(), "-c".to_owned(), text.to_owned()];
     let once = shell::rewrite(&command, &[], &rule);

@@ -133,6 +133,8 @@ pub enum Command {
     Mutate(commands::mutate::MutateArgs),
     /// Print what is wrong or out of date in manifests, scripts and job files
     Lint(commands::lint::LintArgs),
+    /// Print a job file made of a manifest, or of what another tool submits
+    Import(commands::import::ImportArgs),
     /// Explain a code or a rule
     Explain(commands::explain::ExplainArgs),
     /// Say which transport each pair of ranks uses, and why not a faster one

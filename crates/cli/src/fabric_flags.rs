@@ -1,7 +1,10 @@
 //! The fabric's options, the same words in every verb that mutates.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use weftrun::core::fabric::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};
+use weftrun::core::manifest::TrainerVersion;
 use weftrun::core::spec::Overrides;
 
 use crate::job_flags::word;
@@ -45,6 +48,16 @@ pub struct FabricFlags {
     /// Pin the network plugin: a silent fallback becomes a failure, and an unknown transport exit 7
     #[arg(long, help_heading = "Fabric")]
     pub strict: bool,
+    /// Version of Kubeflow Trainer a TrainJob is for: 2.0, 2.1, 2.2 or 2.3
+    #[arg(long, value_parser = trainer_version, value_name = "VERSION", help_heading = "Fabric")]
+    pub trainer_version: Option<TrainerVersion>,
+    /// Training runtime a TrainJob refers to (a ClusterTrainingRuntime or TrainingRuntime as YAML)
+    #[arg(long, value_name = "FILE", help_heading = "Fabric")]
+    pub runtime: Vec<PathBuf>,
+}
+
+fn trainer_version(text: &str) -> Result<TrainerVersion, String> {
+    TrainerVersion::parse(text).ok_or_else(|| format!("`{text}` is none of 2.0, 2.1, 2.2, 2.3"))
 }
 
 impl FabricFlags {
@@ -66,6 +79,8 @@ impl FabricFlags {
         job.memory.clone_from(&self.memory);
         job.detect = self.detect.then_some(true);
         job.strict = self.strict.then_some(true);
+        job.trainer_version = self.trainer_version.map(|version| version.to_string());
+        job.runtime = self.runtime.last().map(|file| file.display().to_string());
     }
 
     /// Puts what was said on the command line over what a job file said.

@@ -89,16 +89,23 @@ pub static OURS: &[EnvName] = &[
 pub static NCCL: &[EnvName] = &[
     known("NCCL_ALGO", "Algorithms it may choose from"),
     known("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "LL buffers for network point-to-point"),
+    known("NCCL_ASYNC_ERROR_HANDLING", "Old name of TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+    known("NCCL_BLOCKING_WAIT", "Old name of TORCH_NCCL_BLOCKING_WAIT"),
     known("NCCL_BUFFSIZE", "Bytes of a channel's buffer"),
     known("NCCL_CGA_CLUSTER_SIZE", "Blocks of a cooperative group array"),
     known("NCCL_CHECKS_DISABLE", "Argument checks (old name)"),
+    known("NCCL_CHECK_MODE", "Which checks run"),
     known("NCCL_CHECK_POINTERS", "Check of pointers"),
+    known("NCCL_CHUNK_SIZE", "Bytes of a chunk"),
     known("NCCL_COLLNET_ENABLE", "In-network collectives (SHARP)"),
     known("NCCL_COLLNET_NODE_THRESHOLD", "Nodes from which CollNet is used"),
     known("NCCL_COMM_BLOCKING", "Whether calls block"),
     known("NCCL_COMM_ID", "Address of the bootstrap root"),
+    known("NCCL_COMM_SHRINK_SHARE_RESOURCES", "Whether shrunk communicators share resources"),
     known("NCCL_COMM_SPLIT_SHARE_RESOURCES", "Whether split communicators share resources"),
     known("NCCL_CONF_FILE", "Configuration file"),
+    known("NCCL_CONNECT_ROUND_MAX_PEERS", "Peers connected at once"),
+    known("NCCL_CREATE_THREAD_CONTEXT", "CUDA context of its threads"),
     known("NCCL_CROSS_NIC", "Whether rings may change NIC between nodes"),
     known("NCCL_CTA_POLICY", "Policy for thread blocks"),
     known("NCCL_CUMEM_ENABLE", "Memory through cuMem"),
@@ -111,16 +118,22 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_DMABUF_ENABLE", "GPUDirect RDMA through DMA-BUF"),
     known("NCCL_ENV_PLUGIN", "Plugin that supplies settings"),
     known("NCCL_GDRCOPY_ENABLE", "GDRCopy for flags"),
+    known("NCCL_GDRCOPY_FIFO_ENABLE", "GDRCopy for its queues"),
+    known("NCCL_GDRCOPY_FLUSH_ENABLE", "GDRCopy for flushes"),
+    known("NCCL_GDRCOPY_SYNC_ENABLE", "GDRCopy for flags"),
     known("NCCL_GDR_FLUSH_DISABLE", "Flush after GPUDirect reads"),
     known("NCCL_GIN_ENABLE", "GPU-initiated networking"),
     known("NCCL_GIN_PLUGIN", "Plugin for GPU-initiated networking"),
     known("NCCL_GIN_TYPE", "Kind of GPU-initiated networking"),
     known("NCCL_GRAPH_DUMP_FILE", "File the search's result is written to"),
+    known("NCCL_GRAPH_DUMP_FILE_RANK", "Rank that writes the graph file"),
     known("NCCL_GRAPH_FILE", "File the search's result is read from"),
+    known("NCCL_GRAPH_HELPER_DISABLE", "No helper thread for CUDA graphs"),
     known("NCCL_GRAPH_MIXING_SUPPORT", "Graph and other launches beside one another"),
     known("NCCL_GRAPH_REGISTER", "Registration of buffers in CUDA graphs"),
     known("NCCL_HOSTID", "What tells hosts apart"),
     known("NCCL_IBEXT_DISABLE", "The SHARP plugin's own InfiniBand transport"),
+    known("NCCL_IBVERBS_LIB", "The libibverbs it loads"),
     known("NCCL_IB_ADAPTIVE_ROUTING", "Adaptive routing"),
     known("NCCL_IB_ADDR_FAMILY", "Address family of the RoCE GID"),
     known("NCCL_IB_ADDR_RANGE", "Address range of the RoCE GID"),
@@ -143,9 +156,12 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_IB_PCI_RELAXED_ORDERING", "Relaxed PCI ordering"),
     known("NCCL_IB_PKEY", "Partition key"),
     known("NCCL_IB_QPS_PER_CONNECTION", "Queue pairs of a connection"),
+    known("NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME", "How a receiver matches messages"),
+    known("NCCL_IB_RESILIENCY_PORT_FAILOVER", "Going on over another port"),
     known("NCCL_IB_RETRY_CNT", "Retries of a send"),
     known("NCCL_IB_RETURN_ASYNC_EVENTS", "Whether adapter events end the job"),
     known("NCCL_IB_ROCE_VERSION_NUM", "RoCE version of the GID"),
+    known("NCCL_IB_ROUTABLE_FLID_GID_INDEX", "GID index of a routable LID"),
     known("NCCL_IB_SL", "Service level"),
     known("NCCL_IB_SPLIT_DATA_ON_QPS", "Whether a message is split over queue pairs"),
     known("NCCL_IB_SUBNET_AWARE_ROUTING", "Routing by subnet"),
@@ -177,9 +193,12 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_MIN_NRINGS", "Fewest rings (old name)"),
     known("NCCL_MIN_P2P_NCHANNELS", "Fewest point-to-point channels"),
     known("NCCL_MNNVL_CLIQUE_ID", "Multi-node NVLink clique"),
+    known("NCCL_MNNVL_CLIQUE_SIZE", "Ranks of an NVLink clique"),
     known("NCCL_MNNVL_ENABLE", "NVLink between nodes"),
+    known("NCCL_MNNVL_SCATTER_NETS_ENABLE", "Spreading of NICs over NVLink nodes"),
     known("NCCL_MNNVL_UUID", "Multi-node NVLink domain"),
     known("NCCL_NCHANNELS_PER_NET_PEER", "Channels to one network peer"),
+    known("NCCL_NCHANNELS_PER_PEER", "Channels to one peer (old name)"),
     known("NCCL_NET", "Name of the network it must use"),
     known("NCCL_NETDEVS_POLICY", "Which NICs a GPU uses"),
     known("NCCL_NET_DEVICE_UNPACK", "Unpacking on the device"),
@@ -191,15 +210,18 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_NET_GDR_READ", "GPUDirect RDMA for sends"),
     known("NCCL_NET_MERGE_LEVEL", "Distance up to which NICs are merged"),
     known("NCCL_NET_MERGE_POLICY", "How NICs are merged"),
+    known("NCCL_NET_OPTIONAL_RECV_COMPLETION", "Receives that need no completion"),
     known("NCCL_NET_OVERHEAD", "Overhead of the network in the tuning model"),
     known("NCCL_NET_PLUGIN", "Network plugin"),
     known("NCCL_NET_PLUGIN_REF_COUNT", "Unloading of the network plugin"),
     known("NCCL_NET_SHARED_BUFFERS", "Shared network buffers"),
     known("NCCL_NET_SHARED_COMMS", "Shared network connections"),
+    known("NCCL_NO_CACHE", "Parameters read each time"),
     known("NCCL_NSOCKS_PERTHREAD", "Sockets of a thread"),
     known("NCCL_NTHREADS", "Threads of a block"),
     known("NCCL_NVB_DISABLE", "Paths through another GPU"),
     known("NCCL_NVB_PRECONNECT", "Early connection of such paths"),
+    known("NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE", "Scheduling by use of NVLink"),
     known("NCCL_NVLSTREE_MAX_CHUNKSIZE", "Largest chunk of NVLS trees"),
     known("NCCL_NVLS_CHUNKSIZE", "Chunk of NVLS"),
     known("NCCL_NVLS_ENABLE", "Collectives in the NVSwitch"),
@@ -214,10 +236,14 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_P2P_NET_CHUNKSIZE", "Chunk of network point-to-point"),
     known("NCCL_P2P_NVL_CHUNKSIZE", "Chunk of NVLink point-to-point"),
     known("NCCL_P2P_PCI_CHUNKSIZE", "Chunk of PCI point-to-point"),
+    known("NCCL_P2P_PER_CHANNEL_NET_PEER", "Network peers of a channel"),
     known("NCCL_P2P_PXN_LEVEL", "When a peer's NIC is used for point-to-point"),
     known("NCCL_P2P_READ_ENABLE", "Peer reads instead of writes"),
+    known("NCCL_P2P_SCHEDULE_GROUP_SIZE", "Peers scheduled together"),
     known("NCCL_P2P_USE_CUDA_MEMCPY", "Copies by the copy engine"),
+    known("NCCL_PAT_ENABLE", "The PAT algorithm"),
     known("NCCL_PROFILER_PLUGIN", "Profiler plugin"),
+    known("NCCL_PROFILE_EVENT_MASK", "Events given to the profiler"),
     known("NCCL_PROGRESS_APPENDOP_FREQ", "How often the proxy takes work"),
     known("NCCL_PROTO", "Protocols it may choose from"),
     known("NCCL_PROXY_APPEND_BATCH_SIZE", "Work the proxy takes at once"),
@@ -236,6 +262,7 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_SET_CPU_STACK_SIZE", "Stack of its threads"),
     known("NCCL_SET_STACK_SIZE", "Stack of its kernels"),
     known("NCCL_SET_THREAD_NAME", "Names of its threads"),
+    known("NCCL_SHM_CE_DEV", "Device of copies through shared memory"),
     known("NCCL_SHM_DISABLE", "Shared memory between GPUs of a node"),
     known("NCCL_SHM_LOCALITY", "Where shared memory is placed"),
     known("NCCL_SHM_MEMCPY_MODE", "Copies of shared memory"),
@@ -250,6 +277,7 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "Poll of sockets"),
     known("NCCL_SOCKET_RETRY_CNT", "Retries of a connection"),
     known("NCCL_SOCKET_RETRY_SLEEP_MSEC", "Pause between them"),
+    known("NCCL_SPINS_BEFORE_CHECK_ABORT", "Turns of a wait before the abort flag is read"),
     known("NCCL_SYM_CTAS", "Thread blocks of symmetric kernels"),
     known("NCCL_SYM_KERNEL", "Symmetric kernels"),
     known("NCCL_THREAD_THRESHOLDS", "Sizes at which protocols change"),
@@ -262,6 +290,7 @@ pub static NCCL: &[EnvName] = &[
     known("NCCL_TUNER_PLUGIN", "Tuner plugin"),
     known("NCCL_UID_STAGGER_RATE", "Pace of joining ranks"),
     known("NCCL_UID_STAGGER_THRESHOLD", "Ranks from which joining is paced"),
+    known("NCCL_UNPACK_DOUBLE_NCHANNELS", "Twice the channels where the device unpacks"),
     known("NCCL_UNPACK_DOUBLE_NELEM", "Kernel tuning"),
     known("NCCL_WARN_ENABLE_DEBUG_INFO", "Logs INFO after a warning"),
     known("NCCL_WIN_ENABLE", "Window registration"),
@@ -295,6 +324,7 @@ pub static OFI_NCCL: &[EnvName] = &[
     known("OFI_NCCL_MR_KEY_SIZE", "Size of memory keys"),
     known("OFI_NCCL_NET_LATENCY", "Latency it reports"),
     known("OFI_NCCL_NIC_DUP_CONNS", "Connections of a NIC"),
+    known("OFI_NCCL_PLATFORM", "Platform it believes to be on"),
     known("OFI_NCCL_PLATFORM_ALLOW_UNMATCHED_NIC", "NICs without a GPU beside them"),
     known("OFI_NCCL_PROGRESS_MODEL", "Progress of libfabric"),
     known("OFI_NCCL_PROTOCOL", "`SENDRECV` or `RDMA`"),
@@ -302,6 +332,7 @@ pub static OFI_NCCL: &[EnvName] = &[
     known("OFI_NCCL_RDMA_MIN_POSTED_BOUNCE_BUFFERS", "Fewest receive buffers"),
     known("OFI_NCCL_ROUND_ROBIN_THRESHOLD", "Size up to which rails take turns"),
     known("OFI_NCCL_SCHED_MAX_SMALL_MSG_SIZE", "Largest message that goes over one rail"),
+    known("OFI_NCCL_SCHED_MAX_SMALL_RR_SIZE", "Largest message sent on one rail in turn"),
     known("OFI_NCCL_SKIP_NICS_WITHOUT_ACCEL", "NICs without a GPU at their PCI level"),
     known("OFI_NCCL_TOPO_FILE_TEMPLATE", "Name of the topology file"),
     known("OFI_NCCL_TOPO_FILE_WRITE_ENABLE", "Writing of the topology file"),
@@ -312,11 +343,13 @@ pub static OFI_NCCL: &[EnvName] = &[
 
 /// What libfabric reads.
 pub static LIBFABRIC: &[EnvName] = &[
+    known("FI_CXI_DISABLE_HOST_REGISTER", "No registration of host memory (provider cxi)"),
     known("FI_EFA_CQ_READ_SIZE", "Completions read at once"),
     known("FI_EFA_CQ_SIZE", "Size of a completion queue"),
     known("FI_EFA_ENABLE_SHM_TRANSFER", "Shared memory inside a node"),
     known("FI_EFA_FORCE_PRODUCT_NAME", "Platform it believes to be on"),
     known("FI_EFA_FORK_SAFE", "Fork support; turns huge pages off on old kernels"),
+    known("FI_EFA_HOMOGENEOUS_PEERS", "All peers have the same device"),
     known("FI_EFA_HOST_ID_FILE", "File with the host's id"),
     known("FI_EFA_IFACE", "Interfaces to use"),
     known("FI_EFA_INTER_MAX_GDRCOPY_MESSAGE_SIZE", "Largest message by GDRCopy between nodes"),
@@ -330,6 +363,7 @@ pub static LIBFABRIC: &[EnvName] = &[
     known("FI_EFA_MR_MAX_CACHED_COUNT", "Most cached registrations"),
     known("FI_EFA_MR_MAX_CACHED_SIZE", "Most cached bytes"),
     known("FI_EFA_MTU_SIZE", "Packet size"),
+    known("FI_EFA_RECVWIN_SIZE", "Size of the receive window"),
     known("FI_EFA_RNR_RETRY", "Retries when the receiver is not ready"),
     known("FI_EFA_RUNT_SIZE", "Bytes sent ahead of a read"),
     known("FI_EFA_RX_COPY_OOO", "Copies of packets out of order"),
@@ -341,6 +375,7 @@ pub static LIBFABRIC: &[EnvName] = &[
     known("FI_EFA_TX_IOV_LIMIT", "Pieces of a send"),
     known("FI_EFA_TX_MAX_CREDITS", "Most credits"),
     known("FI_EFA_TX_MIN_CREDITS", "Fewest credits"),
+    known("FI_EFA_TX_QUEUE_SIZE", "Size of the send queue"),
     known("FI_EFA_TX_SIZE", "Send queue"),
     known("FI_EFA_UNEXP_POOL_CHUNK_SIZE", "Pool of unexpected packets"),
     known("FI_EFA_USE_DEVICE_RDMA", "RDMA of the device; 1 aborts where it has none"),
@@ -360,6 +395,8 @@ pub static LIBFABRIC: &[EnvName] = &[
     known("FI_MR_CACHE_MAX_SIZE", "Most cached bytes"),
     known("FI_MR_CACHE_MONITOR", "How changes of memory are seen"),
     known("FI_MR_CUDA_CACHE_MONITOR_ENABLED", "Such monitoring of CUDA memory"),
+    known("FI_OFI_RXM_RX_SIZE", "Receive queue of provider rxm"),
+    known("FI_OFI_RXM_TX_SIZE", "Send queue of provider rxm"),
     known("FI_OFI_RXM_USE_SRX", "Shared receive context"),
     known("FI_PROVIDER", "Provider it must use"),
     known("FI_PROVIDER_PATH", "Folder of provider plugins"),
@@ -370,15 +407,31 @@ pub static LIBFABRIC: &[EnvName] = &[
     known("FI_VERBS_IFACE", "Interface of provider verbs"),
 ];
 
+/// What rdma-core reads.
+pub static RDMA_CORE: &[EnvName] = &[
+    known("RDMAV_ALLOW_DISASSOC_DESTROY", "Destroying what a device that is gone had"),
+    known("RDMAV_FORK_SAFE", "Fork support; needless since kernel 5.13 with rdma-core 38"),
+    known("RDMAV_HUGEPAGES_SAFE", "Fork support over huge pages"),
+];
+
 /// What UCX reads.
 pub static UCX: &[EnvName] = &[
+    known("UCX_IB_ADDR_TYPE", "Kind of address"),
     known("UCX_IB_GID_INDEX", "GID index"),
+    known("UCX_IB_GPU_DIRECT_RDMA", "GPUDirect RDMA"),
+    known("UCX_IB_PCI_RELAXED_ORDERING", "Relaxed ordering of PCI writes"),
+    known("UCX_IB_REG_METHODS", "Ways of registering memory"),
+    known("UCX_IB_ROCE_REACHABILITY_MODE", "When a RoCE peer counts as reachable"),
     known("UCX_IB_SL", "Service level"),
     known("UCX_IB_TRAFFIC_CLASS", "Traffic class"),
+    known("UCX_LOG_FILE", "File of the log"),
     known("UCX_LOG_LEVEL", "How much it logs"),
     known("UCX_MAX_RNDV_RAILS", "Most rails"),
     known("UCX_MEMTYPE_CACHE", "Cache of memory types"),
+    known("UCX_MEMTYPE_REG_WHOLE_ALLOC_TYPES", "Memory that is registered as a whole"),
     known("UCX_NET_DEVICES", "Devices to use"),
+    known("UCX_RC_MAX_RD_ATOMIC", "Reads and atomics under way"),
+    known("UCX_RC_TIMEOUT", "Timeout of a reliable connection"),
     known("UCX_RNDV_SCHEME", "Large messages"),
     known("UCX_RNDV_THRESH", "Size of large messages"),
     known("UCX_TLS", "Transports to use"),
@@ -451,11 +504,12 @@ pub static TORCH: &[EnvName] = &[
 ];
 
 /// All lists, in the order of the reference page.
-pub static GROUPS: [EnvGroup; 7] = [
+pub static GROUPS: [EnvGroup; 8] = [
     EnvGroup { owner: "weftrun", names: OURS },
     EnvGroup { owner: "NCCL", names: NCCL },
     EnvGroup { owner: "aws-ofi-nccl", names: OFI_NCCL },
     EnvGroup { owner: "libfabric", names: LIBFABRIC },
+    EnvGroup { owner: "rdma-core", names: RDMA_CORE },
     EnvGroup { owner: "UCX", names: UCX },
     EnvGroup { owner: "Open MPI and PMIx", names: MPI },
     EnvGroup { owner: "torch", names: TORCH },
@@ -479,29 +533,47 @@ pub fn is_set_by_launcher(name: &str) -> bool {
     find(name).is_some_and(|known| known.by_launcher)
 }
 
-/// The name somebody meant who wrote one that is not known, of the same family (`NCCL_`, `FI_`, …) and at most two
-/// letters away.
+/// The name somebody meant who wrote one that is not known: of the same family (`NCCL_`, `FI_`, …), with the same digits,
+/// and at most two letters away; fewer in a short name, which has many neighbours (`NCCL_ROOT` is no slip of
+/// `NCCL_PROTO`).
 ///
 /// ```
 /// use weftrun_core::env_names::nearest;
 /// assert_eq!(nearest("NCCL_BUFFERSIZE"), Some("NCCL_BUFFSIZE"));
+/// assert_eq!(nearest("NCLL_DEBUG"), Some("NCCL_DEBUG"));
 /// assert_eq!(nearest("NCCL_DEBUG"), None);
 /// assert_eq!(nearest("MY_NCCL_DEBUG"), None);
 /// ```
 pub fn nearest(name: &str) -> Option<&'static str> {
-    const PREFIXES: [&str; 5] = ["NCCL_", "OFI_NCCL_", "FI_", "UCX_", "TORCH_NCCL_"];
+    const PREFIXES: [&str; 5] = ["NCCL_", "OFI_NCCL_", "FI_", "RDMAV_", "UCX_"];
+    // Names that programs around these libraries give their own variables.
+    const STRANGERS: [&str; 2] = ["NCCL_TESTS_", "NCCL_GPUDIRECTTCPX_"];
     const FAR: usize = 2;
-    let prefix = PREFIXES.iter().find(|prefix| name.starts_with(**prefix))?;
-    if is_known(name) || name.len() > 100 {
+    if is_known(name) || name.len() > 100 || STRANGERS.iter().any(|family| name.starts_with(family)) {
         return None;
     }
-    let distance = |known: &EnvName| strsim::damerau_levenshtein(name, known.name);
-    let family = GROUPS.iter().flat_map(|group| group.names).filter(|known| known.name.starts_with(prefix));
+    let Some(prefix) = PREFIXES.iter().find(|prefix| name.starts_with(**prefix)) else {
+        return misspelt_prefix(name);
+    };
+    let far = ((name.len() - prefix.len()) / 4).min(FAR);
+    let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
+    let family = GROUPS.iter().flat_map(|group| group.names).map(|known| known.name).filter(|known| {
+        known.starts_with(prefix) && known.len().abs_diff(name.len()) <= far && digits(known) == digits(name)
+    });
     family
-        .map(|known| (distance(known), known.name))
-        .filter(|(distance, _)| *distance <= FAR)
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .filter(|(distance, _)| *distance <= far)
         .min()
-        .map(|(_, name)| name)
+        .map(|(_, known)| known)
+}
+
+/// `NCLL_DEBUG`, `NNCL_DEBUG`: the prefix itself has the slip, and the rest is a known name's.
+fn misspelt_prefix(name: &str) -> Option<&'static str> {
+    let (prefix, rest) = name.split_once('_')?;
+    if !matches!(prefix.len(), 3..=5) || rest.len() < 4 || strsim::damerau_levenshtein(prefix, "NCCL") != 1 {
+        return None;
+    }
+    NCCL.iter().map(|known| known.name).find(|known| known.strip_prefix("NCCL_") == Some(rest))
 }
 
 /// The reference page of the variables, in Markdown.
@@ -546,6 +618,8 @@ mod tests {
             ("OMPI_MCA_btl", None),
             ("NCCL_FASTRAK_IFNAME", None),
             ("FIFO_PATH", None),
+            ("RDMAV_FORM_SAFE", Some("RDMAV_FORK_SAFE")),
+            ("NCCL_IB_HCA2", None),
         ] {
             assert_eq!(nearest(slip), meant, "{slip}");
         }

@@ -82,7 +82,7 @@ pub struct Fix {
 pub struct PatchEdit {
     /// Dotted path in the job file, such as `env.NCCL_DEBUG`.
     pub path: String,
-    /// `set` or `unset`.
+    /// `set` or `unset`; in a lint also `rename`: the name `path` that stands at the finding's place is to be `value`.
     pub op: String,
     /// The new value of a `set`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +161,16 @@ impl Finding {
     #[must_use]
     pub fn fix(mut self, text: impl Into<String>) -> Self {
         self.fix = Some(Fix { text: text.into(), patch: Vec::new() });
+        self
+    }
+
+    /// Says that the name that stands there is to be another, so that `lint --fix` can do it.
+    #[must_use]
+    pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
+        let (path, to) = (from.into(), to.into());
+        let edit =
+            PatchEdit { path, op: "rename".to_owned(), value: Some(serde_json::Value::String(to.clone())) };
+        self.fix = Some(Fix { text: format!("rename it to {to}"), patch: vec![edit] });
         self
     }
 

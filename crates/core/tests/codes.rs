@@ -23,16 +23,33 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// `"E-…"`, `"W-…"`, `"I-…"`, `"L-…"` in the sources of the mutation.
+/// How codes begin that have a page each.
+const BEGINNINGS: [&str; 13] = [
+    "E-",
+    "W-",
+    "I-",
+    "L-",
+    "SPEC-",
+    "CONFIG-",
+    "K8S-",
+    "SLURM-",
+    "RUNAI-",
+    "LOCAL-",
+    "FR-",
+    "NCCL-LOG-",
+    "NCCL-FABRIC-",
+];
+
+/// The codes in the sources, tests beside them included: whatever looks like one is one.
 fn codes_in_sources() -> BTreeSet<String> {
     let mut files = Vec::new();
-    for folder in ["mutation", "fabric", "manifest"] {
+    for folder in ["mutation", "fabric", "manifest", "spec", "config", "catalogue", "diagnose"] {
         rust_files(&root().join("crates/core/src").join(folder), &mut files);
     }
+    rust_files(&root().join("crates/backends/src"), &mut files);
     let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let is_code = |word: &&str| {
-        matches!(word.get(..2), Some("E-" | "W-" | "I-" | "L-"))
-            && word.len() > 4
+        BEGINNINGS.iter().any(|beginning| word.starts_with(beginning) && word.len() > beginning.len() + 2)
             && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-')
     };
     texts.iter().flat_map(|text| text.split('"').filter(is_code)).map(str::to_owned).collect()

@@ -9,9 +9,13 @@
 use std::fs;
 use std::path::Path;
 
+use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::Profiles;
-use weftrun_core::mutation::lint::{self, known_names, near_miss, unexpanded};
+use weftrun_core::manifest::{Settings, Splitter, Start, lint_document};
+use weftrun_core::mutation::Options;
+use weftrun_core::mutation::lint::{self, unexpanded};
 use weftrun_core::mutation::view::{
     ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView,
 };
@@ -61,7 +65,7 @@ fn slips_that_people_really_made_are_found() {
         ("NCCL_SOCKET_IFNAMES", "NCCL_SOCKET_IFNAME"),
         ("NCCL_IB_HAC", "NCCL_IB_HCA"),
     ] {
-        assert_eq!(near_miss(slip), Some(meant), "{slip}");
+        assert_eq!(nearest(slip), Some(meant), "{slip}");
     }
     assert_eq!(codes(role(&[("NCCL_INFO", "DEBUG")], EFA)), ["L-NAME-UNKNOWN"]);
     assert_eq!(codes(role(&[("NCCL_NVLS_DISABLE", "1")], EFA)), ["L-NAME-UNKNOWN"]);
@@ -69,8 +73,8 @@ fn slips_that_people_really_made_are_found() {
 
 #[test]
 fn known_names_families_and_strangers_are_no_slips() {
-    for name in known_names() {
-        assert_eq!(near_miss(name), None, "{name}");
+    for name in GROUPS.iter().flat_map(|group| group.names).map(|known| known.name) {
+        assert_eq!(nearest(name), None, "{name}");
     }
     for name in [
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
@@ -94,7 +98,7 @@ fn known_names_families_and_strangers_are_no_slips() {
         "CUDA_DEBUG",
         "NCCL_DEBUG_MODE_XYZ",
     ] {
-        assert_eq!(near_miss(name), None, "{name}");
+        assert_eq!(nearest(name), None, "{name}");
     }
 }
 
@@ -190,6 +194,80 @@ fn only_what_kubernetes_leaves_alone_counts_as_unexpanded() {
     }
 }
 
+/// What practice.md §3 and §4 list, each in a manifest: found with its code, where the fact is written down, and what to do.
+#[test]
+fn every_finding_has_a_source_and_a_fix() {
+    let text = include_str!("cases/lint/every.yaml");
+    let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
+    let (facts, options) = (ClusterFacts::default(), Options::default());
+    let settings = Settings {
+        profile: &profile,
+        options: &options,
+        catalogue: &catalogue,
+        facts: &facts,
+        trainer: None,
+        runtimes: &[],
+        reformat: false,
+    };
+    let mut splitter = Splitter::default();
+    splitter.push(text.as_bytes());
+    splitter.finish();
+    let mut found = Vec::new();
+    while let Some(document) = splitter.next_document() {
+        found.extend(lint_document(
+            std::str::from_utf8(&document).unwrap(),
+            Start::of("every.yaml"),
+            &settings,
+        ));
+    }
+    for finding in &found {
+        let (source, fix) = (finding.source.is_some(), finding.fix.is_some());
+        assert!(source && fix && finding.span.is_some(), "{finding:?}");
+    }
+    let codes: std::collections::BTreeSet<&str> = found.iter().map(|finding| finding.code.as_str()).collect();
+    for code in [
+        "E-HP-NEEDS-MEMORY",
+        "E-RDMA-UNSUPPORTED",
+        "L-API-VERSION",
+        "L-CPU-ALL",
+        "L-DEV-INFINIBAND",
+        "L-DUP-KEY",
+        "L-EFA-RDMA-DEFAULT",
+        "L-EFA-RDMA-OFF",
+        "L-EFA-TUNING",
+        "L-FIELD-IGNORED",
+        "L-FI-PROVIDER",
+        "L-FORK-SAFE",
+        "L-GID-INDEX",
+        "L-HUGEPAGES-MISSING",
+        "L-HUGE-PAGE-OFF",
+        "L-IB-DISABLED",
+        "L-NAME-MISSPELT",
+        "L-NAME-UNKNOWN",
+        "L-NO-VALUE",
+        "L-NVLS-OFF",
+        "L-PLUGIN-NONE",
+        "L-PRIVILEGED",
+        "L-PROTO-SIMPLE",
+        "L-RDMAV",
+        "L-SHM-HOSTPATH",
+        "L-SHM-TRANSFER",
+        "L-SOCKET-IFNAME",
+        "L-SOCKET-PRODUCT",
+        "L-SOCKET-TUNING",
+        "L-SYNC-MEMOPS",
+        "L-TORCH-RENAMED",
+        "L-TUNER-PATH",
+        "W-ENV-DOLLAR",
+    ] {
+        assert!(codes.contains(code), "{code} is not among {codes:?}");
+    }
+    let all: Vec<&str> =
+        weftrun_core::mutation::codes::names().filter(|name| name.starts_with("L-")).collect();
+    let missing: Vec<&&str> = all.iter().filter(|code| !codes.contains(**code)).collect();
+    assert!(missing.is_empty(), "the manifest shows no {missing:?}");
+}
+
 /// Every word of the real manifests that looks like a setting is known, in a family, or one of the three real slips.
 #[test]
 fn the_real_manifests_give_no_false_alarm() {
@@ -202,7 +280,7 @@ fn the_real_manifests_give_no_false_alarm() {
     for entry in fs::read_dir(folder).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        missed.extend(words.filter(|word| near_miss(word).is_some()).map(str::to_owned));
+        missed.extend(words.filter(|word| nearest(word).is_some()).map(str::to_owned));
     }
     missed.sort();
     missed.dedup();

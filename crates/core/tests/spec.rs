@@ -365,6 +365,11 @@ mod laws {
         "[a-z][a-z0-9-]{0,8}[a-z0-9]"
     }
 
+    fn rule() -> impl Strategy<Value = String> {
+        let ids: Vec<&str> = weftrun_core::mutation::RULES.iter().map(|rule| rule.id).collect();
+        proptest::sample::select(ids).prop_map(str::to_owned)
+    }
+
     prop_compose! {
         fn role(name: &'static str)(
             nodes in 1_u32..64, gpus in 0_u32..8, memory in proptest::option::of(1_u32..2000),
@@ -386,7 +391,7 @@ mod laws {
             env in proptest::collection::btree_map("[A-Z_]{1,8}", "\\PC{0,10}", 0..4),
             labels in proptest::collection::btree_map(word(), word(), 0..3),
             seconds in proptest::option::of(1_u64..1_000_000), max in proptest::option::of(1_u32..9),
-            rules in proptest::collection::btree_map("[a-z]{2,4}\\.[a-z-]{1,8}", any::<bool>(), 0..3),
+            rules in proptest::collection::btree_map(rule(), any::<bool>(), 0..3),
         ) -> JobSpec {
             let mut builder = JobSpec::builder(name).role(one);
             builder = two.into_iter().fold(builder, weftrun_core::spec::JobSpecBuilder::role);

@@ -187,8 +187,7 @@ impl Client {
 
     /// The profiles there are: those shipped, and the user's own.
     pub fn profiles(&self) -> Profiles {
-        let own = self.inner.config.resolved.profiles();
-        own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table))
+        self.inner.config.profiles()
     }
 
     /// The profile the job names, else the target's, else what the cluster shows it has; else none, and nothing that

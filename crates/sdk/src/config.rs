@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::config::{self, Input, Layer, Source};
+use weftrun_core::fabric::Profiles;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::files;
@@ -111,6 +112,12 @@ impl Config {
     /// What was left out of the configuration, and why.
     pub fn findings(&self) -> &[Finding] {
         &self.resolved.findings
+    }
+
+    /// The profiles there are: the shipped ones, and the user's own laid over them.
+    pub fn profiles(&self) -> Profiles {
+        let own = self.resolved.profiles();
+        own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table))
     }
 
     /// The target of a name: a configured one, else the default target of the backend of that name.

@@ -69,6 +69,14 @@ impl Client {
         }
         draft.flags(overrides);
         let mut file = draft.finish(self.catalogue())?;
+        if let Some(runtime) = file.runtime() {
+            let folder = match (source, &overrides.runtime) {
+                (Some(source), None) => source.folder.as_path(),
+                _ => Path::new(""),
+            };
+            let bytes = read(&folder.join(&runtime), "runtime", MAX_BYTES)?;
+            file.set_runtime(&runtime, &String::from_utf8_lossy(&bytes))?;
+        }
         if let Some(script) = file.script.clone() {
             // A path on the command line starts from where the user is, one in a file from where the file is.
             let folder = match (source, &overrides.script) {

@@ -6,10 +6,12 @@
 //! | [`replay`] | real NCCL logs, played as captured or widened to any number of ranks, with the truth beside |
 //! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
 //! | [`damage`] | logs as launchers, pipes and terminals leave them |
+//! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
 
 pub mod conformance;
 pub mod damage;
+pub mod fabric_matrix;
 pub mod fake;
 #[cfg(feature = "fake-runai")]
 pub mod fake_runai;

@@ -35,6 +35,10 @@ pub struct JobSettings {
     pub runtime: Option<String>,
     /// Its kind: `ClusterTrainingRuntime` or `TrainingRuntime`.
     pub runtime_kind: Option<String>,
+    /// The file that runtime stands in, where the cluster is not asked; the SDK has read it into `runtimes`.
+    pub runtime_file: Option<String>,
+    /// Runtimes that were given with the job, as Kubernetes objects.
+    pub runtimes: Vec<Value>,
     /// Version of Kubeflow Trainer (`2.0` … `2.3`).
     pub trainer_version: Option<String>,
     /// `None`, `Running` or `All`: what becomes of the pods when the job has ended.
@@ -140,6 +144,8 @@ impl Settings {
             kind: known.kind.or(base.kind),
             runtime: known.runtime.or_else(|| base.runtime.clone()),
             runtime_kind: known.runtime_kind.or_else(|| base.runtime_kind.clone()),
+            runtime_file: known.runtime_file,
+            runtimes: base.runtimes.iter().chain(&known.runtimes).cloned().collect(),
             trainer_version: known.trainer_version.or_else(|| base.trainer_version.clone()),
             clean_pod_policy: known.clean_pod_policy.or_else(|| base.clean_pod_policy.clone()),
             ttl_seconds: known.ttl_seconds.or(base.ttl_seconds),
@@ -157,10 +163,12 @@ impl Settings {
     }
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "kind",
     "runtime",
     "runtime-kind",
+    "runtime-file",
+    "runtimes",
     "trainer-version",
     "clean-pod-policy",
     "ttl-seconds",

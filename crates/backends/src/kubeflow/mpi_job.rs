@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weftrun_core::Result;
-use weftrun_core::mutation::{Change, Mpirun, shell};
+use weftrun_core::mutation::{Change, Mpirun, MpirunNote, shell};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, Role, RoleKind};
 
 use super::kinds::Kind;
@@ -74,14 +74,13 @@ fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
             forward.push(name.clone());
         }
     }
-    let is_mpirun = program
-        .first()
-        .is_some_and(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")));
-    let words = if is_mpirun {
-        let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        let rule = Mpirun { bin, forward, ..Mpirun::default() };
-        let done = shell::rewrite(program, &[], &rule);
-        done.command.into_iter().chain(done.args).collect()
+    // A command that calls mpirun itself, in a shell's text too, is the launcher's as it stands.
+    let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let rule = Mpirun { bin, forward: forward.clone(), ..Mpirun::default() };
+    let rewritten = shell::rewrite(program, &[], &rule);
+    let calls_mpirun = !rewritten.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. }));
+    let words = if calls_mpirun {
+        rewritten.command.into_iter().chain(rewritten.args).collect()
     } else {
         let mut words =
             vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];

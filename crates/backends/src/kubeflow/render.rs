@@ -48,7 +48,8 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
         Some(text) => trainer_version(text)?,
         None => TrainerVersion::default(),
     };
-    let runtimes = job.facts.extra.get("runtimes").and_then(Value::as_array).cloned().unwrap_or_default();
+    let told = job.facts.extra.get("runtimes").and_then(Value::as_array);
+    let runtimes = settings.runtimes.iter().chain(told.into_iter().flatten()).cloned().collect();
     let mut labels = spec.labels.clone();
     labels.insert(SUBMISSION.into(), job.submission.to_string());
     let draft = Draft { job, spec, settings, kind, delivery, labels, trainer, runtimes };

@@ -38,21 +38,20 @@ pub struct LintArgs {
 
 /// Prints the findings.
 pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
-    let given = Given::read(context, &args.input, &args.fabric, false)?;
+    let given = Given::read(context, &args.fabric, false)?;
     let mut findings = Vec::new();
     for source in Source::all(&args.input)? {
         if args.fix && !source.is_stdin() {
             fix::file(context, &source, &given)?;
         }
-        let job_file = source.path().extension().is_some_and(|end| end == "toml");
-        if job_file {
-            findings.extend(job_file_findings(&source)?);
-        } else {
-            each_document(&source, |text, start| {
-                findings.extend(given.lint(text, start));
-                Ok(())
-            })?;
-        }
+        each_document(&source, |text, start| {
+            findings.extend(if source.is_job_file() {
+                job_file_findings(&source.name(), text.as_bytes())
+            } else {
+                given.lint(text, start)
+            });
+            Ok(())
+        })?;
     }
     match context.out.format {
         Format::Table => {
@@ -66,13 +65,8 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
     Ok(if findings.iter().any(Finding::is_error) { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 
-fn job_file_findings(source: &Source) -> Result<Vec<Finding>> {
-    let mut bytes = Vec::new();
-    each_document(source, |text, _| {
-        bytes.extend_from_slice(text.as_bytes());
-        Ok(())
-    })?;
-    Ok(match JobFile::parse(&source.name(), &bytes) {
+fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {
+    match JobFile::parse(name, bytes) {
         Ok(file) => {
             let env = file.spec.env.iter().chain(file.spec.roles.iter().flat_map(|role| &role.env));
             let lints = env.flat_map(|var| {
@@ -82,7 +76,7 @@ fn job_file_findings(source: &Source) -> Result<Vec<Finding>> {
             file.findings.iter().cloned().chain(lints).collect()
         }
         Err(error) => error.findings().to_vec(),
-    })
+    }
 }
 
 fn count(findings: &[Finding]) -> String {

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod describe;
 pub mod doctor;
 pub mod explain;
+pub mod import;
 pub mod init;
 pub mod instances;
 pub mod lint;
@@ -40,6 +41,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Render(args)) => render::run(context, &args),
         Some(Command::Mutate(args)) => mutate::run(context, &args),
         Some(Command::Lint(args)) => lint::run(context, &args),
+        Some(Command::Import(args)) => import::run(context, &args),
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),

@@ -23,7 +23,7 @@ pub fn apply_ops(
     let job = match kind_of_json(object) {
         ObjectKind::Job(JobKind::TrainJob) => trainjob::view(object, &runtime, version),
         ObjectKind::Job(kind) => job::view(object, kind),
-        ObjectKind::List | ObjectKind::Other => return Ok(()),
+        ObjectKind::List | ObjectKind::OtherVersion | ObjectKind::Other => return Ok(()),
     };
     apply(object, &job, ops, &runtime, version)
 }
@@ -231,15 +231,9 @@ fn train_job(
 }
 
 fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
-    let number = match version {
-        TrainerVersion::V2_0 => "2.0",
-        TrainerVersion::V2_1 => "2.1",
-        TrainerVersion::V2_2 => "2.2",
-        TrainerVersion::V2_3 => "2.3",
-    };
     Finding::error(
         "E-TRAINJOB-VERSION",
-        format!("a TrainJob of Kubeflow Trainer {number} has no field for {what}"),
+        format!("a TrainJob of Kubeflow Trainer {version} has no field for {what}"),
     )
     .at(op.role.clone())
     .fix(format!("use Trainer 2.2 or later, put it into a TrainingRuntime, or switch `{}` off", op.rule))

@@ -85,14 +85,23 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
         return Ok(out);
     }
     let syntax = Syntax::of(text);
-    let count = syntax.read(text).map_err(|error| unreadable(&error, text, start))?.len();
-    for index in 0..count {
+    let documents = syntax.read(text).map_err(|error| unreadable(&error, text, start))?;
+    if let [document] = documents.as_slice() {
+        if let Some(new) = one(text, document, 0, syntax, start, settings, &mut out.jobs) {
+            out.text = Cow::Owned(new);
+        }
+        return Ok(out);
+    }
+    // Each change moves what stands behind it, so the text is read anew for each document.
+    for index in 0..documents.len() {
         let current = out.text.into_owned();
-        let done = one(&current, index, syntax, start, settings, &mut out.jobs)?;
-        out.text = done.map_or_else(
-            || if current == text { Cow::Borrowed(text) } else { Cow::Owned(current.clone()) },
-            Cow::Owned,
-        );
+        let documents = syntax.read(&current).map_err(|error| unreadable(&error, text, start))?;
+        let new = documents
+            .get(index)
+            .and_then(|document| one(&current, document, index, syntax, start, settings, &mut out.jobs));
+        drop(documents);
+        let same = new.is_none() && current == text;
+        out.text = if same { Cow::Borrowed(text) } else { Cow::Owned(new.unwrap_or(current)) };
     }
     Ok(out)
 }
@@ -124,25 +133,30 @@ impl Syntax {
     }
 }
 
-fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
+pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
+    let fix = match () {
+        () if text.contains("{{") => "fill the template in first: helm template …, kustomize build …",
+        () if text.contains("${") => "fill the template in first: envsubst < FILE",
+        () => "correct the YAML; `kubectl apply --dry-run=client -f FILE` reads it the same way",
+    };
     Finding::error("E-YAML-SYNTAX", format!("the manifest cannot be read: {}", error.message))
         .span(start.span(text, &error.span))
+        .fix(fix)
 }
 
 /// Mutates one document of a text; gives the new text if it changed.
 fn one(
     text: &str,
+    document: &Document<'_>,
     index: usize,
     syntax: Syntax,
     start: Start<'_>,
     settings: &Settings<'_>,
     reports: &mut Vec<JobReport>,
-) -> Result<Option<String>, Finding> {
-    let mut documents = syntax.read(text).map_err(|error| unreadable(&error, text, start))?;
-    if index >= documents.len() || kind_of_tree(&documents[index].root) == ObjectKind::Other {
-        return Ok(None);
+) -> Option<String> {
+    if kind_of_tree(&document.root) == ObjectKind::Other {
+        return None;
     }
-    let document = documents.swap_remove(index);
     let mut wanted = document.root.to_json();
     let first = reports.len();
     let mut extra = Vec::new();
@@ -161,21 +175,21 @@ fn one(
     }
     let reports = &mut reports[first..];
     if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
-        return Ok(None);
+        return None;
     }
     let says = |text: &str, wanted: &Json| {
         Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
     };
-    match edit(text, &document, &wanted, says) {
-        Ok(new) => Ok(Some(with_extra(new, &document, &extra, syntax))),
+    match edit(text, document, &wanted, says) {
+        Ok(new) => Some(with_extra(new, document, &extra, syntax)),
         Err(blocked) if settings.reformat => {
-            let new = reformatted(text, &document, &wanted, &blocked, start, reports);
-            Ok(Some(with_extra(new, &document, &extra, syntax)))
+            let new = reformatted(text, document, &wanted, &blocked, start, reports);
+            Some(with_extra(new, document, &extra, syntax))
         }
         Err(blocked) => {
             let error = structure(&blocked, text, start);
             reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
-            Ok(None)
+            None
         }
     }
 }
@@ -189,9 +203,12 @@ fn object(
     settings: &Settings<'_>,
     extra: &mut Vec<Json>,
 ) -> Option<JobReport> {
+    if kind_of_json(data) == ObjectKind::OtherVersion {
+        return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
+    }
     let (job, version, runtime) = view(data, settings)?;
     let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
-    let mut report = JobReport::new(&job, outcome);
+    let mut report = JobReport::new(&job, outcome, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
@@ -202,7 +219,7 @@ fn object(
         let mut wanted = data.clone();
         if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
             if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
-                report.actions.retain(|action| action != "runtimePatches entry added");
+                report.actions.retain(|action| !action.ends_with(" entry added"));
                 report.actions.push("TrainingRuntime of its own added".to_owned());
                 extra.push(own);
                 *data = wanted;
@@ -210,6 +227,18 @@ fn object(
         } else {
             match apply::apply(&mut wanted, &job, &report.ops, &runtime, version) {
                 Ok(()) => *data = wanted,
+                // That the pods say again what the job says is a help, and no reason to stop it.
+                Err(finding) if report.skip.is_some() => {
+                    report.pass();
+                    report.notes.push(
+                        Finding::warning(
+                            "W-OPTOUT-PODS",
+                            format!("the pods cannot be told of the opt-out: {}", finding.message),
+                        )
+                        .at(finding.subject.unwrap_or_default())
+                        .fix("beside a webhook, put the annotation into a TrainingRuntime of your namespace"),
+                    );
+                }
                 Err(finding) => report.fail(finding),
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::object::{number, text_at};
+use super::object::{number, placeholder, text_at};
 use super::pod;
 use crate::mutation::view::{JobKind, JobView, Mpi, RoleView};
 
@@ -52,8 +52,7 @@ fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -
     let mut role = pod::role(template, &at, main);
     name.clone_into(&mut role.name);
     role.replicas = number(spec, "replicas").unwrap_or(1);
-    let text = spec.get("replicas").and_then(Json::as_str).filter(|text| text.parse::<u32>().is_err());
-    role.replicas_text = text.map(str::to_owned);
+    role.replicas_text = placeholder(spec, "replicas");
     role.launcher = kind != JobKind::PyTorchJob && name.eq_ignore_ascii_case("launcher");
     role.worker = !role.launcher || launcher_works(object, kind, &role);
     role

@@ -1,11 +1,11 @@
 //! Findings about a manifest: what the engine's lint says of its jobs, and what only the raw text shows.
 
-use super::document::{Settings, Start, Syntax, at_pointer};
+use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
 use super::{job, sbatch};
 use crate::Finding;
-use crate::mutation::lint;
 use crate::mutation::view::{JobKind, JobView};
-use crate::span::{Document, SpanTree, SyntaxError, Value};
+use crate::mutation::{codes, lint};
+use crate::span::{Document, SpanTree, Value};
 
 /// Looks at one document of a stream; all findings, in the order of the text.
 pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
@@ -27,12 +27,7 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> V
         }
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
-    findings
-}
-
-fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
-    Finding::error("E-YAML-SYNTAX", format!("the manifest cannot be read: {}", error.message))
-        .span(start.span(text, &error.span))
+    findings.into_iter().map(codes::with_source).collect()
 }
 
 fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
@@ -57,12 +52,16 @@ fn object(
     settings: &Settings<'_>,
     findings: &mut Vec<Finding>,
 ) {
+    labels(node, text, start, findings);
     let mut say =
         |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(start.span(text, &at.span)));
     versions(node, &mut say);
     fields(node, &mut say);
     let data = node.to_json();
-    let Some(view) = view(node, &data, settings) else { return };
+    let Some(mut view) = view(node, &data, settings) else { return };
+    for role in view.roles.iter_mut().filter(|role| role.instance_types.is_empty()) {
+        role.instance_types.extend(settings.options.instance_type.clone());
+    }
     for found in lint::job(&view, settings.profile, settings.catalogue) {
         say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
     }
@@ -90,11 +89,15 @@ fn versions(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
         let message = format!("MPIJob {} is no longer served", at.as_str().unwrap_or_default());
         say(Finding::error("L-API-VERSION", message).fix("write kubeflow.org/v2beta1"), at);
     }
+}
+
+fn labels(node: &SpanTree<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+    const OLD: &str = "beta.kubernetes.io/instance-type";
     node.walk(&mut |below| {
-        if let Some(entry) = below.entry("beta.kubernetes.io/instance-type") {
-            let finding =
-                Finding::warning("L-API-VERSION", "the label beta.kubernetes.io/instance-type is deprecated");
-            say(finding.fix("write node.kubernetes.io/instance-type"), &entry.value);
+        if let Some(entry) = below.entry(OLD) {
+            let finding = Finding::warning("L-API-VERSION", format!("the label {OLD} is deprecated"))
+                .rename(OLD, "node.kubernetes.io/instance-type");
+            findings.push(finding.span(start.span(text, &entry.key_span)));
         }
     });
 }

@@ -11,6 +11,8 @@ pub(super) enum ObjectKind {
     Job(JobKind),
     /// A `List` (or `PyTorchJobList` and the like) with items of its own.
     List,
+    /// A job of a version that is not mutated.
+    OtherVersion,
     /// Anything else passes through.
     Other,
 }
@@ -22,6 +24,9 @@ pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKi
         ("kubeflow.org/v1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV1),
         ("kubeflow.org/v2beta1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV2),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob") => ObjectKind::Job(JobKind::TrainJob),
+        (version, "PyTorchJob" | "MPIJob" | "TrainJob") if version.contains("kubeflow.org/") => {
+            ObjectKind::OtherVersion
+        }
         (_, "List" | "PyTorchJobList" | "MPIJobList" | "TrainJobList") => ObjectKind::List,
         _ => ObjectKind::Other,
     }
@@ -47,7 +52,15 @@ pub(super) fn list<'j>(object: &'j Json, key: &str) -> &'j [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A whole number at a key that fits.
+/// A whole number at a key that fits; one in quotes counts too, though the API server refuses it.
 pub(super) fn number(object: &Json, key: &str) -> Option<u32> {
-    object.get(key).and_then(Json::as_u64).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    let value = object.get(key)?;
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What stands where a number should, if it is none (`$NUM_NODES`).
+pub(super) fn placeholder(object: &Json, key: &str) -> Option<String> {
+    let text = object.get(key).and_then(Json::as_str)?;
+    text.parse::<u64>().is_err().then(|| text.to_owned())
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::object::{number, text_at};
+use super::object::{number, placeholder, text_at};
 use super::trainjob::Runtime;
 use super::{apply, job::implementation, pod};
 use crate::mutation::view::{JobKind, JobView, RoleView};
@@ -57,6 +57,7 @@ fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
     } else {
         number(trainer, "numNodes").or(number(policy, "numNodes")).unwrap_or(1)
     };
+    role.replicas_text = placeholder(trainer, "numNodes").filter(|_| role.worker);
     if role.launcher {
         let own = pod::container(trainer, "/spec/trainer");
         role.container.image = own.image.or(role.container.image.take());

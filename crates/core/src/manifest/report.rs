@@ -1,6 +1,7 @@
 //! What `mutate` has to say of one job.
 
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use crate::Finding;
 use crate::fabric::{Decision, Skipped};
@@ -43,9 +44,10 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    pub(super) fn new(job: &JobView, outcome: Outcome) -> Self {
+    /// `overrides` is the field of a TrainJob that takes what its trainer has no field for.
+    pub(super) fn new(job: &JobView, outcome: Outcome, overrides: &str) -> Self {
         let error = outcome.error().cloned();
-        let actions = if error.is_some() { Vec::new() } else { actions(job, &outcome.ops) };
+        let actions = if error.is_some() { Vec::new() } else { actions(job, &outcome.ops, overrides) };
         Self {
             kind: kind_name(job.kind).to_owned(),
             name: job.name.clone(),
@@ -64,12 +66,39 @@ impl JobReport {
         }
     }
 
+    /// A job whose API version nobody serves any more, or nobody does yet: it stays as it is.
+    pub(super) fn of_other_version(object: &Json, file: &str, line: usize) -> Self {
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let (kind, version) = (text("/kind"), text("/apiVersion"));
+        let known = match kind.as_str() {
+            "PyTorchJob" => "kubeflow.org/v1",
+            "MPIJob" => "kubeflow.org/v1 and kubeflow.org/v2beta1",
+            _ => "trainer.kubeflow.org/v1alpha1",
+        };
+        Self {
+            name: text("/metadata/name"),
+            namespace: Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty()),
+            file: file.to_owned(),
+            line,
+            skip: Some("api-version".to_owned()),
+            skip_why: Some(format!("{kind} of {version} is not known; {known} is")),
+            kind,
+            ..Self::default()
+        }
+    }
+
     /// Keeps the job as it was, for a reason found after the decisions.
     pub(super) fn fail(&mut self, error: Finding) {
+        self.pass();
+        self.error = Some(error);
+    }
+
+    /// Keeps the job as it was.
+    pub(super) fn pass(&mut self) {
         self.changed = false;
         self.actions.clear();
         self.ops.clear();
-        self.error = Some(error);
     }
 }
 
@@ -83,7 +112,7 @@ fn kind_name(kind: JobKind) -> &'static str {
     }
 }
 
-fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
+fn actions(job: &JobView, ops: &[Op], field: &str) -> Vec<String> {
     let mut actions: Vec<String> = Vec::new();
     let mut overrides = false;
     for op in ops {
@@ -116,7 +145,7 @@ fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
                 "command wrapped".to_owned()
             }
             Change::Command { before, after, .. } => {
-                let count = mpirun_count(after).saturating_sub(mpirun_count(before)).max(1);
+                let count = new_mpiruns(before, after).max(1);
                 (1..count).for_each(|_| actions.push(format!("{}: mpirun rewritten", op.role)));
                 "mpirun rewritten".to_owned()
             }
@@ -131,15 +160,26 @@ fn actions(job: &JobView, ops: &[Op]) -> Vec<String> {
         }
     }
     if overrides {
-        actions.push("runtimePatches entry added".to_owned());
+        actions.push(format!("{field} entry added"));
     }
     actions
 }
 
-/// How often an `mpirun` is called by an absolute path.
-fn mpirun_count(argv: &[String]) -> usize {
-    let one = |word: &String| {
-        ["/mpirun", "/mpiexec", "/orterun"].iter().map(|m| word.matches(m).count()).sum::<usize>()
-    };
-    argv.iter().map(one).sum()
+/// How many `mpirun` with an absolute path are new in a command line.
+fn new_mpiruns(before: &[String], after: &[String]) -> usize {
+    let mut left = mpiruns(before);
+    let mut new = 0;
+    for word in mpiruns(after) {
+        match left.iter().position(|old| *old == word) {
+            Some(at) => drop(left.swap_remove(at)),
+            None => new += 1,
+        }
+    }
+    new
+}
+
+fn mpiruns(argv: &[String]) -> Vec<&str> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let words = argv.iter().flat_map(|word| word.split(move |c: char| !is_path(c)));
+    words.filter(|word| ["/mpirun", "/mpiexec", "/orterun"].iter().any(|end| word.ends_with(end))).collect()
 }

@@ -34,7 +34,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
         Ok(()) => {
             let job = script.view(settings);
             let outcome = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            JobReport::new(&job, outcome)
+            JobReport::new(&job, outcome, "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);

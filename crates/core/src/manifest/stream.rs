@@ -68,7 +68,7 @@ impl Splitter {
             };
         }
         let end = match self.mode {
-            Mode::Json => self.json_end(),
+            Mode::Json => self.json_document(),
             Mode::Yaml => self.yaml_end(),
             Mode::Unknown => None,
         };
@@ -114,6 +114,28 @@ impl Splitter {
             }
         }
         directive
+    }
+
+    /// The end of a JSON value. What begins with a bracket and is no JSON (`{a: 1}`, a template's `{{`) is YAML; what
+    /// comes behind a value is judged anew.
+    fn json_document(&mut self) -> Option<usize> {
+        let end = self.json_end();
+        let is_json = |end: usize| {
+            serde_json::from_slice::<serde::de::IgnoredAny>(&self.buffer[self.taken..end]).is_ok()
+        };
+        match end {
+            Some(end) if is_json(end) => {
+                self.mode = Mode::Unknown;
+                Some(end)
+            }
+            None if !self.finished => None,
+            _ => {
+                self.mode = Mode::Yaml;
+                self.json = JsonScan::default();
+                self.scanned = self.taken;
+                self.yaml_end()
+            }
+        }
     }
 
     /// The end of the value whose bracket closes.
@@ -170,6 +192,10 @@ mod tests {
             ("a: 1\r\n---\r\nb: 2\r\n", 2),
             ("a: ---x\n---x: 1\n", 1),
             ("{\"a\": \"}\\\"{\"}\n{\"b\": [1]}\n", 3),
+            ("{a: 'x}y'}\n---\nb: 1\n", 2),
+            ("{{- if x }}\na: 1\n---\nb: {c: 1}\nd: 2\n", 2),
+            ("{\"a\": 1}\n---\nb: {c: 1}\nd: 2\n", 3),
+            ("{\"a\": [1\n---\nb: 1\n", 2),
             ("\n\n", 1),
             ("", 0),
         ] {

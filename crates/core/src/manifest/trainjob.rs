@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::job::implementation;
-use super::object::{list, number, text_at};
+use super::object::{list, number, placeholder, text_at};
 use super::pod;
 use crate::mutation::view::{ContainerView, JobKind, JobView, RoleView};
 
@@ -34,6 +34,25 @@ impl TrainerVersion {
         }
     }
 
+    /// The number, as people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2_0 => "2.0",
+            Self::V2_1 => "2.1",
+            Self::V2_2 => "2.2",
+            Self::V2_3 => "2.3",
+        }
+    }
+
+    /// The field of a TrainJob that carries overrides of its pods.
+    pub(super) fn override_field(self) -> &'static str {
+        match self {
+            Self::V2_0 => "podSpecOverrides",
+            Self::V2_1 => "podTemplateOverrides",
+            Self::V2_2 | Self::V2_3 => "runtimePatches",
+        }
+    }
+
     /// The version whose override field a TrainJob uses already.
     pub(super) fn of(object: &Json) -> Option<Self> {
         let spec = object.get("spec")?;
@@ -44,6 +63,12 @@ impl TrainerVersion {
             () if used("podSpecOverrides") => Some(Self::V2_0),
             () => None,
         }
+    }
+}
+
+impl std::fmt::Display for TrainerVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -157,6 +182,7 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>, version: TrainerVersion
     role.replicas = number(trainer, "numNodes")
         .or_else(|| runtime.at("/spec/mlPolicy").and_then(|policy| number(policy, "numNodes")))
         .unwrap_or(1);
+    role.replicas_text = placeholder(trainer, "numNodes");
     overlay(&mut role.container, trainer, version);
     for (job, container) in runtime.patched() {
         patches(object, &job, &container, &mut role);

@@ -12,16 +12,15 @@ pub(crate) mod merge;
 mod mpirun;
 mod op;
 mod outcome;
-mod quantity;
 pub(crate) mod rule_table;
 pub mod shell;
 pub mod view;
 
+pub use crate::spec::Quantity;
 pub use decide::decide;
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use op::{Change, Op};
 pub use outcome::Outcome;
-pub use quantity::Quantity;
 pub use rule_table::{RULES, Rule};
 pub use view::JobView;
 

@@ -9,6 +9,8 @@ pub struct Mpirun {
     pub forward: Vec<String>,
     /// Folders that an `-x LD_LIBRARY_PATH=…` of the user's should hold; only reported.
     pub library_dirs: Vec<String>,
+    /// The launcher's own `OMPI_MCA_mca_base_env_list`, which excludes `-x` as the option of that name does.
+    pub env_list: Option<String>,
 }
 
 /// A command line after the rewriting. The border between `command` and `args` stands where it was.

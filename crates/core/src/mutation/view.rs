@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::quantity::Quantity;
+use crate::spec::Quantity;
 
 /// A whole job.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,6 +3,7 @@
 mod builder;
 pub mod duration;
 pub mod file;
+mod imported;
 mod launch;
 mod origins;
 pub mod quantity;
@@ -13,6 +14,7 @@ mod words;
 pub use builder::JobSpecBuilder;
 pub use duration::parse as parse_duration;
 pub use file::{Draft, Format, JobFile, Overrides, patched, to_toml};
+pub use imported::Imported;
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use quantity::Quantity;

@@ -77,6 +77,15 @@ fn the_profile_may_know_where_launchers_find_the_stack() {
 }
 
 #[test]
+fn a_list_of_variables_in_the_environment_excludes_x_too() {
+    let launcher =
+        with_env(launcher(&["mpirun", "app"]), &[("OMPI_MCA_mca_base_env_list", "LD_LIBRARY_PATH;A=1")]);
+    let outcome = dgxc(&job(JobKind::MpiJobV2, vec![launcher, worker("Worker")]));
+    assert!(codes(&outcome).contains(&"W-MPIRUN-ENV-LIST"), "{:?}", codes(&outcome));
+    assert!(!ops(&outcome).iter().any(|op| op.contains("mpirun -x")), "{:?}", ops(&outcome));
+}
+
+#[test]
 fn other_mpis_are_left_alone() {
     let mut view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
     view.mpi = Some(Mpi::Intel);

@@ -1,6 +1,6 @@
-//! `lint --fix`: misspelt names of variables, where only one name can be meant. Nothing else is near enough to safe.
+//! `lint --fix`: names that have one right form. Nothing else is near enough to safe.
 
-use weftrun::Result;
+use weftrun::{Finding, Result};
 
 use crate::commands::mutate::{Given, Source, Spool, each_document};
 use crate::context::Context;
@@ -10,27 +10,73 @@ pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
     let mut spool = Spool::new();
     let mut fixed = 0;
     each_document(source, |text, start| {
-        let mut text = text.to_owned();
-        let mut places: Vec<(usize, String)> = given
-            .lint(&text, start)
-            .iter()
-            .filter(|finding| finding.code == "L-NAME-MISSPELT")
-            .filter_map(|finding| {
-                Some((finding.span.as_ref()?.start - start.offset, finding.message.clone()))
-            })
-            .collect();
-        places.sort();
-        for (at, message) in places.into_iter().rev() {
-            let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-            let Some(wrong) = quoted.first() else { continue };
-            let Some(right) = weftrun::core::mutation::lint::near_miss(wrong) else { continue };
-            if let Some(found) = text[at..].find(wrong) {
-                text.replace_range(at + found..at + found + wrong.len(), right);
-                fixed += 1;
-                context.out.say(format!("fixed: {wrong} is now {right}"));
-            }
+        let findings = if source.is_job_file() {
+            super::job_file_findings(&source.name(), text.as_bytes())
+        } else {
+            given.lint(text, start)
+        };
+        let (text, renamed) = corrected(text, start.offset, &findings);
+        for (wrong, right) in &renamed {
+            context.out.say(format!("fixed: {wrong} is now {right}"));
         }
+        fixed += renamed.len();
         spool.write(text.as_bytes())
     })?;
     if fixed > 0 { spool.replace(source.path()) } else { Ok(()) }
+}
+
+/// The text with every name corrected that a finding renames, and those names.
+fn corrected(text: &str, offset: usize, findings: &[Finding]) -> (String, Vec<(String, String)>) {
+    let mut renames: Vec<(usize, &str, &str)> = Vec::new();
+    for finding in findings {
+        let at = finding.span.as_ref().map_or(0, |span| span.start.saturating_sub(offset));
+        let patches = finding.fix.iter().flat_map(|fix| &fix.patch).filter(|edit| edit.op == "rename");
+        renames.extend(
+            patches.filter_map(|edit| Some((at, edit.path.as_str(), edit.value.as_ref()?.as_str()?))),
+        );
+    }
+    renames.sort_unstable();
+    let (mut text, mut done) = (text.to_owned(), Vec::new());
+    // From the end, so that places before a change stay where they are.
+    for (at, wrong, right) in renames.into_iter().rev() {
+        if let Some(found) = place_of(&text, at, wrong) {
+            text.replace_range(found..found + wrong.len(), right);
+            done.push((wrong.to_owned(), right.to_owned()));
+        }
+    }
+    done.reverse();
+    (text, done)
+}
+
+/// Where a name stands at or behind a place: as a whole word, and first where it is set (`NAME=`), since a shell text
+/// may speak of it in a comment.
+fn place_of(text: &str, at: usize, name: &str) -> Option<usize> {
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let whole = |found: &usize| {
+        let after = text.get(found + name.len()..).unwrap_or_default();
+        !text[..*found].ends_with(inside) && !after.starts_with(inside)
+    };
+    let places: Vec<usize> =
+        text.get(at..)?.match_indices(name).map(|(found, _)| at + found).filter(whole).collect();
+    let is_set = |found: &&usize| text.get(**found + name.len()..).is_some_and(|rest| rest.starts_with('='));
+    // A key or a list's entry stands where the finding points; only further on it is looked for in text.
+    match places.first() {
+        Some(first) if *first <= at + 2 => Some(*first),
+        first => places.iter().find(is_set).or(first).copied(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_corrected_where_they_are_set() {
+        let text = "# NCCL_BUFFERSIZE\nexport MY_NCCL_BUFFERSIZE=1 NCCL_BUFFERSIZE=2 # NCCL_BUFFERSIZE\n";
+        let finding = || Finding::warning("L-NAME-MISSPELT", "").rename("NCCL_BUFFERSIZE", "NCCL_BUFFSIZE");
+        let (fixed, done) = corrected(text, 0, &[finding()]);
+        assert_eq!(fixed, text.replace(" NCCL_BUFFERSIZE=2", " NCCL_BUFFSIZE=2"));
+        assert_eq!(done.len(), 1);
+        assert_eq!(corrected("nothing", 0, &[finding()]).0, "nothing");
+    }
 }

@@ -49,6 +49,11 @@ impl Source {
         self.path.as_os_str() == "-"
     }
 
+    /// Whether it is a job file in TOML, which is one text.
+    pub fn is_job_file(&self) -> bool {
+        self.path.extension().is_some_and(|end| end == "toml")
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -73,7 +78,7 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
 }
 
-/// Reads a source document by document. A script is one document, whatever stands in it.
+/// Reads a source document by document. A script or job file is one document, whatever stands in it.
 pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> Result<()>) -> Result<()> {
     let name = source.name();
     let mut reader = source.open()?;
@@ -85,7 +90,7 @@ pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> 
     loop {
         let read = reader.read(&mut chunk).map_err(|error| unreadable(&source.path, error))?;
         let bytes = &chunk[..read];
-        if std::mem::take(&mut first) && bytes.starts_with(b"#!") {
+        if std::mem::take(&mut first) && (source.is_job_file() || bytes.starts_with(b"#!")) {
             script = Some(Vec::new());
         }
         if let Some(script) = &mut script {
@@ -150,12 +155,17 @@ pub struct Given {
 }
 
 impl Given {
-    /// Puts flags, profile and runtimes together.
-    pub fn read(context: &Context, input: &InputArgs, flags: &FabricFlags, reformat: bool) -> Result<Self> {
+    /// Puts flags, runtimes and the user's own profiles and instance types together. Without `--profile` the
+    /// profile of the target of `-b` counts, then the configuration's default.
+    pub fn read(context: &Context, flags: &FabricFlags, reformat: bool) -> Result<Self> {
         let mut options = FabricRequest::default();
         flags.apply(&mut options);
-        let profiles = Profiles::builtin();
-        let named = context.global.profile.clone();
+        let config = context.config()?;
+        context.out.findings(config.findings());
+        let profiles = config.profiles();
+        let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
+        let named =
+            context.global.profile.clone().or_else(of_target).or_else(|| config.resolved.default_profile());
         let choose = |fallback: &str| profiles.get(named.as_deref().unwrap_or(fallback));
         let manifests = choose(Profiles::for_manifest(options.kind))?;
         let scripts = match options.kind {
@@ -166,10 +176,10 @@ impl Given {
         };
         Ok(Self {
             options,
-            catalogue: Catalogue::builtin(),
+            catalogue: config.resolved.catalogue()?,
             facts: ClusterFacts::default(),
-            runtimes: runtimes(&input.runtime)?,
-            trainer: input.trainer_version,
+            runtimes: runtimes(&flags.runtime)?,
+            trainer: flags.trainer_version,
             reformat,
             profiles,
             named,
@@ -187,9 +197,21 @@ impl Given {
         Ok(())
     }
 
+    /// The same for a version of Kubeflow Trainer.
+    pub fn with_trainer(&mut self, version: manifest::TrainerVersion) {
+        self.trainer = Some(version);
+    }
+
     /// What the user asked, to be changed by what a KRM function is told.
     pub fn options_mut(&mut self) -> &mut FabricRequest {
         &mut self.options
+    }
+
+    /// Remembers the training runtimes of a text, for the jobs that name them.
+    pub fn learn(&mut self, text: &str) {
+        if self.runtimes.len() < MAX_RUNTIMES {
+            self.runtimes.extend(manifest::runtimes_in(text));
+        }
     }
 
     /// Mutates a document or a script.
@@ -199,9 +221,7 @@ impl Given {
         start: Start<'_>,
     ) -> std::result::Result<Mutated<'t>, Finding> {
         let script = manifest::is_sbatch(text);
-        if self.runtimes.len() < MAX_RUNTIMES {
-            self.runtimes.extend(manifest::runtimes_in(text));
-        }
+        self.learn(text);
         let settings = self.settings(script);
         let done = if script {
             Ok(manifest::mutate_sbatch(text, start, &settings))

@@ -4,6 +4,7 @@
 //! pipe never lets a job through that was not looked at.
 
 mod input;
+mod krm;
 mod report;
 mod review;
 mod spool;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weftrun::core::exit_codes;
-use weftrun::core::manifest::{JobReport, TrainerVersion};
+use weftrun::core::manifest::JobReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -65,29 +66,19 @@ pub struct InputArgs {
     /// Manifest or sbatch script; may be given several times
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub filename: Vec<PathBuf>,
-    /// Training runtime a TrainJob refers to (a ClusterTrainingRuntime or TrainingRuntime as YAML)
-    #[arg(long, value_name = "FILE")]
-    pub runtime: Vec<PathBuf>,
-    /// Version of Kubeflow Trainer: 2.0, 2.1, 2.2 or 2.3
-    #[arg(long, value_parser = trainer_version, value_name = "VERSION")]
-    pub trainer_version: Option<TrainerVersion>,
-}
-
-fn trainer_version(text: &str) -> std::result::Result<TrainerVersion, String> {
-    TrainerVersion::parse(text).ok_or_else(|| format!("`{text}` is none of 2.0, 2.1, 2.2, 2.3"))
 }
 
 /// Runs `mutate`.
 pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     if args.krm {
-        return report::krm(context, args);
+        return krm::run(context, args);
     }
     let sources = Source::all(&args.input)?;
     if args.write && sources.iter().any(Source::is_stdin) {
         return Err(Error::new(ErrorKind::Usage, "--write needs files; stdin cannot be written in place")
             .hint("weftrun mutate --write -f job.yaml"));
     }
-    let mut given = Given::read(context, &args.input, &args.fabric, args.reformat)?;
+    let mut given = Given::read(context, &args.fabric, args.reformat)?;
     let mut jobs: Vec<JobReport> = Vec::new();
     let mut findings = Vec::new();
     let mut spools = Vec::new();

@@ -49,6 +49,8 @@ fn for_backend(ctx: &Context, draft: &mut Draft, at: At, rule: &'static str, mpi
 
 fn rewrite(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, mpirun: &Mpirun) {
     let container = &role.container;
+    let env_list = container.env("OMPI_MCA_mca_base_env_list").and_then(|var| var.value.clone());
+    let mpirun = &Mpirun { env_list, ..mpirun.clone() };
     let rewritten = shell::rewrite(&container.command, &container.args, mpirun);
     for note in &rewritten.notes {
         report(draft, at, mpirun, note);

@@ -7,6 +7,9 @@ use crate::mutation::draft::{At, Draft};
 use crate::mutation::view::RoleView;
 use crate::mutation::{Change, Quantity, merge};
 
+const THREADS: &str = "roce.socket-threads";
+/// Most sockets NCCL opens between two ranks: the product of the two settings (NCCL user guide, NCCL_NSOCKS_PERTHREAD).
+const MOST_SOCKETS: u64 = 64;
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
 /// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
@@ -92,6 +95,26 @@ fn devices(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &
     set::resource(draft, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
 }
 
+/// Whether the user's one number and our other one make more sockets than NCCL allows; then theirs stays alone.
+fn too_many_sockets(draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) -> bool {
+    let number = |name: &str, ours: &Option<String>| {
+        let own = role.container.env(name).and_then(|var| var.value.clone());
+        own.or_else(|| ours.clone())?.trim().parse::<u64>().ok()
+    };
+    let threads = number("NCCL_SOCKET_NTHREADS", &roce.socket_threads);
+    let sockets = number("NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread);
+    let many =
+        threads.zip(sockets).is_some_and(|(threads, sockets)| threads.saturating_mul(sockets) > MOST_SOCKETS);
+    if many {
+        let why = format!(
+            "{}: with the value the user set, NCCL would have more than {MOST_SOCKETS} sockets",
+            at.name
+        );
+        draft.skip_rule(THREADS, "set-by-user", why);
+    }
+    many
+}
+
 fn environment(
     ctx: &Context,
     draft: &mut Draft,
@@ -103,10 +126,13 @@ fn environment(
     let threads = "what still goes over sockets uses more of them";
     let settings = [
         ("roce.hca", "NCCL_IB_HCA", &roce.hca, "NCCL then uses the fabric's adapters and no other"),
-        ("roce.socket-threads", "NCCL_SOCKET_NTHREADS", &roce.socket_threads, threads),
-        ("roce.socket-threads", "NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread, threads),
+        (THREADS, "NCCL_SOCKET_NTHREADS", &roce.socket_threads, threads),
+        (THREADS, "NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread, threads),
     ];
     for (rule, name, value, why) in settings {
+        if rule == THREADS && too_many_sockets(draft, roce, at, role) {
+            continue;
+        }
         if let Some(value) = value.as_deref().filter(|_| draft.active(rule)) {
             set::env(draft, at, role, rule, (name, value), why, profile(ctx));
             launch.forward(rule, name);

@@ -4,6 +4,13 @@ use super::Code;
 
 pub(super) const ERRORS: &[Code] = &[
     Code {
+        code: "E-IMPORT-JOB",
+        title: "there is no job to import",
+        meaning: "The object has no role with a container, or the file holds no job, or several.",
+        fix: "Name one file with one PyTorchJob, MPIJob or TrainJob; of several, choose one with `--name`.",
+        source: "",
+    },
+    Code {
         code: "E-ANNOT-BOOL",
         title: "an annotation is not a string",
         meaning: "`disable-auto-efa: true` without quotes is a boolean in YAML. Kubernetes takes only strings as annotations, so the API server refuses the object, and it is not clear whether an opt-out was meant.",

@@ -18,6 +18,13 @@ pub(super) const SKIPS: &[Code] = &[
         source: "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
     },
     Code {
+        code: "api-version",
+        title: "the job is of an API version that is not mutated",
+        meaning: "PyTorchJob v1, MPIJob v1 and v2beta1, and TrainJob v1alpha1 are; older MPIJobs (v1alpha2, v1beta1) are served by no operator of today.",
+        fix: "Write the manifest for a version that is served: kubeflow.org/v2beta1 for an MPIJob.",
+        source: "https://github.com/kubeflow/mpi-operator",
+    },
+    Code {
         code: "not-distributed",
         title: "the job has one pod with ranks",
         meaning: "With one pod nothing passes between nodes; EFA devices would be taken for nothing.",

@@ -4,6 +4,34 @@ use super::Code;
 
 pub(super) const WARNINGS: &[Code] = &[
     Code {
+        code: "I-IMPORT-NAMESPACE",
+        title: "the namespace is not in the job file",
+        meaning: "A job file says what runs; where it runs is the target's, so that one file fits several clusters.",
+        fix: "Submit with `-n NAMESPACE`, or set `namespace` of the target.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-TORCHRUN",
+        title: "torchrun is started by weftrun",
+        meaning: "A command that began with torchrun became `launch = \"torchrun\"` with the script: each backend then starts torchrun on every node, with a rendezvous that fits it.",
+        fix: "Nothing.",
+        source: "",
+    },
+    Code {
+        code: "W-IMPORT-COMMAND",
+        title: "no command could be imported",
+        meaning: "The manifest leaves the command to the image, and a job file says what runs.",
+        fix: "Set `command`.",
+        source: "",
+    },
+    Code {
+        code: "W-IMPORT-LOST",
+        title: "something was not imported",
+        meaning: "A job file has no word for it: it is particular to one cluster, or to the form the job had before. The job that is planned will not have it.",
+        fix: "Check whether the job needs it; the target, its profile and `[backend.NAME]` can say much of it.",
+        source: "",
+    },
+    Code {
         code: "W-COMMENTS-LOST",
         title: "the document was written anew",
         meaning: "With `--reformat`, a document that cannot be edited in place is written from its data; comments and layout are gone.",
@@ -107,6 +135,13 @@ pub(super) const WARNINGS: &[Code] = &[
         meaning: "An absolute path that is none of the usual ones was written on purpose, and is left.",
         fix: "Call the mounted mpirun, or say `--stack bundled`.",
         source: "",
+    },
+    Code {
+        code: "W-OPTOUT-PODS",
+        title: "the pods cannot be told of the opt-out",
+        meaning: "A webhook of the cluster sees the pods and not the job. A TrainJob of Kubeflow Trainer 2.0 has no field for annotations of its pods.",
+        fix: "Where the cluster has a webhook, put the annotation into a TrainingRuntime of your namespace.",
+        source: "https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1",
     },
     Code {
         code: "W-OPTOUT-LAUNCHER",

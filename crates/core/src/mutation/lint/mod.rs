@@ -6,8 +6,7 @@ mod names;
 mod settings;
 mod shapes;
 
-pub use names::{known_names, near_miss};
-
+use super::codes;
 use super::view::JobView;
 use crate::Finding;
 use crate::catalogue::Catalogue;
@@ -27,7 +26,7 @@ pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint>
     let mut lints = Vec::new();
     for role in &job.roles {
         settings::environment(job, role, catalogue, profile, &mut lints);
-        shapes::role(job, role, profile, catalogue, &mut lints);
+        shapes::role(role, profile, catalogue, &mut lints);
     }
     lints
 }
@@ -36,7 +35,7 @@ pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint>
 pub fn variable(name: &str, value: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> = names::check(name, value).into_iter().collect();
     findings.extend(settings::outdated(name, value, settings::Setting::default()));
-    findings
+    findings.into_iter().map(codes::with_source).collect()
 }
 
 /// The first `$NAME` or `${NAME}` in a value, which Kubernetes leaves as it is. `$(NAME)` and `$$` are its own.

@@ -18,7 +18,20 @@ pub(super) struct Setting {
     pub(super) fabric: Fabric,
     /// Whether the EFA device has RDMA read; none if unknown.
     pub(super) rdma_read: Option<bool>,
+    /// Whether Multus gives the pods further interfaces.
+    pub(super) multus: bool,
 }
+
+/// What aws-ofi-nccl sets for each platform, where the user did not.
+const SET_BY_THE_PLUGIN: [&str; 7] = [
+    "NCCL_BUFFSIZE",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_NETDEVS_POLICY",
+    "NCCL_NET_FORCE_FLUSH",
+    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
+    "NCCL_NVLS_CHUNKSIZE",
+    "NCCL_P2P_NET_CHUNKSIZE",
+];
 
 /// Looks at the environment of a role's containers.
 pub(super) fn environment(
@@ -28,14 +41,17 @@ pub(super) fn environment(
     profile: &Profile,
     lints: &mut Vec<Lint>,
 ) {
-    let setting = Setting { fabric: shown_fabric(job, profile), rdma_read: rdma_read(role, catalogue) };
+    let multus = has_networks(role);
+    let setting =
+        Setting { fabric: shown_fabric(job, profile), rdma_read: rdma_read(role, catalogue), multus };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
             let mut findings: Vec<Finding> = names::check(&var.name, value).into_iter().collect();
             findings.extend(outdated(&var.name, value, setting));
             findings.extend(dollar(&var.name, value));
-            add(findings, role, &var.at, lints);
+            let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
+            add(findings, role, &at, lints);
         }
         for found in commands::settings(container) {
             let mut findings: Vec<Finding> = names::check(found.name, found.value).into_iter().collect();
@@ -62,7 +78,7 @@ fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
                 .any(|name| name.starts_with(prefix))
         })
     };
-    let multus = job.roles.iter().any(|role| role.annotations.contains_key("k8s.v1.cni.cncf.io/networks"));
+    let multus = job.roles.iter().any(has_networks);
     if asks("vpc.amazonaws.com/efa") {
         Fabric::Efa
     } else if asks("rdma/") || asks("nvidia.com/rdma") || asks("nvidia.com/mlnxnics") || multus {
@@ -72,6 +88,10 @@ fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     } else {
         Fabric::Auto
     }
+}
+
+fn has_networks(role: &RoleView) -> bool {
+    role.annotations.contains_key("k8s.v1.cni.cncf.io/networks")
 }
 
 fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
@@ -144,13 +164,13 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             name,
             EFA_VARS,
         ),
-        ("FI_EFA_TX_MIN_CREDITS", _) => info("L-EFA-TUNING", "FI_EFA_TX_MIN_CREDITS is best left out", name, EFA_VARS),
+        ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
+            info("L-EFA-TUNING", &format!("{name} is best left out"), name, EFA_VARS)
+        }
         ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if setting.fabric == Fabric::Efa => {
             info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
         }
-        ("NCCL_BUFFSIZE" | "NCCL_MIN_NCHANNELS" | "NCCL_P2P_NET_CHUNKSIZE" | "NCCL_NET_FORCE_FLUSH", _)
-            if setting.fabric == Fabric::Efa =>
-        {
+        (name, _) if setting.fabric == Fabric::Efa && SET_BY_THE_PLUGIN.contains(&name) => {
             warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
         }
         ("NCCL_TUNER_PLUGIN", path) if path.contains('/') => {
@@ -185,10 +205,16 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("NCCL_SOCKET_IFNAME", list) if excludes_ethernet(list) => {
             warn("L-SOCKET-IFNAME", "this list excludes every eth* interface, so NCCL may find none to start on", name, NCCL_ENV)
         }
+        ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => warn(
+            "L-SOCKET-IFNAME",
+            "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route",
+            name,
+            NCCL_ENV,
+        ),
         ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
             return vec![
                 Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
-                    .fix(format!("rename it to TORCH_{name}"))
+                    .rename(name, format!("TORCH_{name}"))
                     .source("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
             ];
         }

@@ -1,29 +1,23 @@
 //! Shapes of a pod that the fabric does not like.
 
-use super::super::view::{ContainerView, JobView, RoleView};
+use super::super::view::{ContainerView, RoleView};
 use super::Lint;
 use crate::Finding;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, InstanceType};
 use crate::fabric::Profile;
 use crate::mutation::Quantity;
 
 const EFA: &str = "vpc.amazonaws.com/efa";
 
 /// Looks at one role.
-pub(super) fn role(
-    _job: &JobView,
-    role: &RoleView,
-    profile: &Profile,
-    catalogue: &Catalogue,
-    lints: &mut Vec<Lint>,
-) {
+pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
     let container = &role.container;
     let mut say =
         |finding: Finding, at: &str| lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned() });
     huge_pages(container, &mut say);
     shared_memory(role, &mut say);
     devices(role, profile, &mut say);
-    processors(role, catalogue, &mut say);
+    processors(role, profile, catalogue, &mut say);
     sockets_product(container, &mut say);
 }
 
@@ -103,24 +97,42 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
 }
 
 /// All CPUs of a type cannot be had: the node keeps some for itself.
-fn processors(role: &RoleView, catalogue: &Catalogue, say: &mut impl FnMut(Finding, &str)) {
+fn processors(
+    role: &RoleView,
+    profile: &Profile,
+    catalogue: &Catalogue,
+    say: &mut impl FnMut(Finding, &str),
+) {
     let Some(asked) = role.container.asks("cpu").and_then(Quantity::parse).map(Quantity::whole) else {
         return;
     };
-    for name in &role.instance_types {
-        let Some(row) = catalogue.get(name) else { continue };
-        if row.vcpus.is_some_and(|vcpus| asked >= u64::from(vcpus)) {
-            say(
-                Finding::warning(
-                    "L-CPU-ALL",
-                    format!("{asked} CPUs are asked, and {name} can give pods a little less"),
-                )
-                .fix(format!("ask {} or fewer", asked.saturating_sub(4)))
-                .source("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
-                &role.container.at,
-            );
-        }
-    }
+    let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
+    let row = if role.instance_types.is_empty() {
+        // Without a type: a whole node's accelerators, and to the very number its CPUs.
+        let accelerators = role.pod_asks(&profile.accelerator);
+        let whole = |row: &&InstanceType| {
+            accelerators > 0
+                && u64::from(row.accelerators) == accelerators
+                && row.vcpus.map(u64::from) == Some(asked)
+        };
+        catalogue.rows().iter().find(whole)
+    } else {
+        role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(|row| has(row, asked))
+    };
+    let Some(row) = row else { return };
+    say(
+        Finding::warning(
+            "L-CPU-ALL",
+            format!(
+                "{asked} CPUs are asked; {} has {}, and can give pods a little less",
+                row.name,
+                row.vcpus.unwrap_or(0)
+            ),
+        )
+        .fix(format!("ask {} or fewer", row.vcpus.unwrap_or(0).saturating_sub(4)))
+        .source("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
+        &role.container.at,
+    );
 }
 
 fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {

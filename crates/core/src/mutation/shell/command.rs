@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges a command word with the words behind it, all without their quotes.
-pub(super) fn judge(word: &str, rest: &[&str], rule: &Mpirun) -> Verdict {
+pub(super) fn judge<'a>(word: &str, rest: &[&'a str], rule: &'a Mpirun) -> Verdict {
     let (folder, name) = word.rsplit_once('/').map_or((None, word), |(folder, name)| (Some(folder), name));
     if !WORDS.contains(&name) {
         return Verdict::NotMpirun;
@@ -32,7 +32,10 @@ pub(super) fn judge(word: &str, rest: &[&str], rule: &Mpirun) -> Verdict {
         }
         (Some(_), Some(_)) => return Verdict::Left(MpirunNote::OtherPath(word.to_owned())),
     };
-    let forwarded = Forwarded::read(rest);
+    let mut forwarded = Forwarded::read(rest);
+    if let Some(list) = &rule.env_list {
+        forwarded.env_list(list);
+    }
     let mut notes = Vec::new();
     if let Some(path) = forwarded.library_path
         && rule.library_dirs.iter().any(|dir| !path.split(':').any(|have| have == dir))
@@ -69,13 +72,17 @@ impl<'a> Forwarded<'a> {
             match *word {
                 "-x" | "--x" => found.add(next(1)),
                 "-mca" | "--mca" | "-gmca" | "--gmca" if next(1) == "mca_base_env_list" => {
-                    found.env_list = true;
-                    next(2).split([';', ',']).for_each(|one| found.add(one.trim()));
+                    found.env_list(next(2));
                 }
                 _ => {}
             }
         }
         found
+    }
+
+    fn env_list(&mut self, list: &'a str) {
+        self.env_list = true;
+        list.split([';', ',']).for_each(|one| self.add(one.trim()));
     }
 
     fn add(&mut self, assignment: &'a str) {

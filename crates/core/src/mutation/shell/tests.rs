@@ -7,6 +7,7 @@ fn rule() -> Mpirun {
         bin: Some(BIN.into()),
         forward: vec!["LD_LIBRARY_PATH".into(), "OPAL_PREFIX".into()],
         library_dirs: vec!["/opt/amazon-efa-ofi/ofi/lib".into()],
+        ..Mpirun::default()
     }
 }
 

@@ -6,6 +6,7 @@ use super::keys::{FABRIC_TABLE, ROLE};
 use super::shape::{Shape, Table, Word};
 use super::value::{self, Source};
 use crate::Finding;
+use crate::mutation::{RULES, Rule};
 use crate::span::{SpanTree, Value};
 use crate::spec::quantity::Quantity;
 
@@ -228,7 +229,17 @@ impl<'s> Check<'s> {
             return self.wrong_kind(node, "a table of rule ids, each `auto`, `on` or `off`", path);
         };
         for (id, value) in rules {
-            self.word(value, words, &join(path, &id));
+            let path = join(path, &id);
+            self.word(value, words, &path);
+            if Rule::get(&id).is_none() {
+                let near = crate::spec::did_you_mean(&id, RULES.iter().map(|rule| rule.id));
+                let fix = near.map_or_else(
+                    || "`weftrun explain` lists the rules".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("there is no rule `{}`", shown(&id));
+                self.push("SPEC-RULE", message, &path, &value.span, Some(fix));
+            }
         }
     }
 

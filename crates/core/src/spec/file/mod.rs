@@ -63,6 +63,37 @@ impl JobFile {
         draft.finish(&Catalogue::builtin())
     }
 
+    /// Path, as it stands in the file, of a TrainJob's runtime that is to be read: [`JobFile::set_runtime`].
+    pub fn runtime(&self) -> Option<String> {
+        self.spec.backend.get("kubeflow")?.get("runtime-file")?.as_str().map(str::to_owned)
+    }
+
+    /// Gives the text of the file named by [`JobFile::runtime`]; the job then refers to the runtime in it, unless it
+    /// names another.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] where no training runtime is in it.
+    pub fn set_runtime(&mut self, file: &str, text: &str) -> Result<()> {
+        let runtimes = crate::manifest::runtimes_in(text);
+        let (Some(first), Some(own)) = (
+            runtimes.first(),
+            self.spec.backend.get_mut("kubeflow").and_then(serde_json::Value::as_object_mut),
+        ) else {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                "there is no ClusterTrainingRuntime and no TrainingRuntime in the file",
+            )
+            .with("file", file)
+            .hint("kubectl get clustertrainingruntime NAME -o yaml"));
+        };
+        for (key, value) in [("runtime", &first["metadata"]["name"]), ("runtime-kind", &first["kind"])] {
+            own.entry(key).or_insert_with(|| value.clone());
+        }
+        own.insert("runtimes".to_owned(), serde_json::Value::Array(runtimes));
+        own.shift_remove("runtime-file");
+        Ok(())
+    }
+
     /// Gives the text of the script named in [`JobFile::script`].
     pub fn set_script(&mut self, content: String) {
         if let Some(Code::Script { text, .. }) = &mut self.spec.code {

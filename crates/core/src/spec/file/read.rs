@@ -135,7 +135,8 @@ impl Read<'_, '_> {
             if let (name @ ("trainer_version" | "runtime"), Some(text)) =
                 (&*entry.key, value::text(&entry.value))
             {
-                let own = serde_json::json!({ name: text });
+                let key = if name == "runtime" { "runtime-file" } else { "trainer-version" };
+                let own = serde_json::json!({ key: text });
                 merge(self.job.backend.entry("kubeflow".to_owned()).or_default(), own);
             }
         }

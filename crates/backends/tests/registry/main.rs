@@ -1,4 +1,8 @@
-//! What is linked in is what the features say, and a name stands for one backend only.
+//! What is linked in is what the features say, a name stands for one backend only, and what each cannot express is a
+//! checked-in table.
+
+#[cfg(all(feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
+mod inexpressible;
 
 use std::sync::Arc;
 

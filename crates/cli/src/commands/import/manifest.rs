@@ -1,0 +1,45 @@
+//! `import FILE`: a Kubeflow object.
+
+use clap::Args;
+use weftrun::core::manifest;
+use weftrun::core::spec::Imported;
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::commands::mutate::{InputArgs, Source, each_document};
+
+/// Arguments of `import manifest`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ManifestArgs {
+    /// What is read
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which job, where the file holds several
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Reads the one job of the files, or of stdin.
+pub fn read(args: &ManifestArgs) -> Result<Imported> {
+    let mut jobs: Vec<Imported> = Vec::new();
+    for source in Source::all(&args.input)? {
+        each_document(&source, |text, start| {
+            let found = manifest::import(text, start).map_err(|finding| {
+                Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
+            })?;
+            jobs.extend(found);
+            Ok(())
+        })?;
+    }
+    let names: Vec<String> = jobs.iter().map(|job| job.spec.name.clone()).collect();
+    jobs.retain(|job| args.name.as_ref().is_none_or(|name| *name == job.spec.name));
+    match (jobs.pop(), jobs.is_empty()) {
+        (Some(job), true) => Ok(job),
+        (Some(_), false) => Err(Error::new(ErrorKind::InvalidSpec, "there are several jobs in it")
+            .with("jobs", names.join(", "))
+            .hint("choose one with --name")),
+        (None, _) => {
+            Err(Error::new(ErrorKind::InvalidSpec, "there is no such PyTorchJob, MPIJob or TrainJob in it")
+                .with("jobs", names.join(", ")))
+        }
+    }
+}

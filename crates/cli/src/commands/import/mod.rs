@@ -1,0 +1,71 @@
+//! `import`: a job in another form in, a job file out. One module for each form; each gives an [`Imported`], and what
+//! is done with it is the same for all.
+
+mod manifest;
+
+use clap::{Args, Subcommand};
+use weftrun::core::exit_codes;
+use weftrun::core::report::{ImportReport, SchemaName};
+use weftrun::core::spec::{Imported, to_toml};
+use weftrun::{Error, ErrorKind, Finding, Result};
+
+use crate::args::Format;
+use crate::context::Context;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun import job.yaml > job.toml             a PyTorchJob, MPIJob or TrainJob
+  kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
+  weftrun plan job.toml -b prod                  what it means there";
+
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct ImportArgs {
+    /// A form that is named
+    #[command(subcommand)]
+    pub form: Option<Form>,
+    /// A manifest, where no form is named
+    #[command(flatten)]
+    pub manifest: manifest::ManifestArgs,
+}
+
+/// The forms a job can have.
+#[derive(Debug, Subcommand)]
+pub enum Form {
+    /// A PyTorchJob, MPIJob or TrainJob as kubectl reads it (what `import FILE` takes it for)
+    Manifest(manifest::ManifestArgs),
+}
+
+/// Prints the job file on stdout, and on stderr what it could not carry.
+pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
+    let imported = match &args.form {
+        None => manifest::read(&args.manifest)?,
+        Some(Form::Manifest(args)) => manifest::read(args)?,
+    };
+    print(context, &imported)
+}
+
+/// A job that could not be planned is an error, with every reason; nothing is printed then.
+fn print(context: &Context, imported: &Imported) -> Result<u8> {
+    let config = context.config()?;
+    let mut findings = imported.findings.clone();
+    findings.extend(imported.spec.validate_with(&config.resolved.catalogue()?));
+    if findings.iter().any(Finding::is_error) {
+        let message = format!("`{}` makes no job file", imported.spec.name);
+        return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
+    }
+    let text = to_toml(&imported.spec);
+    if context.out.format == Format::Table {
+        context.out.data(&text)?;
+        context.out.findings(&findings);
+    } else {
+        context.out.value(&ImportReport {
+            schema: SchemaName,
+            job: &imported.spec,
+            file: &text,
+            findings: &findings,
+        })?;
+    }
+    Ok(exit_codes::OK)
+}

@@ -1,0 +1,130 @@
+//! `--krm`: a KRM function, as kustomize and kpt call it.
+
+use serde_json::{Value as Json, json};
+use weftrun::core::exit_codes;
+use weftrun::core::fabric::RuleSetting;
+use weftrun::core::manifest::{Start, TrainerVersion, to_yaml};
+use weftrun::{Error, ErrorKind, Finding, Result};
+
+use super::{Given, MutateArgs, Source, each_document};
+use crate::context::Context;
+
+/// Runs as a function: the items of a ResourceList are mutated, findings become its results
+/// (<https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs/api-conventions/functions-spec.md>).
+pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
+    let mut given = Given::read(context, &args.fabric, true)?;
+    let mut text = String::new();
+    let sources = Source::all(&args.input)?;
+    for source in &sources {
+        each_document(source, |document, _| {
+            text.push_str(document);
+            Ok(())
+        })?;
+    }
+    let invalid = |message: String| Error::new(ErrorKind::InvalidSpec, message);
+    let documents = weftrun::core::span::yaml(&text).map_err(|error| invalid(error.to_string()))?;
+    let mut list = documents.root.to_json();
+    if list["kind"] != "ResourceList" {
+        return Err(invalid("stdin holds no ResourceList".to_owned())
+            .hint("without --krm, manifests are read as they are"));
+    }
+    configure(&list["functionConfig"], &mut given)?;
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    // A runtime may stand behind the job that names it.
+    items.iter().for_each(|item| given.learn(&item.to_string()));
+    let (mut out, mut results, mut failed) = (Vec::new(), Vec::new(), false);
+    for item in items {
+        let object = item.to_string();
+        let done = given.mutate(&object, Start::of("<stdin>"));
+        let (jobs, findings) = match &done {
+            Ok(done) => (done.jobs.as_slice(), Vec::new()),
+            Err(finding) => (&[][..], vec![finding.clone()]),
+        };
+        for finding in jobs.iter().flat_map(|job| job.notes.iter().chain(&job.error)).chain(&findings) {
+            failed |= finding.is_error();
+            results.push(result(finding, &item));
+        }
+        match done {
+            Ok(done) if done.jobs.iter().any(|job| job.changed) => {
+                // A job may bring a runtime of its own, which stands before it.
+                let objects = serde_json::Deserializer::from_str(&done.text).into_iter::<Json>();
+                for object in objects {
+                    out.push(object.map_err(|error| invalid(error.to_string()))?);
+                }
+            }
+            _ => out.push(item),
+        }
+    }
+    list["items"] = Json::Array(out);
+    if !results.is_empty() {
+        list["results"] = Json::Array(results);
+    }
+    if failed {
+        context.out.stderr(&serde_json::to_string_pretty(&list["results"]).unwrap_or_default());
+        return Ok(exit_codes::INVALID_SPEC);
+    }
+    let text = to_yaml(&list);
+    context.out.data(&text)?;
+    Ok(exit_codes::OK)
+}
+
+/// Takes the options of a `functionConfig`: the flags' words under `spec` or, in a ConfigMap, `data`.
+fn configure(config: &Json, given: &mut Given) -> Result<()> {
+    let words = [&config["spec"], &config["data"]].into_iter().filter_map(Json::as_object).flatten();
+    for (key, value) in words {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let list = || -> Vec<String> {
+            let items = value
+                .as_array()
+                .map(|items| items.iter().filter_map(Json::as_str).map(str::to_owned).collect());
+            items.unwrap_or_else(|| {
+                text.split([',', ' ']).filter(|one| !one.is_empty()).map(str::to_owned).collect()
+            })
+        };
+        let options = given.options_mut();
+        match key.as_str() {
+            "profile" => given.with_profile(&text)?,
+            "trainer-version" => {
+                given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?)
+            }
+            "fabric" => options.kind = word(key, &text)?,
+            "stack" => options.stack = word(key, &text)?,
+            "inject" => options.inject = word(key, &text)?,
+            "webhook" => options.webhook = word(key, &text)?,
+            "gid" => options.gid = Some(text.parse()?),
+            "network" => options.networks = list(),
+            "fabric-rule" => options.rules.extend(list().into_iter().map(|id| (id, RuleSetting::On))),
+            "no-fabric-rule" => options.rules.extend(list().into_iter().map(|id| (id, RuleSetting::Off))),
+            "instance-type" => options.instance_type = Some(text),
+            "memory" => options.memory = Some(text),
+            "strict" => options.strict = text == "true",
+            "detect" => options.detect = Some(text == "true"),
+            other => {
+                return Err(Error::new(ErrorKind::Usage, format!("`{other}` is not understood"))
+                    .with("functionConfig", "stdin")
+                    .hint("the keys are the flags of `weftrun mutate`: profile, fabric, instance-type, …"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A word that is one of a flag's.
+fn word<T: serde::de::DeserializeOwned>(key: &str, text: &str) -> Result<T> {
+    serde_json::from_value(json!(text)).map_err(|_| wrong(key, text))
+}
+
+fn wrong(key: &str, text: &str) -> Error {
+    Error::new(ErrorKind::Usage, format!("`{key}` cannot be `{text}`")).with("functionConfig", "stdin")
+}
+
+fn result(finding: &Finding, item: &Json) -> Json {
+    json!({
+        "message": format!("{} [{}]", finding.message, finding.code),
+        "severity": finding.severity,
+        "resourceRef": {
+            "apiVersion": item["apiVersion"], "kind": item["kind"],
+            "name": item["metadata"]["name"], "namespace": item["metadata"]["namespace"],
+        },
+    })
+}

@@ -1,0 +1,77 @@
+//! `import`: a manifest becomes a job file that plans to the same thing.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::cases::{case, read};
+use crate::place::Place;
+
+/// Rule and value of each decision on the workers, without the rules that only job files have.
+fn decisions(value: &Value, worker: &str) -> BTreeSet<(String, String, String)> {
+    let only_job_files = ["efa.colocate", "detect.nccl-debug", "efa.mpirun"];
+    let text = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_owned();
+    value["decisions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| !only_job_files.contains(&one["rule"].as_str().unwrap_or_default()))
+        .filter_map(|one| {
+            let (role, target) = one["target"].as_str()?.split_once(": ")?;
+            (role == worker).then(|| (text(one, "rule"), target.to_owned(), text(one, "value")))
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_imported_plans_to_what_is_mutated() {
+    for name in [
+        "01-pytorchjob-full-nodes",
+        "02-pytorchjob-user-env",
+        "03-mpijob-v2beta1-argv",
+        "04-mpijob-v2beta1-shell",
+        "05-mpijob-v1-timeout",
+        "06-partial-node",
+        "11-instance-p5en",
+    ] {
+        let place = Place::new();
+        place.write("job.yaml", &case(name, "before.yaml"));
+        let imported = place.run("import job.yaml");
+        assert_eq!(imported.code, 0, "{name}: {}", imported.err);
+        place.write("job.toml", &imported.out);
+        let plan = place.run("plan job.toml -b kubeflow --profile dgxc -o json");
+        assert_eq!(plan.code, 0, "{name}: {}\n{}", plan.err, imported.out);
+        let planned: Value = serde_json::from_str(&plan.out).unwrap();
+        place.run("mutate job.yaml --report report.json");
+        let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
+        let mutated = decisions(&report["documents"][0], "Worker");
+        assert_eq!(decisions(&planned, "worker"), mutated, "{name}\n{}", imported.out);
+        let rendered = place.run("render job.toml -b kubeflow --profile dgxc");
+        assert_eq!(rendered.code, 0, "{name}: {}", rendered.err);
+        let kind = report["documents"][0]["kind"].as_str().unwrap();
+        assert!(rendered.out.contains(&format!("kind: {kind}")), "{name}\n{}", rendered.out);
+    }
+}
+
+#[test]
+fn what_a_job_file_has_no_word_for_is_said() {
+    let place = Place::new();
+    let text = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a, namespace: team}\nspec:\n  \
+                pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          \
+                hostNetwork: true\n          containers:\n          - name: pytorch\n            image: x\n            \
+                command: [python, -m, torch.distributed.run, --nproc_per_node=4, --rdzv_endpoint=x:1, t.py]\n            \
+                resources: {limits: {nvidia.com/gpu: 8}}\n            env: [{name: HOST, valueFrom: {fieldRef: \
+                {fieldPath: status.hostIP}}}]\n";
+    let ran = place.feed("import", text.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for part in ["launch = \"torchrun\"", "nodes = 2", "ranks_per_node = 4", "command = [\"t.py\"]"] {
+        assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
+    }
+    for part in ["hostNetwork", "W-IMPORT-LOST", ".env`", "-n team"] {
+        assert!(ran.err.contains(part), "{part} in\n{}", ran.err);
+    }
+    assert_eq!(place.feed("import", b"kind: Pod\n").code, 3);
+    let unready = text.replace("replicas: 2", "replicas: 0");
+    let ran = place.feed("import manifest", unready.as_bytes());
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
+}

@@ -1,0 +1,237 @@
+//! `mutate`: filter, review, in place, report, KRM function.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cases::{case, data, read};
+use crate::place::Place;
+
+/// The flags a case's `case.yaml` means.
+fn flags(place: &Place, folder: &Path) -> String {
+    let text = fs::read_to_string(folder.join("case.yaml")).unwrap();
+    let options = data(&text).remove(0)["options"].clone();
+    let mut flags = Vec::new();
+    for (key, value) in options.as_object().into_iter().flatten() {
+        let flag = match key.as_str() {
+            "trainer" => "--trainer-version".to_owned(),
+            "instance" => "--instance-type".to_owned(),
+            key => format!("--{key}"),
+        };
+        let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        for value in values {
+            match value {
+                Value::Bool(true) => flags.push(flag.clone()),
+                Value::Bool(false) | Value::Null => {}
+                Value::String(text) => flags.extend([flag.clone(), text]),
+                other => flags.extend([flag.clone(), other.to_string()]),
+            }
+        }
+    }
+    if let Ok(runtime) = fs::read_to_string(folder.join("runtime.yaml")) {
+        place.write("runtime.yaml", &runtime);
+        flags.extend(["--runtime".to_owned(), "runtime.yaml".to_owned()]);
+    }
+    flags.join(" ")
+}
+
+#[test]
+fn every_case_as_a_user_runs_it() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/mutate");
+    let mut folders: Vec<_> = fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    for folder in folders.into_iter().filter(|folder| folder.is_dir()) {
+        let place = Place::new();
+        let before = fs::read_to_string(folder.join("before.yaml")).unwrap();
+        place.write("before.yaml", &before);
+        let flags = flags(&place, &folder);
+        let ran = place.run(&format!("mutate -f before.yaml --report report.json {flags}"));
+        let wanted = data(&fs::read_to_string(folder.join("report.yaml")).unwrap()).remove(0);
+        let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
+        assert_eq!(report["changed"], wanted["changed"], "{}: {}", folder.display(), ran.err);
+        assert_eq!(report["error"]["code"], wanted["error"]["code"], "{}", folder.display());
+        if !wanted["error"].is_null() {
+            assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", folder.display());
+            continue;
+        }
+        assert_eq!(ran.code, 0, "{}: {}", folder.display(), ran.err);
+        let after = fs::read_to_string(folder.join("after.yaml")).unwrap_or_else(|_| before.clone());
+        assert_eq!(data(&ran.out), data(&after), "{}", folder.display());
+        let again = place.feed(&format!("mutate {flags}"), ran.out.as_bytes());
+        assert_eq!(again.out, ran.out, "{}: a second pass changes nothing", folder.display());
+    }
+}
+
+#[test]
+fn one_bad_document_lets_none_through() {
+    let place = Place::new();
+    let good = case("01-pytorchjob-full-nodes", "before.yaml");
+    let bad = case("12-no-memory-request", "before.yaml");
+    let ran = place.feed("mutate", format!("{good}\n---\n{bad}").as_bytes());
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""));
+    assert!(ran.err.contains("E-HP-NEEDS-MEMORY") && ran.err.contains("--memory"), "{}", ran.err);
+    let unreadable = place.feed("mutate", format!("{good}\n---\nkind: [\n# kubeflow").as_bytes());
+    assert_eq!((unreadable.code, unreadable.out.as_str()), (3, ""), "{}", unreadable.err);
+}
+
+#[test]
+fn what_is_no_job_passes_to_the_byte() {
+    let place = Place::new();
+    let job = case("01-pytorchjob-full-nodes", "before.yaml");
+    let other = "# mine\nkind:   Service\napiVersion: v1\nspec: {ports: [ {port: 0o17} ]}\n";
+    let text = format!("{other}---\n{job}\n---\n{other}");
+    let ran = place.feed("mutate", text.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with(&format!("{other}---\n")) && ran.out.ends_with(&format!("---\n{other}")));
+    let alone = place.feed("mutate", other.as_bytes());
+    assert_eq!((alone.code, alone.out.as_str()), (0, other));
+    assert!(alone.err.contains("passed through"), "{}", alone.err);
+    let old = "apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nmetadata: {name: old}\nspec: {}\n";
+    let ran = place.feed("mutate", old.as_bytes());
+    assert_eq!((ran.code, ran.out.as_str()), (0, old));
+    assert!(ran.err.contains("api-version") && ran.err.contains("v1alpha2"), "{}", ran.err);
+}
+
+#[test]
+fn json_and_lists_stay_what_they_are() {
+    let place = Place::new();
+    let object = data(&case("01-pytorchjob-full-nodes", "before.yaml")).remove(0);
+    let wanted = data(&case("01-pytorchjob-full-nodes", "after.yaml")).remove(0);
+    let pretty = serde_json::to_string_pretty(&object).unwrap();
+    let ran = place.feed("mutate", pretty.as_bytes());
+    assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap(), wanted, "{}", ran.err);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod"}, object]});
+    let ran = place.feed("mutate", list.to_string().as_bytes());
+    let after: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(after["items"][1], wanted);
+    assert_eq!(after["items"][0], json!({"kind": "Pod"}));
+}
+
+#[test]
+fn a_review_names_the_rule_and_the_reason_of_each_part() {
+    let place = Place::new();
+    place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
+    let ran = place.run("mutate --diff -f job.yaml");
+    assert_eq!(ran.code, 0);
+    for part in ["--- a/job.yaml", "+++ b/job.yaml", "@@", "# efa.devices:", "# efa.mpirun:", "+"] {
+        assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
+    }
+    assert!(!ran.out.contains('\u{1b}'), "no colour where it is no terminal");
+    let coloured = place.run("mutate --diff --color always -f job.yaml");
+    assert!(coloured.out.contains('\u{1b}'));
+    // What a reviewer reads is what a patch says.
+    let plain: String =
+        ran.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    place.write("job.patch", &plain);
+    let patched = std::process::Command::new("patch")
+        .args(["-s", "-o", "patched.yaml", "job.yaml", "job.patch"])
+        .current_dir(place.path(""))
+        .status();
+    if patched.is_ok_and(|status| status.success()) {
+        let mutated = place.run("mutate -f job.yaml");
+        assert_eq!(read(&place, "patched.yaml"), mutated.out);
+    }
+}
+
+#[test]
+fn files_are_written_all_or_none() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let before = case("01-pytorchjob-full-nodes", "before.yaml");
+    place.write("good.yaml", &before);
+    place.write("bad.yaml", &case("12-no-memory-request", "before.yaml"));
+    fs::set_permissions(place.path("good.yaml"), fs::Permissions::from_mode(0o640)).unwrap();
+    let ran = place.run("mutate --write -f good.yaml -f bad.yaml");
+    assert_eq!((ran.code, read(&place, "good.yaml")), (3, before), "{}", ran.err);
+    let ran = place.run("mutate --write good.yaml");
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    assert_eq!(data(&read(&place, "good.yaml")), data(&case("01-pytorchjob-full-nodes", "after.yaml")));
+    assert_eq!(fs::metadata(place.path("good.yaml")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(place.feed("mutate --write", b"a: 1").code, 2, "stdin cannot be written");
+}
+
+#[test]
+fn the_report_is_json_or_yaml_by_its_ending() {
+    let place = Place::new();
+    place.write("job.yaml", &case("11-instance-p5en", "before.yaml"));
+    place.run("mutate -f job.yaml --report report.json");
+    place.run("mutate -f job.yaml --report report.yaml");
+    let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
+    assert_eq!(report["schema"], "weftrun/v1");
+    assert_eq!(data(&read(&place, "report.yaml")).remove(0), report);
+    let decision = report["documents"][0]["decisions"].as_array().unwrap();
+    let devices = decision.iter().find(|one| one["rule"] == "efa.devices").unwrap();
+    assert_eq!(devices["value"], "16");
+    assert!(devices["why"].as_str().unwrap().contains("p5en.48xlarge") && devices["source"].is_string());
+}
+
+#[test]
+fn scripts_are_mutated_too() {
+    let place = Place::new();
+    let script = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nsrun --container-image=x python t.py\n";
+    let ran = place.feed("mutate", script.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains("export FI_PROVIDER=efa") && ran.out.contains("--container-env="),
+        "{}",
+        ran.out
+    );
+    assert_eq!(place.feed("mutate", ran.out.as_bytes()).out, ran.out);
+    let out = place.feed("mutate", script.replace("srun", "# weftrun: fabric=off\nsrun").as_bytes());
+    assert!(out.err.contains("opt-out") && !out.out.contains("export"));
+}
+
+#[test]
+fn the_users_own_profile_and_instance_types_count() {
+    let place = Place::new();
+    place.configure(
+        "[profile.lab]\nextends = \"dgxc\"\n[profile.lab.stack]\nhost-path = \"/srv/efa\"\n\
+         [instances.\"lab.8x\"]\nextends = \"p5.48xlarge\"\nefa_max = 7\n",
+    );
+    place.write("job.yaml", &case("01-pytorchjob-full-nodes", "before.yaml"));
+    let ran = place.run("mutate --profile lab --instance-type lab.8x job.yaml");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("path: /srv/efa"), "{}", ran.out);
+    assert!(
+        ran.out.contains("vpc.amazonaws.com/efa: '7'") || ran.out.contains("vpc.amazonaws.com/efa: \"7\"")
+    );
+    assert_eq!(place.run("lint --profile lab job.yaml").code, 0);
+    let none = place.run("mutate --profile labb job.yaml");
+    assert!(none.code == 6 && none.err.contains("did you mean `lab`"), "{} {}", none.code, none.err);
+}
+
+#[test]
+fn detection_and_strictness_are_for_those_who_ask() {
+    let place = Place::new();
+    place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
+    let plain = place.run("mutate job.yaml");
+    assert!(!plain.out.contains("NCCL_NET\n") && !plain.out.contains("- NCCL_NET"));
+    let asked = place.run("mutate --detect --strict job.yaml");
+    assert!(asked.out.contains("AWS Libfabric"), "{}", asked.out);
+}
+
+#[test]
+fn a_krm_function_is_called_as_kustomize_does() {
+    let place = Place::new();
+    let object = data(&case("01-pytorchjob-full-nodes", "before.yaml")).remove(0);
+    let list = |config: Value| {
+        json!({
+            "apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList", "functionConfig": config,
+            "items": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, object],
+        })
+    };
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"instance-type": "p5en.48xlarge"}});
+    let ran = place.feed("mutate --krm", list(config).to_string().as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let out = data(&ran.out).remove(0);
+    assert_eq!(out["kind"], "ResourceList");
+    assert_eq!(out["items"][0]["kind"], "ConfigMap");
+    let worker =
+        &out["items"][1]["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0];
+    assert_eq!(worker["resources"]["limits"]["vpc.amazonaws.com/efa"], "16");
+    assert!(out["results"].as_array().unwrap().iter().all(|one| one["severity"] != "error"));
+    let wrong = place.feed("mutate --krm", list(json!({"spec": {"fabrik": "efa"}})).to_string().as_bytes());
+    assert!(wrong.code == 2 && wrong.out.is_empty(), "{}", wrong.err);
+    assert_eq!(place.feed("mutate --krm", b"kind: Pod\n").code, 3);
+}

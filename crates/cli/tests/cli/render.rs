@@ -1,0 +1,51 @@
+//! `render --as docker`, and what a TrainJob's version and runtime change in `render`.
+
+use crate::cases::case;
+use crate::place::Place;
+
+const JOB: &str = "name = \"resnet\"\nimage = \"reg/multinode:1\"\nlaunch = \"mpi\"\nnodes = 2\ngpus_per_node = 8\n\
+                   memory = \"512Gi\"\ncommand = [\"python3\", \"train.py\"]\n";
+
+#[test]
+fn hosts_without_a_cluster_get_commands() {
+    let place = Place::new();
+    place.write("job.toml", JOB);
+    let ran = place.run("render job.toml --as docker --fabric roce --profile roce");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for part in [
+        "--net=host --uts=host --ipc=host --ulimit memlock=-1 --ulimit stack=67108864",
+        "--device=/dev/infiniband",
+        "--shm-size=",
+        ".ssh",
+        "mpirun",
+        "-H '<host-1>:8,<host-2>:8'",
+        "-x NCCL_DEBUG=INFO",
+        "-x NCCL_IB_HCA=mlx5",
+    ] {
+        assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
+    }
+}
+
+#[test]
+fn a_trainjob_is_rendered_for_its_version_and_runtime() {
+    let place = Place::new();
+    let job = JOB.replace("mpi", "torchrun").replace("[\"python3\", ", "[");
+    place.write("job.toml", &format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
+    place.write("runtime.yaml", &case("08-trainjob-torch-v2.3", "runtime.yaml"));
+    let render = |version: &str| {
+        place.run(&format!(
+            "render job.toml -b kubeflow --profile dgxc --trainer-version {version} --runtime runtime.yaml"
+        ))
+    };
+    for (version, field) in
+        [("2.0", "podSpecOverrides"), ("2.1", "podTemplateOverrides"), ("2.3", "runtimePatches")]
+    {
+        let ran = render(version);
+        assert_eq!(ran.code, 0, "{version}: {}", ran.err);
+        assert!(ran.out.contains(&format!("{field}:")), "{version}\n{}", ran.out);
+        assert!(ran.out.contains("name: torch-distributed"), "{version}\n{}", ran.out);
+    }
+    assert_eq!(render("3.0").code, 2);
+    place.write("runtime.yaml", "kind: Pod\n");
+    assert_eq!(render("2.3").code, 3, "no runtime is in it");
+}

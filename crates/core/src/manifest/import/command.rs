@@ -1,0 +1,110 @@
+//! Commands: torchrun, which weftrun starts itself, and everything else, which stays as it is.
+
+use super::Reading;
+use super::container::{literally, refers};
+use crate::Finding;
+use crate::env_names::is_set_by_launcher;
+use crate::spec::{Launch, Role};
+
+/// Options of torchrun that weftrun sets itself, or that only say where ranks meet (PyTorch 2.9,
+/// `torch/distributed/run.py`). Those that take no value are marked.
+const OURS: [(&str, bool); 10] = [
+    ("nnodes", true),
+    ("nproc-per-node", true),
+    ("node-rank", true),
+    ("master-addr", true),
+    ("master-port", true),
+    ("rdzv-id", true),
+    ("rdzv-backend", true),
+    ("rdzv-endpoint", true),
+    ("rdzv-conf", true),
+    ("standalone", false),
+];
+
+/// Sets who starts the ranks of a node, and with what.
+pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
+    if let Some((ranks, script)) = torchrun(&argv) {
+        job.spec.launch = Launch::Torchrun;
+        role.ranks_per_node = ranks.or(role.ranks_per_node).filter(|ranks| *ranks != role.gpus_per_node);
+        literal(job, role, &script, "/spec");
+        role.command = unescaped(script);
+        job.findings.push(
+            Finding::info(
+                "I-IMPORT-TORCHRUN",
+                "weftrun starts torchrun itself, on every node, with a rendezvous of its own",
+            )
+            .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was"),
+        );
+        return;
+    }
+    job.spec.launch = Launch::PerNode;
+    literal(job, role, &argv, "/spec");
+    if argv.is_empty() {
+        job.findings.push(
+            Finding::warning("W-IMPORT-COMMAND", "no command is written; the image's own is not known here")
+                .fix("set `command` in the job file"),
+        );
+    }
+    role.command = unescaped(argv);
+}
+
+/// `$$(` is how Kubernetes writes a `$(` that it is not to expand.
+pub(super) fn unescaped(argv: Vec<String>) -> Vec<String> {
+    argv.into_iter().map(|word| word.replace("$$(", "$(")).collect()
+}
+
+/// The ranks of a node and the script behind torchrun's own options, if all of these are known.
+fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
+    let base = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let first = base(argv.first()?);
+    let mut at = if first == "torchrun" {
+        1
+    } else if first.starts_with("python")
+        && argv.get(1).is_some_and(|word| word == "-m")
+        && argv.get(2).is_some_and(|word| word == "torch.distributed.run")
+    {
+        3
+    } else {
+        return None;
+    };
+    let mut ranks = None;
+    loop {
+        let word = argv.get(at)?;
+        let Some(option) = word.strip_prefix("--") else { break };
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let name = name.replace('_', "-");
+        let (_, valued) = OURS.iter().find(|(known, _)| *known == name)?;
+        let value = match (valued, value) {
+            (true, None) => {
+                at += 1;
+                argv.get(at).map(String::as_str)
+            }
+            (_, value) => value,
+        };
+        if name == "nproc-per-node" {
+            // `gpu` and `auto` are one rank a GPU, and so is a variable that the operator sets.
+            ranks = value.and_then(|text| text.parse().ok());
+        }
+        at += 1;
+    }
+    let script = argv.get(at..)?.to_vec();
+    (script.first()?.ends_with(".py") || script[0] == "-m").then_some((ranks, script))
+}
+
+/// Says that a command refers to a variable that Kubernetes would put in, and a job file does not.
+pub(super) fn literal(job: &mut Reading, role: &Role, argv: &[String], at: &str) {
+    let knows = |name: &str| is_set_by_launcher(name) || role.env.iter().any(|var| var.name == name);
+    if let Some(name) = argv.iter().find_map(|word| refers(word, knows)) {
+        job.findings.push(literally("the command", name).at(at));
+    }
+}
+
+/// Whether a worker of an MPI job does nothing but wait for mpirun, as the operator would make it.
+pub(super) fn only_waits(argv: &[String]) -> bool {
+    let text = argv.join(" ");
+    text.is_empty()
+        || ["sshd", "sleep infinity", "sleep 365d", "tail -f /dev/null"]
+            .iter()
+            .any(|word| text.contains(word))
+}

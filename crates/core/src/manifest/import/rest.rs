@@ -1,0 +1,169 @@
+//! An object from which things are taken, and what remains of it.
+
+use serde_json::Value as Json;
+
+/// An object from which things are taken.
+pub(super) struct Rest {
+    before: Json,
+    now: Json,
+}
+
+impl Rest {
+    pub fn new(object: &Json) -> Self {
+        Self { before: object.clone(), now: object.clone() }
+    }
+
+    /// The object as it was.
+    pub fn before(&self) -> &Json {
+        &self.before
+    }
+
+    pub fn has(&self, pointer: &str) -> bool {
+        self.now.pointer(pointer).is_some_and(|value| !value.is_null())
+    }
+
+    pub fn peek(&self, pointer: &str) -> Option<&Json> {
+        self.now.pointer(pointer).filter(|value| !value.is_null())
+    }
+
+    /// Takes a value; places of lists keep their numbers.
+    pub fn take(&mut self, pointer: &str) -> Option<Json> {
+        let slot = self.now.pointer_mut(pointer)?;
+        Some(slot.take()).filter(|value| !value.is_null())
+    }
+
+    pub fn take_if(&mut self, pointer: &str, wanted: &Json) {
+        if self.peek(pointer) == Some(wanted) {
+            self.take(pointer);
+        }
+    }
+
+    pub fn drop_all(&mut self, pointers: &[&str]) {
+        for pointer in pointers {
+            self.take(pointer);
+        }
+    }
+
+    /// Takes a string.
+    pub fn text(&mut self, pointer: &str) -> Option<String> {
+        self.peek(pointer)?.as_str()?;
+        self.take(pointer)?.as_str().map(str::to_owned)
+    }
+
+    /// Takes a whole number.
+    pub fn number(&mut self, pointer: &str) -> Option<u32> {
+        whole(self.peek(pointer)?)?;
+        self.take(pointer).as_ref().and_then(whole)
+    }
+
+    /// Takes the strings and other scalars of a map.
+    pub fn texts(&mut self, pointer: &str) -> Vec<(String, String)> {
+        let keys: Vec<String> = self
+            .peek(pointer)
+            .and_then(Json::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.clone())
+            .collect();
+        let mut found = Vec::new();
+        for key in keys {
+            let at = format!("{pointer}/{}", step(&key));
+            if self.peek(&at).is_some_and(|value| !value.is_object() && !value.is_array())
+                && let Some(value) = self.take(&at)
+            {
+                found.push((key, scalar(&value)));
+            }
+        }
+        found
+    }
+
+    /// Takes a list of strings, if it is one.
+    pub fn words(&mut self, pointer: &str) -> Vec<String> {
+        let is_list = self.peek(pointer).and_then(Json::as_array).is_some_and(|items| {
+            items.iter().all(|item| !item.is_object() && !item.is_array() && !item.is_null())
+        });
+        let taken = if is_list { self.take(pointer) } else { None };
+        taken.iter().flat_map(|list| list.as_array().into_iter().flatten()).map(scalar).collect()
+    }
+
+    /// Number of members of a list.
+    pub fn len(&self, pointer: &str) -> usize {
+        self.peek(pointer).and_then(Json::as_array).map_or(0, Vec::len)
+    }
+
+    /// The number of the container of a name, else of the first.
+    pub fn container(&self, template: &str, wanted: Option<&str>) -> Option<usize> {
+        let containers = self.peek(&format!("{template}/spec/containers"))?.as_array()?;
+        let named = containers.iter().position(|one| wanted.is_some() && one["name"].as_str() == wanted);
+        named.or_else(|| (!containers.is_empty()).then_some(0))
+    }
+
+    /// Pointers of what was never taken: whole maps and lists where nothing in them was.
+    pub fn left(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        left(&self.before, &self.now, String::new(), &mut found);
+        found
+    }
+}
+
+fn left(before: &Json, now: &Json, at: String, found: &mut Vec<String>) {
+    if is_nothing(now) {
+        return;
+    }
+    if before == now && !at.is_empty() {
+        found.push(at);
+        return;
+    }
+    match (before, now) {
+        (Json::Object(before), Json::Object(now)) => {
+            for (key, value) in now {
+                left(before.get(key).unwrap_or(&Json::Null), value, format!("{at}/{}", step(key)), found);
+            }
+        }
+        (Json::Array(before), Json::Array(now)) => {
+            for (index, (before, now)) in before.iter().zip(now).enumerate() {
+                left(before, now, format!("{at}/{index}"), found);
+            }
+        }
+        _ => found.push(at),
+    }
+}
+
+/// Whether nothing is in it that means something.
+fn is_nothing(value: &Json) -> bool {
+    match value {
+        Json::Null => true,
+        Json::Object(map) => map.values().all(is_nothing),
+        Json::Array(items) => items.iter().all(is_nothing),
+        _ => false,
+    }
+}
+
+/// A key as a step of a pointer.
+fn step(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// A pointer as people write a path.
+pub(super) fn shown(pointer: &str) -> String {
+    let steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let mut path = String::new();
+    for step in steps {
+        if step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str(&format!("[{step}]"));
+        } else {
+            path.push_str(&format!("{}{step}", if path.is_empty() { "" } else { "." }));
+        }
+    }
+    format!("`{path}`")
+}
+
+pub(super) fn scalar(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A whole number, in quotes or not.
+pub(super) fn whole(value: &Json) -> Option<u32> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    u32::try_from(number).ok()
+}

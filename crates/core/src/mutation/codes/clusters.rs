@@ -1,0 +1,519 @@
+//! What backends say: a cluster's refusals, and why a job does not start or has ended.
+
+use super::Code;
+
+const fn code(code: &'static str, title: &'static str, meaning: &'static str, fix: &'static str) -> Code {
+    Code { code, title, meaning, fix, source: "" }
+}
+
+const fn from(base: Code, source: &'static str) -> Code {
+    Code { source, ..base }
+}
+
+pub(super) const CLUSTERS: &[Code] = &[
+    from(
+        code(
+            "K8S-ADMISSION",
+            "an admission webhook or policy refuses the job",
+            "The API server asked another program, which said no; its words are shown.",
+            "Correct what it names, or ask whoever keeps the cluster.",
+        ),
+        "https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/",
+    ),
+    code(
+        "K8S-CONFIG",
+        "a pod waits for a Secret or ConfigMap",
+        "The container names one that is missing in the namespace, or a key it does not have.",
+        "Create it, or correct the name; the pod then starts by itself.",
+    ),
+    code(
+        "K8S-CRASH-LOOP",
+        "a container fails again and again",
+        "The kubelet starts it anew after longer and longer waits.",
+        "`weftrun logs --previous HANDLE` shows the last words of the attempt before.",
+    ),
+    from(
+        code(
+            "K8S-DEVICES",
+            "a node cannot give the devices it offered",
+            "The pod was placed, and the device plugin then had none left or failed (`UnexpectedAdmissionError`).",
+            "Submit again; if the same node refuses again, tell whoever keeps the cluster.",
+        ),
+        "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
+    ),
+    from(
+        code(
+            "K8S-DRA-EFA",
+            "EFA interfaces are given out by resource claims here",
+            "With AWS's DRA driver nodes list no `vpc.amazonaws.com/efa`, so a pod that asks it stays Pending.",
+            "Switch `efa.devices` off and give the job a resource claim template.",
+        ),
+        "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
+    ),
+    from(
+        code(
+            "K8S-EVICTED",
+            "a node evicted a pod",
+            "The node ran out of memory or of disk, and pods that use more than they asked go first.",
+            "Ask for the memory and ephemeral storage the job needs.",
+        ),
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/",
+    ),
+    code(
+        "K8S-EXIT",
+        "a container ended with an exit code",
+        "128 and more mean a signal: 137 is KILL (often memory), 139 a segmentation fault, 143 TERM.",
+        "Its log says why.",
+    ),
+    code(
+        "K8S-FAILED",
+        "the operator calls the job failed",
+        "Its condition `Failed` gives the reason that is shown.",
+        "Look at the rank that failed first.",
+    ),
+    code(
+        "K8S-FIELD",
+        "the API server refuses a field",
+        "The object does not fit what the cluster serves; the field and the reason are shown.",
+        "Correct the field; `weftrun doctor` shows which versions are served.",
+    ),
+    code(
+        "K8S-HIDDEN",
+        "something could not be read for want of rights",
+        "What depends on it was assumed, and the decisions that rest on it say so.",
+        "Nothing, if the assumption is right; else say it in the target's settings.",
+    ),
+    from(
+        code(
+            "K8S-HUGEPAGES",
+            "huge pages are asked without cpu or memory",
+            "The API server refuses every such pod.",
+            "Set `memory` of the role.",
+        ),
+        "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
+    ),
+    from(
+        code(
+            "K8S-IMAGE-PULL",
+            "the image cannot be pulled",
+            "The name is wrong, the tag is gone, the registry cannot be reached, or it wants credentials.",
+            "Check the name with `docker pull`; for a private registry set `image-pull-secrets`.",
+        ),
+        "https://kubernetes.io/docs/concepts/containers/images/",
+    ),
+    code(
+        "K8S-MOUNT",
+        "a volume cannot be mounted",
+        "`hostPath type check failed` means that the node has no such folder: it lacks the fabric's files. `not found` means that the claim does not exist.",
+        "Use a profile with the stack in the image (`eks-image`), other nodes, or the right claim.",
+    ),
+    from(
+        code(
+            "K8S-NAME",
+            "the name makes no host name",
+            "Operators make a Service of it, which wants a DNS-1035 label.",
+            "Use lower-case letters, digits and `-`, a letter first.",
+        ),
+        "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+    ),
+    from(
+        code(
+            "K8S-NAME-LENGTH",
+            "the name is too long for its pods",
+            "Operators put the role and a number behind it, and the whole must fit 63 characters.",
+            "Use a shorter name.",
+        ),
+        "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+    ),
+    from(
+        code(
+            "K8S-NO-RIGHT",
+            "a right is missing in this namespace",
+            "The cluster would refuse what the verb needs.",
+            "Ask for a Role in the namespace that allows it; `weftrun doctor` lists what is needed.",
+        ),
+        "https://kubernetes.io/docs/reference/access-authn-authz/rbac/",
+    ),
+    code(
+        "K8S-OOM",
+        "the kernel killed a container for its memory",
+        "It used more than its limit; `/dev/shm` counts as memory.",
+        "Raise `memory` of the role.",
+    ),
+    from(
+        code(
+            "K8S-POD-REFUSED",
+            "the cluster refuses the job's pods",
+            "The job was taken, and each of its pods is refused for the reason that is shown.",
+            "Correct what it names.",
+        ),
+        "https://kubernetes.io/docs/concepts/policy/",
+    ),
+    from(
+        code(
+            "K8S-POD-SECURITY",
+            "the namespace's Pod Security level forbids the pods",
+            "`baseline` and `restricted` forbid hostPath volumes and most capabilities, which a mounted stack and RDMA need.",
+            "Use a profile whose stack is in the image, or another namespace.",
+        ),
+        "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
+    ),
+    code(
+        "K8S-PRIORITY",
+        "there is no such priority class",
+        "A pod that names one which is not there is refused.",
+        "`kubectl get priorityclasses` lists them.",
+    ),
+    from(
+        code(
+            "K8S-QUOTA",
+            "the namespace's quota is used up",
+            "Pods are refused until something of it is free.",
+            "Ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota.",
+        ),
+        "https://kubernetes.io/docs/concepts/policy/resource-quotas/",
+    ),
+    code("K8S-REFUSED", "the cluster refuses the job", "Its own words are shown.", "Correct what they name."),
+    code(
+        "K8S-SANDBOX",
+        "a pod's network cannot be made",
+        "Often the network attachment that Multus is told to use does not exist.",
+        "Check the name that `roce.network` adds against `kubectl get network-attachment-definitions -A`.",
+    ),
+    code(
+        "K8S-START",
+        "a container does not start",
+        "Its command is not in the image, or cannot be run.",
+        "Check the command, and that the image has it.",
+    ),
+    from(
+        code(
+            "K8S-UNSCHEDULABLE",
+            "no node fits",
+            "The scheduler's words say what lacks: GPUs, EFA interfaces, huge pages, a toleration, a node selector nobody has.",
+            "Ask what `weftrun doctor` says the nodes offer.",
+        ),
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/",
+    ),
+    code(
+        "K8S-VALIDATION",
+        "the operator refuses the job",
+        "The API server took it; the operator's own checks did not.",
+        "Correct the field it names.",
+    ),
+    code(
+        "LOCAL-ATTACHED",
+        "the job ends with this program",
+        "No weftrun binary was found that could supervise it on its own.",
+        "Install `weftrun`, or keep the program running.",
+    ),
+    code(
+        "LOCAL-NAME",
+        "a job of this name is here already",
+        "Two of one name could not be told apart.",
+        "Choose another name, or `--name-suffix`.",
+    ),
+    code(
+        "LOCAL-NOTE",
+        "something of the job is different on one machine",
+        "Nodes are simulated: what only a cluster has is left out, and the note says what.",
+        "Nothing.",
+    ),
+    code(
+        "LOCAL-ORPHANS",
+        "processes run without their supervisor",
+        "It was killed; its ranks go on, and write their logs.",
+        "`weftrun cancel` ends them.",
+    ),
+    code(
+        "LOCAL-SECRET",
+        "a secret is not in the environment",
+        "Local jobs take secrets from the environment they are submitted in.",
+        "Export the variable before you submit.",
+    ),
+    code(
+        "RUNAI-HIDDEN",
+        "something could not be read for want of rights",
+        "What depends on it was assumed, and the decisions that rest on it say so.",
+        "Nothing, if the assumption is right; else say it in the target's settings.",
+    ),
+    code(
+        "RUNAI-NAME",
+        "the name is too long for Run:ai",
+        "Workload names have at most 50 characters.",
+        "Use a shorter name.",
+    ),
+    code(
+        "RUNAI-NAME-TAKEN",
+        "a workload of this name is there already",
+        "Run:ai wants unique names in a project.",
+        "Choose another name, or `--name-suffix`.",
+    ),
+    code(
+        "RUNAI-PENDING",
+        "the workload waits",
+        "Run:ai's own reason is shown: quota, nodes, gang scheduling.",
+        "Ask for less, or for a larger quota of the project.",
+    ),
+    code(
+        "RUNAI-POLICY",
+        "a policy of the cluster forbids a value",
+        "Administrators set what workloads may ask.",
+        "Change the value to one the policy allows.",
+    ),
+    code(
+        "SLURM-NEVER-STARTS",
+        "the job will never start as it is",
+        "Slurm's reason is one that time does not cure: a limit, a node count, a partition that is down.",
+        "Change what the reason names, and submit again.",
+    ),
+    from(
+        code(
+            "SLURM-NODE-FAILED",
+            "a node of the job failed",
+            "Slurm ends the job, and queues it again only if the job allows it.",
+            "Set `restart` in the job.",
+        ),
+        "https://slurm.schedmd.com/job_state_codes.html",
+    ),
+    code(
+        "SLURM-NO-EFA-FEATURE",
+        "nodes of this type lack the feature of EFA",
+        "ParallelCluster marks nodes with EFA by the feature `efa`; those of this type have none.",
+        "Enable EFA for the queue in the cluster's configuration, or choose another type.",
+    ),
+    code(
+        "SLURM-NO-INSTANCE-TYPE",
+        "no partition has nodes of this type",
+        "Nodes say their type as a feature; none of the partition's does.",
+        "Choose the partition that has it, or another type.",
+    ),
+    code(
+        "SLURM-NO-PARTITION",
+        "there is no such partition",
+        "`sbatch` would refuse the job.",
+        "`sinfo` lists them.",
+    ),
+    from(
+        code(
+            "SLURM-OUTPUT-UNUSABLE",
+            "the job's output file cannot be written",
+            "The first node has no such folder, or may not write it; the job then ends before its first line.",
+            "Set `log-dir` of the target to a folder that every node can write.",
+        ),
+        "https://slurm.schedmd.com/sbatch.html",
+    ),
+    code(
+        "SLURM-OUT-OF-MEMORY",
+        "the job used more memory than it asked for",
+        "Slurm kills the step.",
+        "Raise `memory` of the role.",
+    ),
+    code(
+        "SLURM-REFUSED",
+        "Slurm would refuse the job",
+        "`sbatch --test-only` said so; its words are shown.",
+        "Change what they name.",
+    ),
+    code(
+        "SLURM-STEP-FAILED",
+        "a step failed in a job that succeeded",
+        "The job's exit code is that of the script's last command.",
+        "Put `set -e` into the script, or let its last command be srun.",
+    ),
+    code(
+        "SLURM-TIME-LIMIT",
+        "the job ran into its time limit",
+        "Slurm ends it with TERM, and with KILL a little later.",
+        "Raise `time_limit`; a signal before the end gives time for a last checkpoint.",
+    ),
+    code(
+        "K8S-NODE-LOST",
+        "a node of the job is gone",
+        "The cluster lost its node: it was taken back, failed, or no longer answers; what ran on it is lost.",
+        "Set `restart` in the job, so that it goes on elsewhere.",
+    ),
+    code(
+        "RUNAI-ASSET",
+        "a name in the job is not the one Run:ai knows",
+        "Assets (data sources, credentials) are named as the project lists them.",
+        "Write the name that is shown.",
+    ),
+    code(
+        "RUNAI-CLUSTER-API",
+        "the cluster's own API is not reached",
+        "Logs come from the cluster, not from the control plane; without it they cannot be followed.",
+        "Make the cluster's domain reachable from here (VPN, private DNS), or set `kubeconfig` in the target's table.",
+    ),
+    code(
+        "RUNAI-CONNECT",
+        "nobody answers at the address",
+        "The name resolves, and no connection comes about: a firewall, a VPN that is down, or the wrong port.",
+        "Check the URL, the VPN and the proxy.",
+    ),
+    code(
+        "RUNAI-DNS",
+        "the host's name does not resolve",
+        "Private control planes and clusters are known to private DNS only.",
+        "Check the URL, and whether the VPN's DNS is used.",
+    ),
+    code(
+        "RUNAI-DOCTOR",
+        "what was found out on the way to an error",
+        "`doctor` and a failed connection say step by step what worked.",
+        "Nothing; the error beside it says what failed.",
+    ),
+    code(
+        "RUNAI-HTTP",
+        "the control plane is reached without TLS",
+        "The token can be read on the way.",
+        "Use https, but for a port that is forwarded on this machine.",
+    ),
+    code(
+        "RUNAI-INSECURE",
+        "any certificate is taken",
+        "`insecure` is set: whoever is in between can read the token.",
+        "Set `ca-file` to the control plane's CA instead.",
+    ),
+    code(
+        "RUNAI-NODE-POOL",
+        "there is no such node pool",
+        "The project has none of this name, and the workload would wait for ever.",
+        "Use one of those that are named.",
+    ),
+    code(
+        "RUNAI-PRIORITY",
+        "there is no such priority",
+        "Run:ai's priorities are set by its administrators.",
+        "Use one of those that are named.",
+    ),
+    code(
+        "RUNAI-RIGHTS",
+        "a right is missing in the project",
+        "The control plane would refuse what the verb needs.",
+        "Ask for the role of a researcher in the project.",
+    ),
+    code(
+        "RUNAI-SECRET-FILE",
+        "others may read the secret's file",
+        "Its rights let more than its owner read it.",
+        "chmod 600 the file.",
+    ),
+    code(
+        "RUNAI-TEMPLATE",
+        "there is no such template",
+        "A workload that names one which is not there is refused.",
+        "Use one the project lists.",
+    ),
+    code(
+        "RUNAI-TLS",
+        "what the server's certificate says",
+        "Who signed it, for which names, and until when; or why it is not trusted.",
+        "For a private CA set `ca-file`.",
+    ),
+    code(
+        "RUNAI-TLS-NAME",
+        "the certificate is for another name",
+        "Somebody else answers at the address, or the URL names the host in another way than its certificate.",
+        "Correct the URL, or ask who answers at that address.",
+    ),
+    code(
+        "RUNAI-URL",
+        "the address is no URL",
+        "It is written as a browser shows it, `https://` first.",
+        "Correct `url` of the target.",
+    ),
+    code(
+        "RUNAI-VERSION",
+        "the control plane's version is not one that is known",
+        "Newer versions may have fields this was not written for; one that cannot be read gets every field.",
+        "Set `version` in the target's table if it was read wrong.",
+    ),
+    code(
+        "SLURM-DISK-FULL",
+        "the log folder's file system is full",
+        "The end of the log may be missing.",
+        "Free some space, or set `log-dir` of the target to another shared folder.",
+    ),
+    code(
+        "SLURM-NO-PLUGIN",
+        "this cluster's srun has no such option",
+        "Containers need a plugin (pyxis), and so does each kind of `--mpi`.",
+        "Set `container` or `mpi` in `[backend.slurm]` to what the cluster has.",
+    ),
+    code(
+        "SLURM-NO-QOS",
+        "there is no such qos",
+        "`sbatch` would refuse the job.",
+        "Use one of those that are named.",
+    ),
+];
+
+pub(super) const LOGS: &[Code] = &[
+    code(
+        "FR-COLLECTIVE-MISMATCH",
+        "ranks called different collectives",
+        "PyTorch's flight recorder shows that ranks of one group are at the same step in different calls, or with different sizes; they wait for each other for ever.",
+        "Look for a condition that not all ranks share (a last batch, an exception that was caught).",
+    ),
+    code(
+        "FR-RANK-BEHIND",
+        "ranks did not reach the collective the others wait in",
+        "PyTorch's flight recorder shows which call each rank was in last.",
+        "Look at what the ranks that are named were doing: data loading, a checkpoint, a crash.",
+    ),
+    code(
+        "NCCL-FABRIC-NOT-AS-PLANNED",
+        "pairs of ranks use another fabric than was planned",
+        "The channels in the log prove it; exit code 7.",
+        "The findings beside it say why the planned one was not used.",
+    ),
+    code(
+        "NCCL-LOG-CONTESTED",
+        "two processes claim one rank",
+        "The log holds two jobs, or a run and its repetition, so what it proves of these ranks is not clear.",
+        "Give the log of one run.",
+    ),
+    code(
+        "NCCL-LOG-MISFIT",
+        "connections fit no communicator of their process",
+        "They are of another job, or not NCCL's own lines.",
+        "Give the whole log of one run.",
+    ),
+    code(
+        "NCCL-LOG-TORN",
+        "connection lines are cut in the middle",
+        "Ranks wrote into one file at once, or it was truncated; nothing is concluded from such lines.",
+        "Give each rank a file of its own (NCCL_DEBUG_FILE=nccl.%h.%p).",
+    ),
+    code(
+        "NCCL-MAP-FULL",
+        "the map holds no more connections",
+        "Memory is bounded; what found no room is counted, and the verdict rests on the rest.",
+        "Nothing, unless the job is very large: then give the logs of fewer ranks.",
+    ),
+    code(
+        "NCCL-LOG-IMPOSSIBLE",
+        "lines tell of a rank that cannot be",
+        "A rank beyond the ranks of its communicator: NCCL prints no such line.",
+        "Give the log as NCCL wrote it.",
+    ),
+    code(
+        "NCCL-LOG-OUTSIDER",
+        "connections are of processes that joined no communicator",
+        "Others in the log did join one, so these are another job's, or not NCCL's.",
+        "Give the whole log of one run.",
+    ),
+    code(
+        "NCCL-LOG-SEVERAL-JOBS",
+        "the log holds several jobs",
+        "They are told apart by their communicators.",
+        "Give one run's log for a verdict of its own.",
+    ),
+    code(
+        "NCCL-LOG-UNSIGNED",
+        "connections have no prefix of NCCL",
+        "Others in the log have one, so a program may have printed these; they do not count for the verdict.",
+        "Give the log as NCCL wrote it.",
+    ),
+];
