@@ -80,6 +80,8 @@ fn the_binarys_output_is_what_the_schemas_say() {
     place.write("job.toml", SMALL_JOB);
     let manifest = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n";
     place.write("job.yaml", manifest);
+    let manifest = std::fs::read(repo("tests/cases/mutate/01-pytorchjob-full-nodes/before.yaml")).unwrap();
+    place.write("imported.yaml", manifest);
     place.write("rank0.log", "host:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
     let efa = "--fabric efa --profile dgxc --nodes 2 -g 8 --instance-type p5.48xlarge --memory 1Ti --image i -- python a.py";
     let printed = [
@@ -88,6 +90,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("config", "config show".to_owned()),
         ("doctor", "doctor -b local".to_owned()),
         ("explain", "explain efa.devices".to_owned()),
+        ("import", "import imported.yaml".to_owned()),
         ("instances", "instances --fabric efa".to_owned()),
         ("lint", "lint job.yaml job.toml".to_owned()),
         ("list", "list -b local --all".to_owned()),

@@ -13,7 +13,7 @@ pub mod transport;
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
-pub use plan::{PlanReport, RenderReport};
+pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{
     BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport, SettingShape, TargetShape,
     TargetsReport,

@@ -7,6 +7,7 @@ use crate::Finding;
 use crate::backend::Rendered;
 use crate::fabric::{Decision, Fabric, FabricPlan, Skipped};
 use crate::mutation::Op;
+use crate::spec::JobSpec;
 
 /// `weftrun plan -o json`: every decision with its why.
 #[derive(Clone, Debug, Serialize)]
@@ -45,5 +46,19 @@ pub struct RenderReport<'a> {
     /// The documents, the changes in them and those they cannot express.
     pub rendered: &'a Rendered,
     /// Errors and warnings of the plan and, where it was asked, of the cluster.
+    pub findings: &'a [Finding],
+}
+
+/// `weftrun import -o json`: the job that was made of a manifest.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ImportReport<'a> {
+    /// The contract.
+    pub schema: SchemaName,
+    /// The job.
+    pub job: &'a JobSpec,
+    /// The job file, as TOML.
+    pub file: &'a str,
+    /// What could not be carried, and warnings.
     pub findings: &'a [Finding],
 }

@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
     ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
-    EventLine, ExplainReport, InstancesReport, LintReport, ListReport, MutateReport, PlanReport,
-    RenderReport, TargetsReport, TransportReport, WaitReport,
+    EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport, MutateReport,
+    PlanReport, RenderReport, TargetsReport, TransportReport, WaitReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
@@ -20,6 +20,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("error", of::<ErrorReport>()),
         ("event", of::<EventLine>()),
         ("explain", of::<ExplainReport>()),
+        ("import", of::<ImportReport>()),
         ("instances", of::<InstancesReport>()),
         ("lint", of::<LintReport>()),
         ("list", of::<ListReport>()),

@@ -5,9 +5,9 @@ mod manifest;
 mod sbatch;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use weftrun::core::exit_codes;
+use weftrun::core::report::{ImportReport, SchemaName};
 use weftrun::core::spec::{Imported, to_toml};
-use weftrun::core::{exit_codes, report};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;
@@ -65,9 +65,12 @@ fn print(context: &Context, imported: &Imported) -> Result<u8> {
         context.out.data(&text)?;
         context.out.findings(&findings);
     } else {
-        context.out.value(&json!({
-            "schema": report::SCHEMA, "job": imported.spec, "file": text, "findings": findings,
-        }))?;
+        context.out.value(&ImportReport {
+            schema: SchemaName,
+            job: &imported.spec,
+            file: &text,
+            findings: &findings,
+        })?;
     }
     Ok(exit_codes::OK)
 }
