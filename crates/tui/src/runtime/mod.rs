@@ -7,6 +7,7 @@ mod effects;
 mod halves;
 mod ingest;
 mod plan;
+mod screen_out;
 mod survey;
 mod targets;
 mod terminal;

@@ -1,6 +1,6 @@
 //! The terminal: taken, drawn on, given back whatever happens.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, Write};
 
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
@@ -10,21 +10,16 @@ use crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
-use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weftrun::{Error, ErrorKind, Result};
 
 use super::clipboard;
-
-type Out = BufWriter<Stdout>;
-
-/// One write a frame, however many cells change.
-const BUFFER: usize = 256 * 1024;
+use super::screen_out::ScreenOut;
 
 /// The terminal while it is ours.
 pub(super) struct Screenful {
-    terminal: Terminal<CrosstermBackend<Out>>,
+    terminal: Terminal<ScreenOut>,
     mouse: bool,
 }
 
@@ -45,8 +40,8 @@ impl Screenful {
             give_back();
             before(info);
         }));
-        let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout()));
-        let mut screen = Self { terminal: Terminal::new(backend).map_err(failed)?, mouse: false };
+        let terminal = Terminal::new(ScreenOut::new()).map_err(failed)?;
+        let mut screen = Self { terminal, mouse: false };
         screen.take()?;
         Ok(screen)
     }

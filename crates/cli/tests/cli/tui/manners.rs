@@ -32,12 +32,18 @@ fn a_replay_needs_no_cluster() {
 #[test]
 fn it_fits_the_terminal_whatever_its_size() {
     let Some(t) = replay("resize", 80, 24) else { return };
+    // What a terminal would have to answer is not asked: some never do, and it takes a round trip.
+    let stream = t.home().join("stream");
+    t.tmux(&["pipe-pane", "-t", "t", &format!("cat > {}", stream.display())]);
     for (columns, rows, sign) in
         [("60", "15", "[2 overview]"), ("160", "48", "5 diagnosis"), ("50", "10", "needs 60x15")]
     {
         t.tmux(&["resize-window", "-t", "t", "-x", columns, "-y", rows]);
         t.wait(&[sign]);
     }
+    let written = || std::fs::read(&stream).unwrap_or_default();
+    t.until("the stream", |_| written().windows(5).any(|bytes| bytes == b"60x15"), || {});
+    assert!(!written().windows(4).any(|bytes| bytes == b"\x1b[6n"));
 }
 
 #[test]
