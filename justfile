@@ -46,6 +46,10 @@ bench-tui *ARGS:
 bench-manifest:
     cargo bench -p weftrun-core --bench manifest
 
+# The speed of submitting to Slurm and listing its jobs, beside sbatch, squeue and submitit; needs root
+bench-slurm *ARGS:
+    test-cluster/slurm/bench.sh {{ARGS}}
+
 # The Slurm tests on a newer release: trixie has 24.11, sid 26.05; needs root and the network
 slurm SUITE:
     test-cluster/slurm/root.sh {{SUITE}} /opt/weftrun-roots/{{SUITE}}

@@ -6,6 +6,10 @@ use weftrun_core::{ErrorKind, Finding, Result};
 use super::client::Client;
 use super::{discover, error, never, quote};
 
+/// What `sbatch --test-only` says of a job for which no node is up; what can never be had, `sbatch` itself refuses.
+const NOT_NOW: [&str; 2] =
+    ["Requested node configuration is not available", "Requested partition configuration not available"];
+
 /// Checks a rendered job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let script = rendered.documents.first().map_or("", |document| document.text.as_str());
@@ -21,11 +25,18 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         if matches!(refused.kind(), ErrorKind::Unreachable | ErrorKind::InvalidConfig) {
             return Err(refused);
         }
-        let finding =
-            Finding::error("SLURM-REFUSED", format!("Slurm would refuse the job: {}", refused.message()));
-        findings.push(
-            refused.hints().first().map_or_else(|| finding.clone(), |hint| finding.clone().fix(hint.clone())),
-        );
+        let said = refused.message();
+        // With a node down Slurm says this of jobs that it takes all the same, and that wait until the node is back.
+        let finding = if findings.is_empty() && NOT_NOW.iter().any(|part| answer.stderr.contains(part)) {
+            Finding::warning(
+                "SLURM-NOT-NOW",
+                format!("no nodes that are up now fit the job, and it may wait: {said}"),
+            )
+        } else {
+            Finding::error("SLURM-REFUSED", format!("Slurm would refuse the job: {said}"))
+        };
+        findings
+            .push(refused.hints().iter().take(1).fold(finding, |finding, hint| finding.fix(hint.clone())));
     }
     Ok(findings)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
+use weftrun_core::manifest::slurm_duration;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
@@ -100,28 +101,11 @@ fn queues(text: &str) -> Vec<Queue> {
         let limit = words.get("MaxNodes").and_then(|limit| limit.parse::<u32>().ok());
         let total = words.get("TotalNodes").and_then(|total| total.parse::<u32>().ok());
         queue.max_nodes = limit.into_iter().chain(total).min();
-        queue.max_seconds = words.get("MaxTime").and_then(|limit| seconds(limit));
+        queue.max_seconds =
+            words.get("MaxTime").and_then(|limit| slurm_duration(limit)).map(|limit| limit.as_secs());
         Some(queue)
     };
     text.lines().filter_map(read).collect()
-}
-
-/// `2-00:00:00`, `12:00:00`, `30:00`, `30` (minutes); `UNLIMITED` is none.
-pub fn seconds(text: &str) -> Option<u64> {
-    let (days, rest) = match text.split_once('-') {
-        Some((days, rest)) => (Some(days.parse::<u64>().ok()?), rest),
-        None => (None, text),
-    };
-    let parts: Vec<u64> = rest.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let clock = match (days.is_some(), parts.as_slice()) {
-        (true, [hours]) => hours * 3600,
-        (true, [hours, minutes]) => hours * 3600 + minutes * 60,
-        (false, [minutes]) => minutes * 60,
-        (false, [minutes, seconds]) => minutes * 60 + seconds,
-        (_, [hours, minutes, seconds]) => hours * 3600 + minutes * 60 + seconds,
-        _ => return None,
-    };
-    Some(days.unwrap_or(0) * 86_400 + clock)
 }
 
 /// Nodes that are alike: same GPUs, features, CPUs, memory. One line of `sinfo -N` a node and partition.
@@ -317,14 +301,6 @@ pub mod tests_of_other_modules {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_as_slurm_writes_them() {
-        assert_eq!(seconds("2-00:00:00"), Some(172_800));
-        assert_eq!(seconds("12:00:00"), Some(43_200));
-        assert_eq!(seconds("30"), Some(1800));
-        assert_eq!(seconds("UNLIMITED"), None);
-    }
 
     #[test]
     fn partitions_of_every_release() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
+use weftrun_core::manifest::slurm_duration;
 
-use super::discover;
 use super::records::Marker;
 
 /// What can never be had, one finding each. Pure.
@@ -72,7 +72,7 @@ impl Component {
     }
 
     fn too_long(&self, queue: &Queue) -> Option<Finding> {
-        let (seconds, most) = (self.value("time").and_then(discover::seconds)?, queue.max_seconds?);
+        let (seconds, most) = (self.value("time").and_then(slurm_duration)?.as_secs(), queue.max_seconds?);
         (seconds > most).then(|| {
             let (asked, allowed, name) = (hours(seconds), hours(most), &queue.name);
             error(

@@ -153,6 +153,11 @@ async fn a_node_that_is_powered_off(bed: &Bed) {
                     if node.is_none() && replica.phase == JobPhase::Running && replica.index == 1 =>
                 {
                     node = replica.node.clone();
+                    // While a step is being launched its failure is srun's, and not the node's.
+                    let log = "head bash -c 'cat ~/weftrun/poweroff-*.log'";
+                    while bed.ctl(log).matches(": up").count() < 2 {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
                     bed.ctl(&format!("crash {}", replica.node.unwrap_or_default()));
                 }
                 JobEvent::Attempt { attempt, reason, .. } => return Some((attempt, reason)),

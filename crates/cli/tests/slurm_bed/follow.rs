@@ -120,17 +120,19 @@ fn a_node_that_loses_its_power_is_told() {
          restart = { max = 1 }\ncommand = [\"sh\", \"-c\", \"echo up; sleep 300\"]\n",
     );
     let mut events = user.events(&["submit", "--follow", "job.toml"]);
-    let (mut handle, mut node, mut attempt) = (String::new(), String::new(), Value::Null);
+    let (mut handle, mut node, mut attempt, mut ups) = (String::new(), String::new(), Value::Null, 0);
     for event in events.by_ref() {
         match event["type"].as_str() {
             Some("submitted") => handle = event["handle"].as_str().expect("a handle").to_owned(),
-            Some("replica")
-                if node.is_empty()
-                    && event["replica"]["phase"] == "running"
-                    && event["replica"]["index"] == 1 =>
-            {
+            Some("replica") if event["replica"]["index"] == 1 && node.is_empty() => {
                 node = event["replica"]["node"].as_str().expect("a node").to_owned();
-                bed.ctl(&format!("crash {node}"));
+            }
+            // Both nodes run their step: while it is being launched its failure is srun's, and not the node's.
+            Some("log") if event["text"] == "up" => {
+                ups += 1;
+                if ups == 2 {
+                    bed.ctl(&format!("crash {node}"));
+                }
             }
             Some("attempt") => {
                 attempt = event;

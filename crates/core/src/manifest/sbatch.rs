@@ -86,7 +86,7 @@ fn opted_out(script: &Script<'_>) -> JobReport {
 }
 
 /// What a script says.
-struct Script<'t> {
+pub(super) struct Script<'t> {
     text: &'t str,
     /// Options of the `#SBATCH` lines; the last of a name counts.
     options: BTreeMap<String, String>,
@@ -99,7 +99,7 @@ struct Script<'t> {
 }
 
 impl<'t> Script<'t> {
-    fn read(text: &'t str) -> Self {
+    pub(super) fn read(text: &'t str) -> Self {
         let mut script =
             Self { text, options: BTreeMap::new(), head_end: 0, exports: Vec::new(), block: None };
         let (mut at, mut in_head) = (0, true);
@@ -166,6 +166,19 @@ impl<'t> Script<'t> {
             let at = start + indent + offset;
             self.exports.push((name.to_owned(), value.to_owned(), at..at + body.len()));
         }
+    }
+
+    /// Its options, long and short ones by their own names.
+    pub(super) fn options(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+
+    /// What stands behind the lines that Slurm reads, without our block.
+    pub(super) fn body(&self) -> String {
+        let bare = self.bare();
+        let blocks =
+            self.block.as_ref().filter(|block| block.end <= self.head_end).map_or(0, ExactSizeIterator::len);
+        bare.get(self.head_end - blocks..).unwrap_or_default().to_owned()
     }
 
     fn option(&self, names: &[&str]) -> Option<&str> {
