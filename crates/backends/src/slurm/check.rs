@@ -29,7 +29,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         // With a node down Slurm says this of jobs that it takes all the same, and that wait until the node is back.
         let finding = if findings.is_empty() && NOT_NOW.iter().any(|part| answer.stderr.contains(part)) {
             Finding::warning(
-                "SLURM-NOT-NOW",
+                "SLURM-REFUSED",
                 format!("no nodes that are up now fit the job, and it may wait: {said}"),
             )
         } else {
