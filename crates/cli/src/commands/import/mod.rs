@@ -2,6 +2,7 @@
 //! is done with it is the same for all.
 
 mod manifest;
+mod sbatch;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -16,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun import job.yaml > job.toml             a PyTorchJob, MPIJob or TrainJob
   kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
+  weftrun import sbatch train.sbatch > job.toml
   weftrun plan job.toml -b prod                  what it means there";
 
 /// Arguments of `import`.
@@ -35,6 +37,8 @@ pub struct ImportArgs {
 pub enum Form {
     /// A PyTorchJob, MPIJob or TrainJob as kubectl reads it (what `import FILE` takes it for)
     Manifest(manifest::ManifestArgs),
+    /// An sbatch script
+    Sbatch(sbatch::SbatchArgs),
 }
 
 /// Prints the job file on stdout, and on stderr what it could not carry.
@@ -42,6 +46,7 @@ pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
     let imported = match &args.form {
         None => manifest::read(&args.manifest)?,
         Some(Form::Manifest(args)) => manifest::read(args)?,
+        Some(Form::Sbatch(args)) => sbatch::read(args)?,
     };
     print(context, &imported)
 }

@@ -1,0 +1,27 @@
+//! `import sbatch FILE`: an sbatch script.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weftrun::core::manifest::import_sbatch;
+use weftrun::core::spec::Imported;
+use weftrun::{Error, ErrorKind, JobSource, Result};
+
+/// Arguments of `import sbatch`.
+#[derive(Args, Clone, Debug)]
+pub struct SbatchArgs {
+    /// The script; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+}
+
+/// Reads the script.
+pub fn read(args: &SbatchArgs) -> Result<Imported> {
+    let source = JobSource::read(&args.file)?;
+    let text = String::from_utf8(source.bytes)
+        .map_err(|_| Error::new(ErrorKind::InvalidSpec, format!("{} is not UTF-8 text", source.name)))?;
+    let (spec, findings) = import_sbatch(&text).map_err(|finding| {
+        Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
+    })?;
+    Ok(Imported::new(spec, findings))
+}
