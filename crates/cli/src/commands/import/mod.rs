@@ -18,7 +18,6 @@ Examples:
   weftrun import job.yaml > job.toml             a PyTorchJob, MPIJob or TrainJob
   weftrun import sbatch train.sbatch > job.toml  a Slurm script
   kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
-  weftrun import sbatch train.sbatch > job.toml
   weftrun plan job.toml -b prod                  what it means there";
 
 /// Arguments of `import`.

@@ -1,37 +1,27 @@
-//! `import sbatch FILE`: a Slurm script.
+//! `import sbatch FILE`: an sbatch script.
+
+use std::path::PathBuf;
 
 use clap::Args;
-use weftrun::core::manifest;
+use weftrun::core::manifest::import_sbatch;
 use weftrun::core::spec::Imported;
-use weftrun::{Error, ErrorKind, Result};
-
-use crate::commands::mutate::{InputArgs, Source, each_document};
+use weftrun::{Error, ErrorKind, JobSource, Result};
 
 /// Arguments of `import sbatch`.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct SbatchArgs {
-    /// What is read
-    #[command(flatten)]
-    pub input: InputArgs,
+    /// The script; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
 }
 
-/// Reads the one script, from a file or stdin.
+/// Reads the script.
 pub fn read(args: &SbatchArgs) -> Result<Imported> {
-    let mut scripts: Vec<Imported> = Vec::new();
-    for source in Source::all(&args.input)? {
-        each_document(&source, |text, _start| {
-            let (spec, findings) = manifest::import_sbatch(text).map_err(|finding| {
-                Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
-                    .with("file", source.name())
-            })?;
-            scripts.push(Imported::new(spec, findings));
-            Ok(())
-        })?;
-    }
-    match (scripts.pop(), scripts.is_empty()) {
-        (Some(script), true) => Ok(script),
-        (Some(_), false) => Err(Error::new(ErrorKind::Usage, "one script makes one job file")
-            .hint("call `weftrun import sbatch` once for each")),
-        (None, _) => Err(Error::new(ErrorKind::InvalidSpec, "there is no sbatch script in it")),
-    }
+    let source = JobSource::read(&args.file)?;
+    let text = String::from_utf8(source.bytes)
+        .map_err(|_| Error::new(ErrorKind::InvalidSpec, format!("{} is not UTF-8 text", source.name)))?;
+    let (spec, findings) = import_sbatch(&text).map_err(|finding| {
+        Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
+    })?;
+    Ok(Imported::new(spec, findings))
 }
