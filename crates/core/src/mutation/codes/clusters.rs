@@ -447,6 +447,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "`sbatch` would refuse the job.",
         "Use one of those that are named.",
     ),
+    code(
+        "SLURM-NOT-NOW",
+        "no nodes that are up now fit the job",
+        "`sbatch --test-only` says so while a node is down, also of jobs that it takes and starts once the node is back.",
+        "Submit it and let it wait, or ask for nodes that `sinfo` shows up.",
+    ),
 ];
 
 pub(super) const LOGS: &[Code] = &[
