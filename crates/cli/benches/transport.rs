@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p weftrun-cli --bench transport [-- MEGABYTES [NODES]]`
 
+#![allow(clippy::print_stdout, clippy::panic, reason = "a benchmark is a program of its own")]
+
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -223,7 +223,9 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
     let host = &left[..middle];
     let mut begins = host
         .iter()
-        .rposition(|byte| byte.is_ascii_whitespace() || *byte == b':' || *byte == b'|' || *byte < b' ')
+        .rposition(|byte| {
+            byte.is_ascii_whitespace() || *byte == b':' || matches!(byte, b'|' | b']') || *byte < b' '
+        })
         .map_or(0, |at| at + 1);
     begins += glued_time(&left[..begins], &host[begins..]);
     // `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.

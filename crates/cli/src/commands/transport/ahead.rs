@@ -1,7 +1,7 @@
 //! Files are read and unpacked on one thread while the map is made on another.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -146,7 +146,7 @@ impl Out {
         if first.is_none_or(|line| serde_json::from_str::<Chunk>(line).is_err()) {
             return Ok(None);
         }
-        let mut ranks: HashMap<u32, Arc<SourceId>> = HashMap::new();
+        let mut ranks: BTreeMap<u32, Arc<SourceId>> = BTreeMap::new();
         for line in lines {
             let Ok(chunk) = serde_json::from_str::<Chunk>(&line?) else { continue };
             let source = ranks

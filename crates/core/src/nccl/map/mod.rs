@@ -416,7 +416,6 @@ impl TransportMap {
                 }
             }
             NcclEvent::Initialised(network) => self.initialised = Some(network.into()),
-            NcclEvent::Failed(_) | NcclEvent::Mnnvl => {}
             _ => {}
         }
     }
