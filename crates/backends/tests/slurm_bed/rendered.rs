@@ -32,9 +32,17 @@ async fn slurm_takes_every_rendered_case() {
         let script = script.replace("#SBATCH --constraint=h100\n", "");
         let file = bed.dir.join("case.sh");
         std::fs::write(&file, script).expect("written");
-        let said = bed.sh(
-            "ssh -F $BED/ssh/config head-node 'cd /fsx && sbatch --test-only; echo code $?' < $BED/case.sh",
-        );
+        let ask =
+            "ssh -F $BED/ssh/config head-node 'cd /fsx && sbatch --test-only; echo code $?' < $BED/case.sh";
+        // Another test may have a node of the partition powered off just now.
+        let mut said = bed.sh(ask);
+        for _ in 0..60 {
+            if !said.contains("node configuration is not available") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            said = bed.sh(ask);
+        }
         assert!(said.contains("code 0") && said.contains("to start at"), "{name}: {said}");
     }
     bed.ctl(&format!("head scancel {}", held.trim()));
