@@ -61,7 +61,7 @@ fn place_of(text: &str, at: usize, name: &str) -> Option<usize> {
     let is_set = |found: &&usize| text.get(**found + name.len()..).is_some_and(|rest| rest.starts_with('='));
     // A key or a list's entry stands where the finding points; only further on it is looked for in text.
     match places.first() {
-        Some(first) if *first <= at + 2 => Some(*first),
+        Some(first) if *first <= at + 2 && !text[at..*first].contains('#') => Some(*first),
         first => places.iter().find(is_set).or(first).copied(),
     }
 }
