@@ -46,6 +46,14 @@ bench-tui *ARGS:
 bench-manifest:
     cargo bench -p weftrun-core --bench manifest
 
+# `weftrun transport` beside ripgrep, its memory, and 16,384 ranks from the replayer
+bench-transport *ARGS:
+    cargo bench -p weftrun-cli --bench transport -- {{ARGS}}
+
+# What a screen asks of the map of a large job
+bench-nccl *ARGS:
+    cargo bench -p weftrun-core --bench nccl -- {{ARGS}}
+
 # The speed of submitting to Slurm and listing its jobs, beside sbatch, squeue and submitit; needs root
 bench-slurm *ARGS:
     test-cluster/slurm/bench.sh {{ARGS}}
