@@ -125,8 +125,12 @@ impl Shared {
 
     /// The summary of a typed read; a stopped workload that was cancelled from here is cancelled.
     fn summary(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
-        let mut job = status::of_typed(handle.clone(), workload);
-        if job.phase == JobPhase::Suspended && self.cancelled(handle).exists() {
+        self.known_here(status::of_typed(handle.clone(), workload))
+    }
+
+    /// A job as this machine knows it: the platform says of a cancelled one that it is suspended.
+    fn known_here(&self, mut job: JobSummary) -> JobSummary {
+        if job.phase == JobPhase::Suspended && self.cancelled(&job.handle).exists() {
             job.phase = JobPhase::Cancelled;
             job.reason = "cancelled from here; `weftrun resume` starts it again".into();
         }
@@ -319,7 +323,7 @@ impl Backend for RunAi {
         }
         for workload in self.shared.listed(None, filter.limit).await? {
             if let Some(handle) = self.shared.listed_handle(&workload)? {
-                jobs.push(status::of_listed(handle, &workload));
+                jobs.push(self.shared.known_here(status::of_listed(handle, &workload)));
             }
         }
         jobs.retain(|job| filter.ended || !job.phase.is_terminal());

@@ -220,7 +220,7 @@ impl Watch {
             let mut jobs = Vec::new();
             for workload in self.shared.listed(None, self.filter.limit).await? {
                 if let Some(handle) = self.shared.listed_handle(&workload)? {
-                    jobs.push(status::of_listed(handle, &workload));
+                    jobs.push(self.shared.known_here(status::of_listed(handle, &workload)));
                 }
             }
             return Ok(jobs);

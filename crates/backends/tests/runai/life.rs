@@ -31,6 +31,21 @@ async fn suspend_resume_delete_in_every_version() {
     }
 }
 
+/// Whoever cancelled sees a job that has ended, in the list too; to others it is suspended, as the platform says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_has_ended_where_it_was_cancelled() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let handle = submit(&backend, "cancelled", 2, "sleep 300").await;
+    backend.act(&handle, Action::Cancel).await.unwrap();
+    assert_eq!(backend.describe(&handle).await.unwrap().summary.phase, JobPhase::Cancelled);
+    assert_eq!(backend.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Cancelled);
+    let mut elsewhere = target(&fake);
+    elsewhere.state_dir = tempfile::tempdir().unwrap().path().to_owned();
+    let elsewhere = connect(elsewhere).await.unwrap();
+    assert_eq!(elsewhere.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Suspended);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_version_cannot_do_is_said() {
     let fake = FakeRunAi::start(18).await.unwrap();
