@@ -296,7 +296,7 @@ fn follow(bed: &Bed, rate: u64, seconds: u64, goal: f64) {
     let mut screen = bed.tui(&format!("'{handle}'"));
     screen.until("the overview", |text| text.contains("[2 overview]"));
     screen.key("4");
-    screen.until("the flood", |text| text.contains("FOLLOW") && text.contains("line "));
+    screen.until("the flood", |text| text.contains("FOLLOW") && text.contains("step "));
     let mut times = Vec::new();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds.saturating_sub(3)) {
@@ -308,7 +308,7 @@ fn follow(bed: &Bed, rate: u64, seconds: u64, goal: f64) {
             screen.run_for(Duration::from_millis(37));
         }
     }
-    let all = format!("line {}", count - 1);
+    let all = format!("step {} ", count - 1);
     screen.until("the last line", |text| text.contains(&all));
     let total = format!(" {count} lines");
     screen.until("all lines", |text| text.contains(&total) && !text.contains("dropped"));
@@ -328,7 +328,7 @@ fn idle(bed: &Bed) {
     let mut screen = bed.tui(&format!("'{handle}'"));
     screen.until("the overview", |text| text.contains("[2 overview]"));
     screen.key("4");
-    screen.until("the log", |text| text.contains("line 9999"));
+    screen.until("the log", |text| text.contains("step 9999 "));
     screen.run_for(Duration::from_secs(3));
     let (frames, cpu) = (screen.frames, screen.cpu());
     screen.run_for(Duration::from_secs(20));
@@ -338,10 +338,10 @@ fn idle(bed: &Bed) {
 
 /// A gigabyte of log: opened, searched, remembered.
 fn gigabyte(bed: &Bed) {
-    let count = 1_000_000_000 / line(1).len() as u64;
+    let count = 1_000_000_000 / line(1).len() as u64 / 50 * 50;
     let handle = bed.submit("gigabyte", count, 0);
     bed.wait(&handle);
-    let last = format!("line {}", count - 1);
+    let last = format!("step {} ", count - 1);
     let mut opened = Vec::new();
     let mut screen = loop {
         let mut screen = bed.tui(&format!("'{handle}'"));
