@@ -3,21 +3,29 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{Gid, Profiles, Webhook};
-use weftrun_core::manifest::{Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
+use weftrun_core::fabric::{Gid, Profile, Profiles, Webhook};
+use weftrun_core::manifest::{
+    Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in,
+};
 use weftrun_core::mutation::Options;
 
 const PROFILES: [&str; 4] = ["dgxc", "eks-image", "roce", "neuron"];
 const TRAINERS: [Option<TrainerVersion>; 4] =
     [None, Some(TrainerVersion::V2_0), Some(TrainerVersion::V2_1), Some(TrainerVersion::V2_3)];
 
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
+static FACTS: LazyLock<ClusterFacts> = LazyLock::new(ClusterFacts::default);
+static SITES: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| PROFILES.iter().filter_map(|name| Profiles::builtin().get(name).ok()).collect());
+
 fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
     let bit = |at: u8| choice >> at & 1 == 1;
-    let profile = Profiles::builtin().get(PROFILES[usize::from(choice & 3)]).ok()?;
-    let (catalogue, facts) = (Catalogue::builtin(), ClusterFacts::default());
+    let profile = SITES.get(usize::from(choice & 3))?;
     let options = Options {
         webhook: if bit(4) { Webhook::Yes } else { Webhook::Auto },
         gid: bit(5).then_some(Gid::Compute),
@@ -34,10 +42,10 @@ fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
         let text = String::from_utf8(document).ok()?;
         runtimes.extend(runtimes_in(&text));
         let settings = Settings {
-            profile: &profile,
+            profile,
             options: &options,
-            catalogue: &catalogue,
-            facts: &facts,
+            catalogue: &CATALOGUE,
+            facts: &FACTS,
             trainer,
             runtimes: &runtimes,
             reformat: bit(7),

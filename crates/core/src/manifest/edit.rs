@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
 
-use super::emit::Layout;
+use super::emit::{Layout, newline_of};
 use crate::span::{Document, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value};
 
 /// Why a text cannot be changed in place.
@@ -90,7 +90,7 @@ struct Editor<'t> {
 
 impl<'t> Editor<'t> {
     fn new(text: &'t str, root: &SpanTree<'_>) -> Self {
-        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let newline = newline_of(text);
         let json = root.style == Style::Flow && text[root.span.clone()].starts_with('{');
         let list_indent = list_indent(text, root).unwrap_or(0);
         Self { text, layout: Layout { newline, list_indent, json }, splices: Vec::new() }

@@ -15,6 +15,14 @@ pub(super) struct Layout {
     pub json: bool,
 }
 
+/// The line break of a text: that of its first line, so that what is added behind it does not change the answer.
+pub(super) fn newline_of(text: &str) -> &'static str {
+    match text.split_inclusive('\n').next() {
+        Some(line) if line.ends_with("\r\n") => "\r\n",
+        _ => "\n",
+    }
+}
+
 /// An object as YAML that every reader of Kubernetes takes for the same data (`on`, `0o17` and the like are quoted).
 pub fn to_yaml(object: &Json) -> String {
     let layout = Layout { newline: "\n", list_indent: 0, json: false };

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{Mutated, Settings, Start};
+use super::emit::newline_of;
 use super::report::JobReport;
 use crate::Finding;
 use crate::fabric::{Fabric, RuleSetting};
@@ -299,7 +300,7 @@ impl<'t> Script<'t> {
 
     /// The script with the ops that a script can carry.
     fn with(&self, ops: &[Op], settings: &Settings<'_>) -> Option<String> {
-        let newline = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
+        let newline = newline_of(self.text);
         let rewritten = ops.iter().find_map(|op| match &op.change {
             Change::Command { after, .. } => after.get(2).cloned(),
             _ => None,
@@ -511,6 +512,12 @@ mod tests {
         assert_eq!(report.error.unwrap().code, "E-RULE-UNKNOWN");
         let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");
         assert_eq!(report.error.unwrap().code, "E-SCRIPT-WISH");
+    }
+
+    #[test]
+    fn a_lone_carriage_return_at_the_end_is_no_line_break() {
+        let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
+        assert!(report.changed && new.contains("FI_PROVIDER=efa\n"), "{new:?}");
     }
 
     #[test]

@@ -161,11 +161,26 @@ fn parse(text: &str) -> Result<ast::Program, String> {
     if open_brackets(text) > 4 * MAX_DEPTH {
         return Err("it nests too deeply".into());
     }
+    if has_huge_number(text) {
+        return Err("a number in it is too large".into());
+    }
     let tokens = brush_parser::uncached_tokenize_str(text, &TokenizerOptions::default())
         .map_err(|error| format!("it cannot be read: {error}"))?;
     measure(&tokens)?;
     brush_parser::parse_tokens(&tokens, &ParserOptions::default())
         .map_err(|error| format!("it cannot be read: {error}"))
+}
+
+/// Whether a number is too large for the parser, which panics on it (brush-parser 0.4: `99999999999<file`, `~` and
+/// `{1..N}` with more digits than 64 bits hold).
+fn has_huge_number(text: &str) -> bool {
+    let joined = text.replace("\\\n", "");
+    let mut digits = 0;
+    joined.bytes().any(|byte| {
+        let before = digits;
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        digits > 18 || (before > 9 && matches!(byte, b'<' | b'>'))
+    })
 }
 
 /// The most brackets that are open at one point, whatever they mean.

@@ -200,3 +200,15 @@ fn hostile_scripts_are_left_quickly() {
     }
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
+
+#[test]
+fn numbers_that_no_shell_could_hold_are_left() {
+    for text in
+        ["99999999999<>f mpirun", "777777777777\\\n77>f mpirun a", "echo {1..99999999999999999999} $(mpirun)"]
+    {
+        let done = rewrite(&["sh".into(), "-c".into(), text.into()], &[], &rule());
+        assert_eq!(done.command[2], text);
+        assert!(matches!(done.notes[..], [MpirunNote::Unreadable(_)]), "{:?}", done.notes);
+    }
+    assert_eq!(commands("mpirun -np 16 app 2>&1 123456789").unwrap().len(), 1);
+}
