@@ -37,8 +37,39 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
         // At start the workers' names do not resolve yet: with the default (AtStartup) the launcher fails and is
         // started again, and with a small backoffLimit the job is lost (two of four times on our test cluster).
         spec["launcherCreationPolicy"] = json!("WaitForWorkersReady");
+        wait_for_names(draft, worker, &mut spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]);
     }
     Ok(spec)
+}
+
+/// Workers that are ready may still have no name for a moment, and ssh does not try again when it cannot resolve one. A minute at
+/// most; where nothing can look names up, mpirun says what it thinks.
+const WAIT: &str = r#"n=$1 job=$2 space=$3 i=0 tries=0
+command -v getent >/dev/null || command -v nslookup >/dev/null || exit 0
+while [ "$i" -lt "$n" ]; do
+  host=$job-worker-$i.$job.$space.svc
+  until getent hosts "$host" >/dev/null 2>&1 || nslookup "$host" >/dev/null 2>&1 || [ "$tries" -ge 60 ]; do
+    tries=$((tries + 1)); sleep 1
+  done
+  i=$((i + 1))
+done"#;
+
+/// Lets the launcher wait until its workers' names resolve.
+fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
+    let main = &pod["containers"][0];
+    let words = ["/bin/sh", "-c", WAIT, "weftrun-wait"].map(literal);
+    let values = [worker.nodes.to_string(), draft.spec.name.clone(), "$(WEFTRUN_NAMESPACE)".to_owned()];
+    let mut wait = json!({
+        "name": "weftrun-wait", "image": main["image"], "command": words.iter().chain(&values).collect::<Vec<_>>(),
+        "env": [{"name": "WEFTRUN_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+    });
+    // What a quota wants of a container it wants of each.
+    for key in ["imagePullPolicy", "resources"] {
+        if let Some(value) = main.get(key) {
+            wait[key] = value.clone();
+        }
+    }
+    pod["initContainers"] = json!([wait]);
 }
 
 /// The launcher's command.

@@ -301,6 +301,9 @@ fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
         _ if pod.deleting => JobPhase::Stopping,
         _ if crashing => JobPhase::Restarting,
         _ if running => JobPhase::Running,
+        _ if pod.containers.iter().any(|c| !c.init && matches!(c.state, State::Terminated(_))) => {
+            JobPhase::Stopping
+        }
         _ if pod.node.is_some() => JobPhase::Starting,
         _ => JobPhase::Pending,
     };

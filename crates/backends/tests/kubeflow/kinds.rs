@@ -67,6 +67,7 @@ async fn what_is_rendered_fits_the_schema_of_every_version() {
         (Launch::PerRank, json!({"tolerations": [{"key": "gpu"}]}), "PyTorchJob.v1@training-operator-v1.9.4"),
         (Launch::Mpi, json!({}), "MPIJob.v2beta1@mpi-operator-v0.8.0"),
         (Launch::Mpi, json!({"kind": "mpijob.v1"}), "MPIJob.v1@training-operator-v1.9.4"),
+        (Launch::Torchrun, trainer("2.0"), "TrainJob.v1alpha1@trainer-v2.0.1"),
         (Launch::Torchrun, trainer("2.1"), "TrainJob.v1alpha1@trainer-v2.1.0"),
         (Launch::Torchrun, trainer("2.2"), "TrainJob.v1alpha1@trainer-v2.2.1"),
         (Launch::Torchrun, trainer("2.3"), "TrainJob.v1alpha1@trainer-v2.3.0"),

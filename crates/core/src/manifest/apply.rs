@@ -216,6 +216,9 @@ fn train_job(
                         set(patch.template, &["metadata", "annotations"], key, json!(value));
                     }
                     Change::Annotation { .. } => return Err(missing("pod annotations")),
+                    Change::Colocate { .. } if version == TrainerVersion::V2_0 => {
+                        return Err(missing("pod affinity"));
+                    }
                     Change::Capability { .. } if version < TrainerVersion::V2_2 => {
                         return Err(missing("a container's capabilities"));
                     }
