@@ -115,7 +115,7 @@ impl Bed {
         let mut command = Command::new("setsid");
         command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
-        std::fs::write(self.state.join("pids").join(process), child.id().to_string()).unwrap();
+        std::fs::write(self.state.join("pids").join(process), format!("{}\n", child.id())).unwrap();
         // Whoever is killed is a child that somebody must wait for.
         std::thread::spawn(move || drop({ child }.wait()));
     }
