@@ -196,6 +196,8 @@ impl Loop {
                 Wake::Clock => dirty = true,
                 Wake::Stop => effects.push(Effect::Sleep),
                 Wake::Draw => {
+                    // Lines may have come while another screen was open: nobody is told of them a second time.
+                    effects = update(model, Msg::LogsGrew);
                     if let Some(open) = &mut model.open {
                         open.logs.height = crate::view::log_height_of(&open.logs, model.screen, model.size);
                     }
