@@ -10,6 +10,10 @@ check:
 ci:
     .ci/run
 
+# The property tests on cases that nobody saw yet: so many rounds, each with a seed of its own, which it prints
+laws ROUNDS="20":
+    .ci/laws {{ROUNDS}}
+
 # A job on this machine, without a cluster
 demo:
     cargo run --release -p weftrun-cli -- demo

@@ -63,12 +63,11 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
 
 /// Rewrites every `mpirun` in command position; the text as it was if nothing is to change.
 pub(super) fn rewrite(text: &str, rule: &Mpirun, found: &mut Found) -> Result<String, String> {
-    // Without the word there is nothing to do but to see which scripts run.
     let mut splices = Vec::new();
     collect(text, 0, 0, rule, found, &mut splices)?;
     splices.sort_by_key(|splice| splice.start);
     let mut out = String::with_capacity(text.len() + 64 * splices.len());
-    let mut at = 0;
+    let (mut at, count) = (0, splices.len());
     for splice in splices {
         let before = text.get(at..splice.start).ok_or("two changes overlap")?;
         out.push_str(before);
@@ -76,6 +75,8 @@ pub(super) fn rewrite(text: &str, rule: &Mpirun, found: &mut Found) -> Result<St
         at = splice.end;
     }
     out.push_str(&text[at..]);
+    // Only here: a part that cannot be read leaves the whole as it was, whatever was found before it.
+    found.changed += count;
     Ok(out)
 }
 
@@ -146,7 +147,6 @@ fn one_command(
             found.mpirun = true;
             notes.into_iter().for_each(|note| found.note(note));
             if new != word.value || !add.is_empty() {
-                found.changed += 1;
                 let text = std::iter::once(new).chain(add).collect::<Vec<_>>().join(" ");
                 splices.push(Splice { start: offset + start, end: offset + end, text });
             }

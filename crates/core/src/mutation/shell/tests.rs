@@ -135,7 +135,7 @@ fn another_path_is_left_and_named() {
 fn scripts_are_opaque_and_named() {
     let opaque = |command: &str| rewrite(&words(command), &[], &rule()).notes;
     let named = |script: &str| vec![MpirunNote::Opaque { script: Some(script.into()) }];
-    assert_eq!(opaque("/work/run.sh --fast"), named("/work/run.sh"));
+    assert_eq!(opaque("/job/run.sh --fast"), named("/job/run.sh"));
     assert_eq!(opaque("bash -e run"), named("run"));
     assert_eq!(opaque("timeout 5 sh /run.sh"), named("/run.sh"));
     assert_eq!(opaque(""), [MpirunNote::Opaque { script: None }]);
@@ -199,6 +199,15 @@ fn hostile_scripts_are_left_quickly() {
         assert_eq!(done.command[2], text, "{}", &text[..10.min(text.len())]);
     }
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_change_before_something_unreadable_is_not_made_and_not_counted() {
+    for text in ["mpirun ``$(if )", "mpirun a; bash -c 'if '", "mpirun a; mpirun $(if )"] {
+        let done = rewrite(&["sh".into(), "-c".into(), text.into()], &[], &rule());
+        assert_eq!((done.command[2].as_str(), done.changed), (text, 0));
+        assert!(done.notes.iter().any(|note| matches!(note, MpirunNote::Unreadable(_))), "{:?}", done.notes);
+    }
 }
 
 #[test]
