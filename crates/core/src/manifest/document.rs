@@ -216,19 +216,23 @@ fn object(
         report.notes.push(runtime_assumed(data));
     }
     if report.changed {
-        let mut wanted = data.clone();
+        // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.
+        let before = (job.kind == JobKind::TrainJob).then(|| data.clone());
         if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
+            let mut wanted = data.clone();
             if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
                 report.actions.retain(|action| !action.ends_with(" entry added"));
                 report.actions.push("TrainingRuntime of its own added".to_owned());
                 extra.push(own);
                 *data = wanted;
             }
-        } else {
-            match apply::apply(&mut wanted, &job, &report.ops, &runtime, version) {
-                Ok(()) => *data = wanted,
+        } else if let Err(finding) = apply::apply(data, &job, &report.ops, &runtime, version) {
+            if let Some(before) = before {
+                *data = before;
+            }
+            match report.skip {
                 // That the pods say again what the job says is a help, and no reason to stop it.
-                Err(finding) if report.skip.is_some() => {
+                Some(_) => {
                     report.pass();
                     report.notes.push(
                         Finding::warning(
@@ -239,7 +243,7 @@ fn object(
                         .fix("beside a webhook, put the annotation into a TrainingRuntime of your namespace"),
                     );
                 }
-                Err(finding) => report.fail(finding),
+                None => report.fail(finding),
             }
         }
     }

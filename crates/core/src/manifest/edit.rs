@@ -59,6 +59,12 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
         (Value::Str(a), Json::String(b)) => a == b,
         (Value::Seq(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Map(entries), Json::Object(map)) => {
+            // Mostly they stand in the same order, and then nothing has to be looked up.
+            let in_order = entries.len() == map.len()
+                && entries.iter().zip(map).all(|(entry, (key, _))| entry.key.as_ref() == key);
+            if in_order {
+                return entries.iter().zip(map.values()).all(|(entry, value)| same(&entry.value, value));
+            }
             entries.iter().all(|entry| map.contains_key(entry.key.as_ref()))
                 && map.iter().all(|(key, value)| node.get(key).is_some_and(|node| same(node, value)))
         }
@@ -67,18 +73,35 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
 }
 
 /// Where a value stands among its neighbours.
-#[derive(Clone, Default)]
-struct Place {
-    path: String,
+#[derive(Clone, Copy, Default)]
+struct Place<'p> {
+    /// What it stands in, and its step from there.
+    above: Option<(&'p Place<'p>, Step<'p>)>,
     /// Column of the key it belongs to, and the byte behind the key's colon; none in a list or at the root.
     key: Option<(usize, usize)>,
     /// Whether it stands inside brackets.
     in_flow: bool,
 }
 
-impl Place {
-    fn below(&self, step: &str) -> String {
-        format!("{}/{}", self.path, step.replace('~', "~0").replace('/', "~1"))
+/// One step down.
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Key(&'p str),
+    Item(usize),
+}
+
+impl Place<'_> {
+    /// Its JSON pointer, which only errors need.
+    fn path(&self) -> String {
+        match self.above {
+            None => String::new(),
+            Some((above, Step::Key(key))) => above.below(key),
+            Some((above, Step::Item(index))) => format!("{}/{index}", above.path()),
+        }
+    }
+
+    fn below(&self, key: &str) -> String {
+        format!("{}/{}", self.path(), key.replace('~', "~0").replace('/', "~1"))
     }
 }
 
@@ -120,12 +143,23 @@ impl<'t> Editor<'t> {
         Ok(out)
     }
 
-    fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place) -> Result<(), Blocked> {
-        if same(node, wanted) {
-            return Ok(());
+    fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
+        match (&node.value, wanted) {
+            // What is in it is compared one by one, and what is equal makes no splice.
+            (Value::Map(entries), Json::Object(map))
+                if !entries.is_empty() && node.origin == NodeOrigin::Written =>
+            {
+                return self.map(node, entries, map, place);
+            }
+            (Value::Seq(items), Json::Array(list))
+                if !items.is_empty() && node.origin == NodeOrigin::Written =>
+            {
+                return self.seq(node, items, list, place);
+            }
+            _ if same(node, wanted) => return Ok(()),
+            _ => {}
         }
-        let blocked =
-            |why: &str| Blocked { path: place.path.clone(), span: node.span.clone(), why: why.into() };
+        let blocked = |why: &str| Blocked { path: place.path(), span: node.span.clone(), why: why.into() };
         match node.origin {
             NodeOrigin::Written => {}
             NodeOrigin::Anchored => {
@@ -136,13 +170,7 @@ impl<'t> Editor<'t> {
                 return Err(blocked("a merge key shows it here; its text stands elsewhere"));
             }
         }
-        match (&node.value, wanted) {
-            (Value::Map(entries), Json::Object(map)) if !entries.is_empty() => {
-                self.map(node, entries, map, place)
-            }
-            (Value::Seq(items), Json::Array(list)) if !items.is_empty() => self.seq(node, items, list, place),
-            _ => self.replace(node, wanted, place).ok_or_else(|| blocked("its kind of value would change")),
-        }
+        self.replace(node, wanted, place).ok_or_else(|| blocked("its kind of value would change"))
     }
 
     fn map(
@@ -150,15 +178,14 @@ impl<'t> Editor<'t> {
         node: &SpanTree<'_>,
         entries: &[Entry<'_>],
         wanted: &Map<String, Json>,
-        place: &Place,
+        place: &Place<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         for (index, entry) in entries.iter().enumerate() {
-            let path = place.below(&entry.key);
             let Some(value) = wanted.get(entry.key.as_ref()) else {
                 let removed = self.remove_entry(entries, index, flow);
                 removed.ok_or_else(|| Blocked {
-                    path,
+                    path: place.below(&entry.key),
                     span: entry.key_span.clone(),
                     why: "it cannot be taken out of its line".into(),
                 })?;
@@ -167,11 +194,12 @@ impl<'t> Editor<'t> {
             let twice = entries.iter().filter(|other| other.key == entry.key).count() > 1;
             if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
                 let why = format!("the key `{}` stands twice in one map", entry.key);
-                return Err(Blocked { path, span: entry.key_span.clone(), why });
+                return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
             }
             if !twice {
                 let key = Some((self.column(entry.key_span.start), self.behind_colon(entry)));
-                self.node(&entry.value, value, &Place { path, key, in_flow: place.in_flow || flow })?;
+                let above = Some((place, Step::Key(&entry.key)));
+                self.node(&entry.value, value, &Place { above, key, in_flow: place.in_flow || flow })?;
             }
         }
         let new: Vec<(&String, &Json)> = wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
@@ -196,7 +224,7 @@ impl<'t> Editor<'t> {
         node: &SpanTree<'_>,
         items: &[SpanTree<'_>],
         wanted: &[Json],
-        place: &Place,
+        place: &Place<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         let front = items.iter().zip(wanted).take_while(|(a, b)| same(a, b)).count();
@@ -208,12 +236,12 @@ impl<'t> Editor<'t> {
             .count();
         let (old, new) = (&items[front..items.len() - back], &wanted[front..wanted.len() - back]);
         for (index, (item, value)) in old.iter().zip(new).enumerate() {
-            let path = place.below(&(front + index).to_string());
-            self.node(item, value, &Place { path, key: None, in_flow: place.in_flow || flow })?;
+            let above = Some((place, Step::Item(front + index)));
+            self.node(item, value, &Place { above, key: None, in_flow: place.in_flow || flow })?;
         }
         if new.len() < old.len() {
             let why = "items would be taken out of the list".into();
-            return Err(Blocked { path: place.path.clone(), span: node.span.clone(), why });
+            return Err(Blocked { path: place.path(), span: node.span.clone(), why });
         }
         let added = &new[old.len()..];
         if added.is_empty() {
@@ -241,7 +269,7 @@ impl<'t> Editor<'t> {
     }
 
     /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
-    fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place) -> Option<()> {
+    fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
         let filled = matches!(wanted, Json::Object(map) if !map.is_empty())
             || matches!(wanted, Json::Array(items) if !items.is_empty());
         let empty_brackets =
@@ -282,7 +310,7 @@ impl<'t> Editor<'t> {
     }
 
     /// Changes only the lines of a `|` block that differ.
-    fn replace_block_text(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place) -> Option<()> {
+    fn replace_block_text(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
         let (Value::Str(old), Json::String(new)) = (&node.value, wanted) else { return None };
         let source = &self.text[node.span.clone()];
         let (header, body) = source.split_once('\n')?;

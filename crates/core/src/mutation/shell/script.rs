@@ -164,6 +164,9 @@ fn parse(text: &str) -> Result<ast::Program, String> {
     if has_huge_number(text) {
         return Err("a number in it is too large".into());
     }
+    if has_bracketed_document(text) {
+        return Err("a here-document in it starts with a closing bracket".into());
+    }
     let tokens = brush_parser::uncached_tokenize_str(text, &TokenizerOptions::default())
         .map_err(|error| format!("it cannot be read: {error}"))?;
     measure(&tokens)?;
@@ -181,6 +184,17 @@ fn has_huge_number(text: &str) -> bool {
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
         digits > 18 || (before > 9 && matches!(byte, b'<' | b'>'))
     })
+}
+
+/// Whether a here-document's first byte could close a substitution: the parser takes it for its end, and panics where
+/// the text ends behind the document (brush-parser 0.4).
+fn has_bracketed_document(text: &str) -> bool {
+    let joined = text.replace("\\\n", "");
+    let lines = joined.split('\n');
+    lines
+        .clone()
+        .zip(lines.skip(1))
+        .any(|(line, next)| line.contains("<<") && next.starts_with([')', '}', ']']))
 }
 
 /// The most brackets that are open at one point, whatever they mean.

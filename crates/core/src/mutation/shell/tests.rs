@@ -193,6 +193,9 @@ fn hostile_scripts_are_left_quickly() {
         "\0mpirun".to_owned(),
         "${a:-".repeat(3000),
         "mpirun 'x".to_owned(),
+        "; $(<<E\n)\nE\n".to_owned(),
+        "${a:-<<E\n}\nE\n".to_owned(),
+        "$(( <<E\n)\nE\n".to_owned(),
     ] {
         let command = vec!["sh".to_owned(), "-c".to_owned(), text.clone()];
         let done = rewrite(&command, &[], &rule());
