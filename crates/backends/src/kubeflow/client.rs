@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
-use weftrun_core::backend::{ClusterFacts, Rendered, TargetConfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
-use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
+use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::cache::Cache;
 use super::config::Settings;
@@ -19,13 +19,10 @@ use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::{CANCELLED, Job};
-use crate::kubernetes::{
-    Cluster, ClusterConfig, Pod, PodEvent, Resource, Right, Write, is_conflict, is_not_found, is_unsent,
-    namespace_facts, rights,
-};
+use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource};
 
-/// How long a submit looks for the API server again after a lost answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most pods that are gone and yet remembered.
 const MOST_REMEMBERED: usize = 4096;
@@ -38,7 +35,7 @@ pub struct Client {
     pub config: ClusterConfig,
     state: PathBuf,
     cluster: OnceCell<Cluster>,
-    served: OnceCell<Vec<Kind>>,
+    pub served: OnceCell<Vec<Kind>>,
     /// Pods that this process saw end and go, newest last.
     gone: Mutex<VecDeque<Pod>>,
 }
@@ -79,39 +76,6 @@ impl Client {
         self.cluster.get_or_try_init(|| self.config.connect()).await
     }
 
-    /// The kinds the cluster serves.
-    pub async fn served(&self) -> Result<&[Kind]> {
-        let cluster = self.cluster().await?;
-        let ask = || async {
-            if let Some(facts) = self.cache().await?.read().await {
-                return Ok(facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect());
-            }
-            let groups: std::collections::BTreeSet<_> =
-                Kind::ALL.map(|kind| kind.resource().api_version()).into();
-            let mut served = Vec::new();
-            for api_version in groups {
-                let list = match cluster.raw(&format!("/apis/{api_version}")).await {
-                    Ok(list) => list,
-                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-                let names: Vec<_> = list["resources"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|r| r["name"].as_str())
-                    .collect();
-                served.extend(Kind::ALL.into_iter().filter(|kind| {
-                    kind.resource().api_version() == api_version && names.contains(&kind.resource().plural)
-                }));
-            }
-            Ok(served)
-        };
-        self.served.get_or_try_init(ask).await.map(Vec::as_slice)
-    }
-
     /// What a handle names.
     pub async fn named(&self, handle: &JobHandle) -> Result<Named> {
         let [namespace, kind, name] = handle.parts() else { return Err(error::foreign(handle)) };
@@ -124,234 +88,8 @@ impl Client {
     }
 
     /// Where the facts are kept.
-    async fn cache(&self) -> Result<Cache> {
+    pub async fn cache(&self) -> Result<Cache> {
         Ok(Cache::new(&self.state, self.cluster().await?, &self.config.files()))
-    }
-
-    /// What is known of the cluster; it is asked if nothing fresh is known, or a fresh answer is wanted.
-    pub async fn discover(&self, fresh: bool) -> Result<ClusterFacts> {
-        let cache = self.cache().await?;
-        if fresh {
-            cache.forget().await;
-        } else if let Some(facts) = cache.read().await {
-            return Ok(facts);
-        }
-        let facts = self.ask().await?;
-        cache.write(&facts).await;
-        Ok(facts)
-    }
-
-    /// Asks the cluster for everything one may know.
-    async fn ask(&self) -> Result<ClusterFacts> {
-        let cluster = self.cluster().await?;
-        let mut facts = ClusterFacts::default();
-        let wanted = wanted_rights();
-        let (base, served, allowed) =
-            tokio::join!(namespace_facts(cluster, &mut facts), self.served(), rights(cluster, &wanted));
-        base?;
-        let served = served?;
-        facts.serves.extend(served.iter().map(|kind| kind.served_as()));
-        facts.ids.insert("namespace".into(), cluster.namespace.clone());
-        for (right, allowed) in wanted.iter().zip(allowed) {
-            self.note_right(&mut facts, right, allowed, served);
-        }
-        if served.contains(&Kind::TrainJob) {
-            self.trainer(cluster, &mut facts).await;
-        }
-        Ok(facts)
-    }
-
-    fn note_right(&self, facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
-        if right.resource == Resource::CONFIG_MAPS {
-            facts.extra.insert("may-create-configmaps".into(), json!(allowed));
-            return;
-        }
-        let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
-        if allowed != Some(false) || of_kind.is_some_and(|kind| !served.contains(&kind)) {
-            return;
-        }
-        let what = match right.subresource {
-            "" => right.resource.plural.to_owned(),
-            sub => format!("{}/{sub}", right.resource.plural),
-        };
-        facts.notes.push(
-            Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
-                .fix("ask for a Role in this namespace that allows it"),
-        );
-    }
-
-    /// The Trainer's version by the fields its kind has, and the runtimes there are.
-    async fn trainer(&self, cluster: &Cluster, facts: &mut ClusterFacts) {
-        let schema = cluster.raw("/openapi/v3/apis/trainer.kubeflow.org/v1alpha1").await;
-        let spec = schema.as_ref().ok().and_then(|schema| {
-            let schemas = schema["components"]["schemas"].as_object()?;
-            schemas
-                .iter()
-                .find(|(name, _)| name.ends_with(".TrainJob"))?
-                .1
-                .pointer("/properties/spec/properties")
-        });
-        let has = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
-        let version = match () {
-            // 2.2 and 2.3 have the same fields; the older one's way (copy the runtime's resources) is right for both.
-            () if has("runtimePatches") => Some("2.2"),
-            () if has("podTemplateOverrides") => Some("2.1"),
-            () if has("podSpecOverrides") => Some("2.0"),
-            () => None,
-        };
-        if let Some(version) = version {
-            facts.extra.insert("trainer-version".into(), json!(version));
-        }
-        let mut runtimes = Vec::new();
-        for (plural, kind, namespaced) in [
-            ("clustertrainingruntimes", "ClusterTrainingRuntime", false),
-            ("trainingruntimes", "TrainingRuntime", true),
-        ] {
-            let resource =
-                Resource { namespaced, ..Resource::of("trainer.kubeflow.org", "v1alpha1", plural, kind) };
-            for mut runtime in cluster.list(&resource, "").await.unwrap_or_default() {
-                // Items of a list do not say their kind.
-                runtime["kind"] = json!(kind);
-                runtimes.push(runtime);
-            }
-        }
-        facts.extra.insert("runtimes".into(), json!(runtimes));
-    }
-
-    /// The cluster's own opinion of what would be sent. What it refuses may come of facts that are no longer so.
-    pub async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let checked = self.dry_run(rendered).await;
-        if !checked.as_ref().is_ok_and(Vec::is_empty) {
-            self.cache().await?.forget().await;
-        }
-        checked
-    }
-
-    async fn dry_run(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let cluster = self.cluster().await?;
-        let mut findings = Vec::new();
-        // A ConfigMap is only made where the right to make one is known, and nothing else can be wrong with it.
-        for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
-            let resource = document.resource;
-            let cluster = document.in_namespace(cluster);
-            match cluster.create(&resource, &document.object, Write::DryRun).await {
-                Ok(_) => {}
-                Err(error)
-                    if is_unsent(&error)
-                        || (error.kind() == ErrorKind::Credentials
-                            && error.message().contains("does not know")) =>
-                {
-                    return Err(error);
-                }
-                Err(error) if is_conflict(&error) && self.is_ours(&cluster, &document, rendered).await => {}
-                Err(error)
-                    if error.kind() == ErrorKind::Unsupported
-                        || is_conflict(&error)
-                        || error.kind() == ErrorKind::Credentials =>
-                {
-                    return Err(error);
-                }
-                Err(error) => findings.extend(error::findings(error)),
-            }
-        }
-        Ok(findings)
-    }
-
-    /// Whether the object that has the name is of this very submission.
-    async fn is_ours(&self, cluster: &Cluster, document: &error::Sent, rendered: &Rendered) -> bool {
-        let Ok(there) = cluster.get(&document.resource, &document.name()).await else { return false };
-        there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str()
-    }
-
-    /// Creates the job once. After a lost answer the name is looked up before anything is sent again; the API server
-    /// gives a name to one object only, so nothing can be there twice.
-    pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let base = self.cluster().await?;
-        let documents = error::documents(rendered)?;
-        let mut owner: Option<Job> = None;
-        for document in &documents {
-            let cluster = document.in_namespace(base);
-            let mut object = document.object.clone();
-            if let Some(owner) = &owner {
-                // The ConfigMap goes with the job; pods wait for it.
-                object["metadata"]["ownerReferences"] = json!([{
-                    "apiVersion": owner.kind.resource().api_version(), "kind": owner.kind.resource().kind,
-                    "name": owner.name(), "uid": owner.uid(), "controller": false, "blockOwnerDeletion": false,
-                }]);
-            }
-            let made = match self.create_once(&cluster, document, &object, rendered).await {
-                Ok(made) => made,
-                Err(error) => {
-                    self.cache().await?.forget().await;
-                    if let Some(owner) = owner.filter(|_| !is_unsent(&error)) {
-                        // Its pods would wait for the rest for ever.
-                        let resource = owner.kind.resource();
-                        cluster.delete(&resource, owner.name(), Some(owner.uid())).await?;
-                    }
-                    return Err(error);
-                }
-            };
-            if owner.is_none() {
-                let kind = document
-                    .kind
-                    .ok_or_else(|| Error::new(ErrorKind::Unexpected, "the first document is no job"))?;
-                owner = Some(Job { kind, object: made });
-            }
-        }
-        owner
-            .map(|job| job.handle(&self.target))
-            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is nothing to submit"))
-    }
-
-    async fn create_once(
-        &self,
-        cluster: &Cluster,
-        document: &error::Sent,
-        object: &Value,
-        rendered: &Rendered,
-    ) -> Result<Value> {
-        let began = tokio::time::Instant::now();
-        let mut pause = Duration::from_millis(200);
-        let mut lost = false;
-        loop {
-            let error = match cluster.create(&document.resource, object, Write::Real).await {
-                Ok(made) => return Ok(made),
-                Err(error) => error,
-            };
-            // An API server that comes back knows no Roles for a moment.
-            let waits = |error: &Error| is_unsent(error) || error.kind() == ErrorKind::Credentials;
-            if !is_conflict(&error) && !is_unsent(&error) && !(lost && waits(&error)) {
-                return Err(error);
-            }
-            lost |= is_unsent(&error);
-            // Is the one that is there ours? Until the server answers, nothing is sent again.
-            let known = loop {
-                match cluster.get(&document.resource, &document.name()).await {
-                    Ok(there) => break Some(there),
-                    Err(error) if is_not_found(&error) => break None,
-                    Err(error) if !(lost && waits(&error)) || began.elapsed() > PATIENCE => {
-                        return Err(error);
-                    }
-                    Err(_) => sleep(pause).await,
-                }
-                pause = (pause * 2).min(Duration::from_secs(5));
-            };
-            match known {
-                Some(there) if there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str() => {
-                    return Ok(there);
-                }
-                Some(_) if is_conflict(&error) => return Err(error),
-                Some(_) => {
-                    return Err(Error::new(
-                        ErrorKind::AlreadyExists,
-                        format!("the name `{}` is taken", document.name()),
-                    )
-                    .hint("choose another name, or `--name-suffix` to make a new one"));
-                }
-                None if began.elapsed() > PATIENCE => return Err(error),
-                None => sleep(pause).await,
-            }
-        }
     }
 
     /// The job of a submission.
@@ -422,11 +160,11 @@ impl Client {
             named.cluster.list(&Resource::EVENTS, "")
         );
         let mut pods: Vec<Pod> = pods?.iter().map(Pod::of_json).collect();
+        pods.retain(|pod| pod_of(pod, &job));
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for pod in gone.into_iter().rev().filter(|pod| pod_of(pod, &job)) {
-            // Of pods of one name the newest counts; a name may have been another job's before.
-            let since = pod.created >= job.created();
-            if since && !pods.iter().any(|known| known.name == pod.name) {
+            // Of pods of one name the newest counts.
+            if !pods.iter().any(|known| known.name == pod.name) {
                 pods.push(pod);
             }
         }
@@ -509,27 +247,15 @@ impl Client {
     }
 }
 
-pub(super) fn wanted_rights() -> Vec<Right> {
-    let of = |verb, resource, subresource| Right { verb, resource, subresource };
-    let mut rights: Vec<_> = Kind::ALL.iter().map(|kind| of("create", kind.resource(), "")).collect();
-    rights.extend([
-        of("list", Resource::PODS, ""),
-        of("watch", Resource::PODS, ""),
-        of("get", Resource::PODS, "log"),
-        of("list", Resource::EVENTS, ""),
-        of("create", Resource::CONFIG_MAPS, ""),
-    ]);
-    rights
-}
-
 /// The pods of a job.
 pub fn pods_of<'a>(job: &Job, pods: &'a [Pod]) -> Vec<&'a Pod> {
     pods.iter().filter(|pod| pod_of(pod, job)).collect()
 }
 
-/// Whether a pod is of a job.
+/// Whether a pod is of a job. One that is older was of a job that had the name before, and is still ending.
 pub fn pod_of(pod: &Pod, job: &Job) -> bool {
-    pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name())
+    let named = pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name());
+    named && (pod.created.is_none() || pod.created >= job.created())
 }
 
 /// Whether an event is about a job, one of its pods, or what an operator makes between.

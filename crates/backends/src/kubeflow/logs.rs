@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{ErrorKind, Result};
 
-use super::client::{Client, Named};
+use super::client::{Client, Named, pod_of};
 use super::status::Job;
 use crate::kubernetes::logs::{LogJob, logs as pod_logs};
 use crate::kubernetes::{Change, changes, is_not_found};
@@ -24,18 +24,21 @@ pub fn logs(
         let job = client.job(&named).await?;
         let (sender, ended) = watch::channel(false);
         let kind = named.kind;
-        let batches = pod_logs(LogJob {
+        let uid = job.uid().to_owned();
+        let job = LogJob {
+            name: named.name.clone(),
             cluster: named.cluster.clone(),
             selector: kind.selector(&named.name),
-            place: Arc::new(move |pod| Some(kind.place(pod))),
+            place: Arc::new(move |pod| pod_of(pod, &job).then(|| kind.place(pod))),
             ended,
-            options: options.clone(),
-        });
-        if !options.follow {
+            options,
+        };
+        let follows = job.follows();
+        let batches = pod_logs(job);
+        if !follows {
             return Ok(batches);
         }
         // The job is watched as long as its logs are read, and no longer.
-        let uid = job.uid().to_owned();
         let end =
             stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
         Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), end.map(Some))

@@ -3,6 +3,7 @@
 mod cache;
 mod client;
 mod config;
+mod discover;
 mod error;
 mod kinds;
 mod logs;
@@ -13,6 +14,7 @@ mod render;
 #[cfg(test)]
 mod rights_tests;
 mod status;
+mod submit;
 mod train_job;
 mod watch;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::client::wanted_rights;
+use super::discover::wanted_rights;
 use super::kinds::Kind;
 use crate::kubernetes::Resource;
 

@@ -3,6 +3,8 @@
 //! Conditions are read by their status, not by their presence (a finished job keeps `Running` with status False), and a
 //! TrainJob has none until it ends, so what pods do counts too.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde_json::Value;
 use weftrun_core::fabric::Fabric;
@@ -11,7 +13,9 @@ use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
-use crate::kubernetes::{NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding};
+use crate::kubernetes::{
+    ContainerState, NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
+};
 
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
@@ -218,11 +222,9 @@ impl Job {
         let Some(code) = summary.exit_code else { return };
         let culprit = pods.iter().find(|pod| pod.exit().is_some_and(|exit| exit.code == code));
         let Some((pod, exit)) = culprit.and_then(|pod| Some((pod, pod.exit()?))) else { return };
-        let why = if matches!(exit.reason.as_str(), "" | "Error") {
-            String::new()
-        } else {
-            format!(" ({})", exit.reason)
-        };
+        // The container's own reason would be that nobody saw its end.
+        let reason = if pod.reason == "Evicted" { pod.reason.as_str() } else { exit.reason.as_str() };
+        let why = if matches!(reason, "" | "Error") { String::new() } else { format!(" ({reason})") };
         let said = summary.reason.trim_end_matches([':', '.', ' ']).to_owned();
         let stop = if said.is_empty() { "" } else { ": " };
         summary.reason = format!("{said}{stop}{} ended with exit code {code}{why}", pod.name);
@@ -256,13 +258,18 @@ impl Job {
             }
         };
         pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
-        // What an event said before the job ran is over, except that a node was lost.
+        // What an event said before the job or its pod ran is over, except that a node was lost.
+        let begun = pods.iter().filter(|pod| pod.containers.iter().any(ContainerState::has_begun));
+        let begun: HashSet<&str> = begun.map(|pod| pod.uid.as_str()).collect();
         let started = matches!(phase, JobPhase::Running | JobPhase::Succeeded);
-        let lost = |finding: &Finding| finding.code == NODE_LOST && phase == JobPhase::Running;
         events
             .iter()
-            .filter_map(|event| job_event_finding(event))
-            .filter(|finding| !started || lost(finding))
+            .filter_map(|event| Some((job_event_finding(event)?, begun.contains(event.about.2.as_str()))))
+            .filter(|(finding, begun)| match finding.code.as_str() {
+                NODE_LOST => phase != JobPhase::Succeeded,
+                _ => !started && !begun,
+            })
+            .map(|(finding, _)| finding)
             .map(|finding| on_node(finding, pods))
             .for_each(&mut add);
         if phase == JobPhase::Failed && findings.is_empty() {

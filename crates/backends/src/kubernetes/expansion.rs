@@ -24,28 +24,29 @@ pub fn words(at: &Rendezvous<'_>, make: impl Fn(&Rendezvous<'_>) -> Vec<String>)
     pairs.map(|(with, without)| if with == without { literal(&with) } else { with }).collect()
 }
 
+/// What Kubernetes makes of a text where no name is known.
+#[cfg(test)]
+pub fn filled_in(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, rest.peek()) {
+            ('$', Some('$')) => {
+                rest.next();
+                out.push('$');
+            }
+            ('$', Some('(')) => out.push_str("FILLED IN"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// What Kubernetes makes of a text where no name is known.
-    fn filled_in(text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            match (c, rest.peek()) {
-                ('$', Some('$')) => {
-                    rest.next();
-                    out.push('$');
-                }
-                ('$', Some('(')) => out.push_str("FILLED IN"),
-                _ => out.push(c),
-            }
-        }
-        out
-    }
 
     proptest! {
         #[test]

@@ -105,6 +105,9 @@ pub struct PodEvent {
     pub time: Option<Timestamp>,
 }
 
+/// Reason of an end that nobody saw (k8s.io/kubernetes pkg/kubelet/kubelet_pods.go, read in the cluster's answers 2026-11-21).
+const UNKNOWN: &str = "ContainerStatusUnknown";
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -157,7 +160,7 @@ impl Pod {
             containers: containers
                 .iter()
                 .flat_map(|(specs, statuses, init)| {
-                    ContainerState::all(&spec[specs], &status[statuses], *init)
+                    ContainerState::all(&spec[specs], &status[statuses], *init, status["reason"] == "Evicted")
                 })
                 .collect(),
             ..Self::default()
@@ -188,7 +191,7 @@ impl Pod {
 }
 
 impl ContainerState {
-    fn all(specs: &Value, statuses: &Value, init: bool) -> Vec<Self> {
+    fn all(specs: &Value, statuses: &Value, init: bool, evicted: bool) -> Vec<Self> {
         let statuses = statuses.as_array().map_or(&[][..], Vec::as_slice);
         let specs = specs.as_array().map_or(&[][..], Vec::as_slice);
         specs
@@ -196,18 +199,25 @@ impl ContainerState {
             .map(|spec| {
                 let name = text(&spec["name"]);
                 let status = statuses.iter().find(|status| status["name"] == name.as_str());
-                Self { name, init, ..status.map(Self::read).unwrap_or_default() }
+                Self { name, init, ..status.map(|status| Self::read(status, evicted)).unwrap_or_default() }
             })
             .collect()
     }
 
-    fn read(status: &Value) -> Self {
+    fn read(status: &Value, evicted: bool) -> Self {
         let state = &status["state"];
-        let id = text(&status["containerID"]);
+        let ended = Exit::read(&state["terminated"]);
+        let mut last = Exit::read(&status["lastState"]["terminated"]);
+        let mut restarts = u32::try_from(status["restartCount"].as_u64().unwrap_or(0)).unwrap_or(u32::MAX);
+        // Of a container that went with an evicted pod the kubelet makes up how it ended, and counts a restart that never was.
+        if evicted && last.as_ref().is_some_and(|exit| exit.reason == UNKNOWN) {
+            last = None;
+            restarts = restarts.saturating_sub(1);
+        }
         Self {
-            restarts: u32::try_from(status["restartCount"].as_u64().unwrap_or(0)).unwrap_or(u32::MAX),
-            id,
-            state: if let Some(exit) = Exit::read(&state["terminated"]) {
+            restarts,
+            id: text(&status["containerID"]),
+            state: if let Some(exit) = ended {
                 State::Terminated(exit)
             } else if state["running"].is_object() {
                 State::Running
@@ -220,7 +230,7 @@ impl ContainerState {
             } else {
                 State::Unknown
             },
-            last: Exit::read(&status["lastState"]["terminated"]),
+            last,
             ..Self::default()
         }
     }
@@ -229,6 +239,11 @@ impl ContainerState {
     pub fn has_log(&self) -> bool {
         matches!(self.state, State::Running | State::Terminated(_))
             || (self.last.is_some() && !self.id.is_empty())
+    }
+
+    /// Whether the pod's own work has begun with it.
+    pub fn has_begun(&self) -> bool {
+        !self.init && (self.has_log() || self.last.is_some())
     }
 
     /// How the present one ended, if it did: a container that waits to be started again has ended too.
@@ -284,5 +299,27 @@ impl PodEvent {
             count: data["series"]["count"].as_u64().or(data["count"].as_u64()).unwrap_or(1),
             time: times.iter().find_map(|time| time.as_str().and_then(|time| time.parse().ok())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As a kubelet 1.34 leaves it after an eviction for ephemeral storage.
+    #[test]
+    fn an_evicted_container_was_not_started_again() {
+        let unknown = json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}});
+        let pod = |reason: &str, state: &Value| {
+            let status = json!({"name": "pytorch", "restartCount": 1, "state": state, "lastState": unknown});
+            let spec = json!({"containers": [{"name": "pytorch"}]});
+            Pod::of_json(&json!({"spec": spec, "status": {"reason": reason, "containerStatuses": [status]}}))
+        };
+        assert_eq!(pod("Evicted", &unknown).restarts(), 0);
+        assert_eq!(pod("Evicted", &unknown).exit().unwrap().code, 137);
+        assert_eq!(pod("Evicted", &json!({"waiting": {}})).restarts(), 0);
+        assert_eq!(pod("", &json!({"running": {}})).restarts(), 1);
     }
 }

@@ -121,6 +121,8 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
+        // A kubelet that has not yet heard of the pod's ConfigMaps tries again at once.
+        "FailedMount" if text.contains("failed to sync") && text.contains("cache") => return None,
         "FailedMount" | "FailedAttachVolume" => {
             let base = finding("K8S-MOUNT", format!("stuck because a volume cannot be mounted: {text}"));
             if text.contains("hostPath type check failed") {
@@ -223,6 +225,8 @@ mod tests {
             assert_eq!(finding.code, code);
             assert!(finding.fix.is_some());
         }
+        let passing = "MountVolume.SetUp failed for volume \"kube-api-access-tqrpl\" : failed to sync configmap cache: timed out waiting for the condition";
+        assert_eq!(job_event_finding(&event("FailedMount", passing)), None);
         assert_eq!(job_event_finding(&event("Pulled", "Container image present")), None);
     }
 

@@ -78,30 +78,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// What Kubernetes makes of a text when no name is known: `$$` becomes `$`, `$(NAME)` stays only if unknown.
-    fn kubernetes(text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            match (c, rest.peek()) {
-                ('$', Some('$')) => {
-                    rest.next();
-                    out.push('$');
-                }
-                ('$', Some('(')) => out.push_str("EXPANDED"),
-                _ => out.push(c),
-            }
-        }
-        out
-    }
+    use crate::kubernetes::expansion::filled_in;
 
     proptest! {
         #[test]
         fn words_come_back_as_they_are(words in proptest::collection::vec("([^\\x00\\x01]|[$(])*", 1..6)) {
-            let split = shlex::split(&kubernetes(&join(&words).unwrap())).unwrap();
+            let split = shlex::split(&filled_in(&join(&words).unwrap())).unwrap();
             prop_assert_eq!(&split, &words);
-            let carried = kubernetes(&literal(&shell_line(&words, Filled::ByShell).unwrap()));
+            let carried = filled_in(&literal(&shell_line(&words, Filled::ByShell).unwrap()));
             prop_assert_eq!(shlex::split(&carried).unwrap(), words);
         }
     }

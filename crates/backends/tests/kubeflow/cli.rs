@@ -13,7 +13,7 @@ use crate::bed::{Bed, bed, name};
 /// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
 static WHOLE_CLUSTER: Mutex<()> = Mutex::new(());
 
-fn whole_cluster() -> MutexGuard<'static, ()> {
+pub fn whole_cluster() -> MutexGuard<'static, ()> {
     WHOLE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,11 +95,11 @@ impl Shell {
     }
 
     /// Runs kubectl as the researcher.
-    fn kubectl(&self, args: &[&str]) -> Ran {
+    pub fn kubectl(&self, args: &[&str]) -> Ran {
         self.command(&self.bed.state.join("kubectl"), args).output().unwrap().into()
     }
 
-    fn delete(&self, handle: &str) {
+    pub fn delete(&self, handle: &str) {
         let ran = self.weftrun(&["delete", "--yes", handle]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use futures_util::StreamExt;
 use serde_json::json;
 use weftrun_core::ErrorKind;
 use weftrun_core::backend::Scope;
-use weftrun_core::job::{JobFilter, JobPhase};
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 
-use crate::bed::{bed, job, of_kind, plan};
+use crate::bed::{Running, bed, job, of_kind, plan, poll, restarting};
+use crate::line::Line;
 use crate::losing::Losing;
 
 /// The connection is cut after the create: one job, and its handle is given.
@@ -22,7 +24,7 @@ async fn a_lost_answer_makes_one_job() {
     assert!(!losing.armed.load(Ordering::SeqCst), "nothing was lost");
     let ours = backend.list(&JobFilter::all()).await.unwrap();
     assert_eq!(ours.iter().filter(|job| job.submission.as_ref() == Some(&rendered.submission)).count(), 1);
-    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    backend.act(&handle, Action::Delete).await.unwrap();
 }
 
 /// The kernel kills a container that uses too much memory.
@@ -37,6 +39,50 @@ async fn out_of_memory_is_said() {
     assert_eq!(end.phase, JobPhase::Failed);
     let detail = running.backend.describe(&running.handle).await.unwrap();
     assert!(detail.findings.iter().any(|finding| finding.code == "K8S-OOM"), "{:?}", detail.findings);
+    running.delete().await;
+}
+
+/// The kubelet evicts a pod that fills the node's disk: it failed by that, and not by a second attempt that never was.
+#[tokio::test]
+async fn a_pod_that_the_node_evicts() {
+    let Some(bed) = bed() else { return };
+    let mut spec =
+        job("evict", 1, "echo begin; head -c 30000000 /dev/zero > /tmp/big; echo wrote; sleep 600");
+    spec.roles[0].resources.insert("ephemeral-storage".into(), "1Mi".into());
+    let running = bed.submit(spec).await;
+    let (read, (end, events)) = tokio::join!(running.follow(), running.wait());
+    assert_eq!(end.phase, JobPhase::Failed, "{end:?}");
+    assert!(end.reason.contains("Evicted"), "{end:?}");
+    assert_eq!((read.count("begin"), read.count("wrote")), (1, 1), "{read:?}");
+    assert!(read.marks.iter().all(|(_, attempt, _)| *attempt == 0), "{:?}", read.marks);
+    assert!(!events.iter().any(|event| matches!(event, JobEvent::Attempt { .. })), "{events:?}");
+    let detail = running.backend.describe(&running.handle).await.unwrap();
+    let evicted = detail.findings.iter().find(|finding| finding.code == "K8S-EVICTED");
+    assert!(evicted.unwrap().fix.as_ref().unwrap().text.contains("storage"), "{:?}", detail.findings);
+    running.delete().await;
+}
+
+/// The Eviction API (a drained node): the operator makes the pod again, which is followed too.
+#[tokio::test]
+async fn a_pod_that_is_drained_away() {
+    let Some(bed) = bed() else { return };
+    let script =
+        "trap 'echo drained; exit 143' TERM; echo begin; for i in $(seq 40); do sleep 0.3; done; echo end";
+    let running = bed.submit(restarting(job("drain", 1, script), 3)).await;
+    running.phase(JobPhase::Running).await;
+    let pod = format!("{}-worker-0", running.handle.name());
+    let evicting = async {
+        let eviction = tempfile::NamedTempFile::new().unwrap();
+        let text = format!(
+            "{{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{{\"name\":\"{pod}\"}}}}"
+        );
+        std::fs::write(eviction.path(), text).unwrap();
+        let path = format!("/api/v1/namespaces/research/pods/{pod}/eviction");
+        bed.kubectl(&["create", "--raw", &path, "-f", &eviction.path().display().to_string()]);
+    };
+    let (read, (end, _), ()) = tokio::join!(running.follow(), running.wait(), evicting);
+    assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
+    assert_eq!((read.count("begin"), read.count("drained"), read.count("end")), (2, 1, 1), "{read:?}");
     running.delete().await;
 }
 
@@ -87,9 +133,9 @@ async fn what_the_cluster_does_not_take_is_refused_before_it_is_sent() {
     assert!(findings.iter().any(|finding| finding.message.contains("nope")), "{findings:?}");
 }
 
-/// The API server is killed and comes back while a job is followed: the output is complete, and nothing is twice.
+/// 9: the API server is killed and comes back while a job is followed: the output is complete, and nothing is twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn alone_the_api_server_dies_while_following() {
+async fn alone_f09_the_api_server_dies_while_following() {
     let Some(bed) = bed() else { return };
     let running = bed
         .submit(job("apidown", 2, "for i in $(seq 60); do echo $NODE_RANK step $i; sleep 0.5; done"))
@@ -113,11 +159,68 @@ async fn alone_the_api_server_dies_while_following() {
             );
         }
     }
-    let lost = |event: &weftrun_core::job::JobEvent| {
-        matches!(event, weftrun_core::job::JobEvent::Disconnected { .. })
-    };
+    let lost = |event: &JobEvent| matches!(event, JobEvent::Disconnected { .. });
     assert!(events.iter().any(lost), "the watch did not say that it was cut off");
     running.delete().await;
+}
+
+fn is(event: &JobEvent, of: &Running, phase: JobPhase) -> bool {
+    matches!(event, JobEvent::Status { job } if job.handle == of.handle && job.phase == phase)
+}
+
+/// A watch that was away for so long that the server no longer knows what happened since (410 Gone) lists again: what went
+/// meanwhile is told to be gone, and what is still there goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn alone_a_watch_that_is_too_old_lists_again() {
+    let Some(bed) = bed() else { return };
+    let line = Line::start(&bed).await;
+    let stays = bed.submit(job("stays", 1, "while [ ! -e /tmp/end ]; do sleep 0.2; done")).await;
+    let goes = bed.submit(job("goes", 1, "sleep 600")).await;
+    stays.phase(JobPhase::Running).await;
+    goes.phase(JobPhase::Running).await;
+    let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+    let mut filter = JobFilter::one(&stays.handle);
+    filter.handles.push(goes.handle.clone());
+    let mut watch = backend.watch(filter);
+    let mut events = Vec::new();
+    let (mut cut, mut ended) = (false, false);
+    let jobs = "/apis/kubeflow.org/v1/namespaces/research/pytorchjobs";
+    let watching = async {
+        while let Some(event) = watch.next().await {
+            let event = event.unwrap();
+            let gone = matches!(&event, JobEvent::Gone { job } if *job == goes.handle);
+            events.push(event);
+            let runs = |job: &Running| events.iter().any(|event| is(event, job, JobPhase::Running));
+            if !cut && runs(&stays) && runs(&goes) {
+                cut = true;
+                line.cut();
+                let version =
+                    bed.get(&["pytorchjob", stays.handle.name()])["metadata"]["resourceVersion"].clone();
+                bed.kubectl(&["delete", "pytorchjob", goes.handle.name()]);
+                // A server that has just started remembers nothing of what was before.
+                bed.restart_api_server();
+                let old =
+                    format!("{jobs}?watch=1&timeoutSeconds=2&resourceVersion={}", version.as_str().unwrap());
+                let (_, said) = bed.kubectl_says(&["get", "--raw", &old]);
+                assert!(said.contains("410") || said.contains("too old"), "the server continues it: {said}");
+                line.mend();
+            }
+            if gone && !ended {
+                ended = true;
+                let pod = format!("{}-worker-0", stays.handle.name());
+                poll("the end", || {
+                    bed.kubectl_says(&["exec", &pod, "--", "touch", "/tmp/end"]).0.then_some(())
+                });
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(240), watching)
+        .await
+        .expect("the watch does not end");
+    assert!(ended, "the job that went is not told to be gone: {events:?}");
+    let last = events.iter().rev().find_map(JobEvent::phase);
+    assert_eq!(last, Some(JobPhase::Succeeded), "{events:?}");
+    stays.delete().await;
 }
 
 /// The API server is killed while a job is being submitted: there is one, and its handle is given.
@@ -136,7 +239,7 @@ async fn alone_the_api_server_dies_while_submitting() {
     starting.await.unwrap();
     let ours = backend.list(&JobFilter::all()).await.unwrap();
     assert_eq!(ours.iter().filter(|job| job.submission.as_ref() == Some(&rendered.submission)).count(), 1);
-    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    backend.act(&handle, Action::Delete).await.unwrap();
 }
 
 /// Once the cluster is known, a submit asks for two things: whether it would do, and that it be done.
@@ -155,10 +258,10 @@ async fn a_second_submit_needs_two_requests() {
         (losing.requests.load(Ordering::SeqCst) - before, backend, handle)
     };
     let (first, backend, handle) = submit("req-a").await;
-    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    backend.act(&handle, Action::Delete).await.unwrap();
     assert!(first > 2, "nothing was asked: {first}");
     let (second, backend, handle) = submit("req-b").await;
-    backend.act(&handle, weftrun_core::job::Action::Delete).await.unwrap();
+    backend.act(&handle, Action::Delete).await.unwrap();
     assert_eq!(second, 2, "the first needed {first}");
 }
 

@@ -9,7 +9,7 @@ use weftrun_core::job::{Action, JobEvent, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{IMAGE, PATIENCE, bed, job, name, of_kind, restarting};
+use crate::bed::{IMAGE, PATIENCE, bed, job, name, of_kind, poll, restarting};
 
 /// 1: a log that is opened again at once gives the dead container's log again.
 #[tokio::test]
@@ -103,6 +103,28 @@ async fn f05_the_last_words_of_a_failed_launcher_are_read() {
     running.delete().await;
 }
 
+/// 5 too: so are those of a failed TrainJob.
+#[tokio::test]
+async fn f05_the_last_words_of_a_failed_train_job_are_read() {
+    let Some(bed) = bed() else { return };
+    let fails = "[ $PET_NODE_RANK = 1 ] || exec sleep 60; sleep 1; echo why it failed; exit 7";
+    // A runtime whose Job does not try six times.
+    bed.apply(
+        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainingRuntime, \
+          metadata: {name: weft-once, labels: {trainer.kubeflow.org/framework: torch}}, \
+          spec: {mlPolicy: {numNodes: 1, torch: {numProcPerNode: auto}}, template: {spec: {replicatedJobs: [{name: node, \
+          template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}, spec: {backoffLimit: 0, \
+          template: {spec: {restartPolicy: Never, containers: [{name: node, image: 'example.test/trainer:1'}]}}}}}]}}}}",
+    );
+    let once = json!({"kind": "trainjob", "runtime": "weft-once", "runtime-kind": "TrainingRuntime"});
+    let running = bed.submit(of_kind(job("f05t", 2, fails), once)).await;
+    let (read, (end, _)) = tokio::join!(running.follow(), running.wait());
+    assert_eq!(end.phase, JobPhase::Failed, "{end:?}");
+    assert_eq!(read.count("why it failed"), 1, "{read:?}");
+    assert_eq!(end.exit_code, Some(7), "{end:?}");
+    running.delete().await;
+}
+
 /// 6: conditions flip, and `Running` stays in the list with status False.
 #[tokio::test]
 async fn f06_an_ended_job_is_not_running() {
@@ -150,6 +172,26 @@ async fn f07_ended_jobs_keep_no_pods() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     panic!("workers run on");
+}
+
+/// 7 too: a master that ends ends the job, and workers that are still at work go with it.
+#[tokio::test]
+async fn f07_workers_do_not_outlive_their_master() {
+    let Some(bed) = bed() else { return };
+    let text = "[ $RANK = 0 ] || exec sleep 600\necho the master is done\n".to_owned();
+    let code = Code::Script { name: "train.py".into(), text };
+    let spec = JobSpec::builder(name("f07m")).image(IMAGE).launch(Launch::Torchrun).code(code);
+    let spec = spec.role(Role::worker().nodes(3).command(["train.py"])).build().unwrap();
+    let running = bed.submit(spec).await;
+    let (end, _) = running.wait().await;
+    assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
+    let selector = format!("training.kubeflow.org/job-name={}", running.handle.name());
+    poll("no worker runs", || {
+        let pods = bed.get(&["pods", "-l", &selector]);
+        let alive = |pod: &&serde_json::Value| pod["status"]["phase"] == "Running";
+        (pods["items"].as_array().unwrap().iter().filter(alive).count() == 0).then_some(())
+    });
+    running.delete().await;
 }
 
 /// 10: deleting returns at once; pods go later, and what they still say is read.

@@ -10,8 +10,11 @@
 mod bed;
 mod cli;
 mod conformance;
+mod fabric;
 mod failures;
 mod findings;
 mod kinds;
+mod line;
+mod logs;
 mod losing;
 mod stuck;

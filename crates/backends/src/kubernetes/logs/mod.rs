@@ -7,19 +7,24 @@
 mod follower;
 mod open;
 mod pods;
+mod reader;
+mod turns;
+mod view;
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use weftrun_core::Result;
-use weftrun_core::log::{LogBatch, LogOptions, SourceId};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 
 use super::pod::ContainerState;
 use super::{Cluster, Pod, Resource};
-use follower::{Follower, View};
+use follower::Follower;
+use turns::Turns;
+use view::View;
 
 /// Streams open at once, unless the caller says otherwise: one connection each.
 const STREAMS: usize = 512;
@@ -44,6 +49,8 @@ pub type Placing = Arc<dyn Fn(&Pod) -> Option<Place> + Send + Sync>;
 
 /// Which logs.
 pub struct LogJob {
+    /// The job's name.
+    pub name: String,
     /// Where.
     pub cluster: Cluster,
     /// Label selector of the pods.
@@ -61,7 +68,7 @@ pub fn logs(job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     let task = Task(tokio::spawn(async move {
         let out = Out(sender);
-        let done = if job.options.follow { pods::follow(&job, &out).await } else { once(&job, &out).await };
+        let done = if job.follows() { pods::follow(&job, &out).await } else { once(&job, &out).await };
         if let Err(error) = done {
             out.send(Err(error)).await;
         }
@@ -122,28 +129,50 @@ impl LogJob {
             .collect()
     }
 
-    fn permits(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(if self.options.max_streams == 0 {
-            STREAMS
+    /// Whether there is more to come: an attempt that is over says nothing new.
+    pub fn follows(&self) -> bool {
+        self.options.follow && !self.options.previous
+    }
+
+    fn turns(&self) -> Turns {
+        Turns::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams })
+    }
+
+    /// Says why there is nothing to read, where an empty answer would say only that nobody wrote anything.
+    async fn nothing(&self, out: &Out, pods: usize) {
+        let options = &self.options;
+        let reason = if pods == 0 {
+            "the job has no pods, so there is no log: they are yet to be made, or were removed when the job ended"
+        } else if options.previous {
+            "no container was started again, so there is no attempt before the present one"
         } else {
-            self.options.max_streams
-        }))
+            "none of the job's pods is what was asked for"
+        };
+        let (source, reason) = (Arc::new(SourceId::new(&self.name)), reason.to_owned());
+        out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
     }
 }
 
 /// Reads what is there.
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
-    let permits = job.permits();
+    let turns = job.turns();
     let mut tasks = JoinSet::new();
     let mut pods: Vec<_> =
         job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
+    pods.retain(|pod| (job.place)(pod).is_some());
     pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     for pod in &pods {
         for (container, source) in job.sources(pod) {
+            if job.options.previous && container.restarts == 0 {
+                continue;
+            }
             let (_, view) = watch::channel(View::of(pod, &container));
-            let follower = Follower::new(job, pod, source, view, out.clone(), permits.clone());
+            let follower = Follower::new(job, pod, source, view, out.clone(), turns.clone());
             tasks.spawn(follower.once());
         }
+    }
+    if tasks.is_empty() {
+        job.nothing(out, pods.len()).await;
     }
     while tasks.join_next().await.is_some() {}
     Ok(())

@@ -43,11 +43,7 @@ pub async fn open(
         follow: ask.follow,
         previous: ask.previous,
         since_time: ask.since,
-        // Never together with a resumption: it would cut it.
-        tail_lines: ask
-            .tail
-            .filter(|_| ask.since.is_none())
-            .map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
+        tail_lines: ask.tail.map(|lines| i64::try_from(lines).unwrap_or(i64::MAX)),
         timestamps: true,
         ..LogParams::default()
     };

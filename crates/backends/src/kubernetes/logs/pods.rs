@@ -1,16 +1,17 @@
 //! From the watch of the pods to one reader per container.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use weftrun_core::Result;
 
-use super::follower::{Follower, View};
+use super::follower::Follower;
+use super::turns::Turns;
+use super::view::View;
 use super::{LogJob, Out};
 use crate::kubernetes::{Change, Pod, Resource, changes};
 
@@ -24,12 +25,14 @@ const DELETING: Duration = Duration::from_secs(90);
 struct Readers<'a> {
     job: &'a LogJob,
     out: &'a Out,
-    permits: Arc<Semaphore>,
+    turns: Turns,
     /// By source uid.
     views: HashMap<String, watch::Sender<View>>,
     pods: HashMap<String, Pod>,
     tasks: JoinSet<()>,
     listed: bool,
+    /// Pods of the job that were ever seen.
+    seen: usize,
 }
 
 /// Follows all containers until the job and they have ended.
@@ -37,11 +40,12 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
     let mut readers = Readers {
         job,
         out,
-        permits: job.permits(),
+        turns: job.turns(),
         views: HashMap::new(),
         pods: HashMap::new(),
         tasks: JoinSet::new(),
         listed: false,
+        seen: 0,
     };
     let mut ended = job.ended.clone();
     let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector);
@@ -99,6 +103,10 @@ impl Readers<'_> {
     }
 
     fn set(&mut self, pod: Pod) {
+        if (self.job.place)(&pod).is_none() {
+            return;
+        }
+        self.seen += usize::from(!self.pods.contains_key(&pod.uid));
         for (container, source) in self.job.sources(&pod) {
             let view = View::of(&pod, &container);
             if let Some(sender) = self.views.get(&source.uid) {
@@ -112,7 +120,7 @@ impl Readers<'_> {
             let (sender, receiver) = watch::channel(view);
             self.views.insert(source.uid.clone(), sender);
             let follower =
-                Follower::new(self.job, &pod, source, receiver, self.out.clone(), Arc::clone(&self.permits));
+                Follower::new(self.job, &pod, source, receiver, self.out.clone(), self.turns.clone());
             self.tasks.spawn(follower.run());
         }
         self.pods.insert(pod.uid.clone(), pod);
@@ -136,6 +144,9 @@ impl Readers<'_> {
 
     /// Lets the readers come to their end.
     async fn finish(mut self) {
+        if self.views.is_empty() {
+            self.job.nothing(self.out, self.seen).await;
+        }
         for sender in self.views.values() {
             sender.send_modify(|view| view.over = true);
         }

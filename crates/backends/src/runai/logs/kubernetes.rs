@@ -44,6 +44,7 @@ pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
     let (over, ended) = channel(false);
     let (known, name) = (names.clone(), handle.name().to_owned());
     let job = LogJob {
+        name: name.clone(),
         cluster: cluster.connect().await?,
         selector: String::new(),
         place: Arc::new(move |pod| place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner))),

@@ -1,0 +1,148 @@
+//! What a cluster is asked about itself before a job is planned for it.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::{ErrorKind, Finding, Result};
+
+use super::client::Client;
+use super::kinds::Kind;
+use crate::kubernetes::{Cluster, Resource, Right, namespace_facts, rights};
+
+impl Client {
+    /// The kinds the cluster serves.
+    pub async fn served(&self) -> Result<&[Kind]> {
+        let cluster = self.cluster().await?;
+        let ask = || async {
+            if let Some(facts) = self.cache().await?.read().await {
+                return Ok(facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect());
+            }
+            let groups: BTreeSet<_> = Kind::ALL.map(|kind| kind.resource().api_version()).into();
+            let mut served = Vec::new();
+            for api_version in groups {
+                let list = match cluster.raw(&format!("/apis/{api_version}")).await {
+                    Ok(list) => list,
+                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                let names: Vec<_> = list["resources"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|r| r["name"].as_str())
+                    .collect();
+                served.extend(Kind::ALL.into_iter().filter(|kind| {
+                    kind.resource().api_version() == api_version && names.contains(&kind.resource().plural)
+                }));
+            }
+            Ok(served)
+        };
+        self.served.get_or_try_init(ask).await.map(Vec::as_slice)
+    }
+
+    /// What is known of the cluster; it is asked if nothing fresh is known, or a fresh answer is wanted.
+    pub async fn discover(&self, fresh: bool) -> Result<ClusterFacts> {
+        let cache = self.cache().await?;
+        if fresh {
+            cache.forget().await;
+        } else if let Some(facts) = cache.read().await {
+            return Ok(facts);
+        }
+        let facts = self.ask().await?;
+        cache.write(&facts).await;
+        Ok(facts)
+    }
+
+    /// Asks the cluster for everything one may know.
+    async fn ask(&self) -> Result<ClusterFacts> {
+        let cluster = self.cluster().await?;
+        let mut facts = ClusterFacts::default();
+        let wanted = wanted_rights();
+        let (base, served, allowed) =
+            tokio::join!(namespace_facts(cluster, &mut facts), self.served(), rights(cluster, &wanted));
+        base?;
+        let served = served?;
+        facts.serves.extend(served.iter().map(|kind| kind.served_as()));
+        facts.ids.insert("namespace".into(), cluster.namespace.clone());
+        for (right, allowed) in wanted.iter().zip(allowed) {
+            self.note_right(&mut facts, right, allowed, served);
+        }
+        if served.contains(&Kind::TrainJob) {
+            self.trainer(cluster, &mut facts).await;
+        }
+        Ok(facts)
+    }
+
+    fn note_right(&self, facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
+        if right.resource == Resource::CONFIG_MAPS {
+            facts.extra.insert("may-create-configmaps".into(), json!(allowed));
+            return;
+        }
+        let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
+        if allowed != Some(false) || of_kind.is_some_and(|kind| !served.contains(&kind)) {
+            return;
+        }
+        let what = match right.subresource {
+            "" => right.resource.plural.to_owned(),
+            sub => format!("{}/{sub}", right.resource.plural),
+        };
+        facts.notes.push(
+            Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
+                .fix("ask for a Role in this namespace that allows it"),
+        );
+    }
+
+    /// The Trainer's version by the fields its kind has, and the runtimes there are.
+    async fn trainer(&self, cluster: &Cluster, facts: &mut ClusterFacts) {
+        let schema = cluster.raw("/openapi/v3/apis/trainer.kubeflow.org/v1alpha1").await;
+        let spec = schema.as_ref().ok().and_then(|schema| {
+            let schemas = schema["components"]["schemas"].as_object()?;
+            schemas
+                .iter()
+                .find(|(name, _)| name.ends_with(".TrainJob"))?
+                .1
+                .pointer("/properties/spec/properties")
+        });
+        let has = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
+        let version = match () {
+            // 2.2 and 2.3 have the same fields; the older one's way (copy the runtime's resources) is right for both.
+            () if has("runtimePatches") => Some("2.2"),
+            () if has("podTemplateOverrides") => Some("2.1"),
+            () if has("podSpecOverrides") => Some("2.0"),
+            () => None,
+        };
+        if let Some(version) = version {
+            facts.extra.insert("trainer-version".into(), json!(version));
+        }
+        let mut runtimes = Vec::new();
+        for (plural, kind, namespaced) in [
+            ("clustertrainingruntimes", "ClusterTrainingRuntime", false),
+            ("trainingruntimes", "TrainingRuntime", true),
+        ] {
+            let resource =
+                Resource { namespaced, ..Resource::of("trainer.kubeflow.org", "v1alpha1", plural, kind) };
+            for mut runtime in cluster.list(&resource, "").await.unwrap_or_default() {
+                // Items of a list do not say their kind.
+                runtime["kind"] = json!(kind);
+                runtimes.push(runtime);
+            }
+        }
+        facts.extra.insert("runtimes".into(), json!(runtimes));
+    }
+}
+
+pub fn wanted_rights() -> Vec<Right> {
+    let of = |verb, resource, subresource| Right { verb, resource, subresource };
+    let mut rights: Vec<_> = Kind::ALL.iter().map(|kind| of("create", kind.resource(), "")).collect();
+    rights.extend([
+        of("list", Resource::PODS, ""),
+        of("watch", Resource::PODS, ""),
+        of("get", Resource::PODS, "log"),
+        of("list", Resource::EVENTS, ""),
+        of("create", Resource::CONFIG_MAPS, ""),
+    ]);
+    rights
+}

@@ -1,0 +1,211 @@
+//! One attempt of a container, read over one connection after another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::AsyncBufReadExt;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use weftrun_core::log::{Fed, LogBatch, Mark, Resume, SourceId};
+
+use super::Out;
+use super::open::{Ask, NotOpen, next, open};
+use super::turns::Turns;
+use super::view::{View, given_up};
+use crate::kubernetes::{Cluster, Pod, Resource};
+
+/// How long one may be refused what one was allowed before, and what one never was.
+const REFUSED: Duration = Duration::from_secs(90);
+const REFUSED_FIRST: Duration = Duration::from_secs(5);
+/// How long a container's status may be behind its log where that no longer begins as it did, which is almost always the log of
+/// another attempt.
+const FAR_BEHIND: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// One attempt of a container.
+pub struct Attempt {
+    pub number: u32,
+    pub source: Arc<SourceId>,
+    pub resume: Resume,
+    /// The stream could not be opened since the node is gone: said once.
+    pub told: bool,
+    /// It was read to its end; what is read once more only makes sure, and its absence is no loss.
+    pub complete: bool,
+    /// Only so many of its last lines.
+    tail: Option<u64>,
+    /// Only what came since then.
+    since: Option<Timestamp>,
+    /// Whether the log could ever be opened.
+    opened: bool,
+    /// Since when one may not.
+    refused: Option<Instant>,
+}
+
+/// How a connection ended.
+pub enum End {
+    /// The server closed it.
+    Clean,
+    /// The job has ended, so nobody waits for more of a container that may run on.
+    Cut,
+    /// Others wait for their turn.
+    Yielded,
+    /// It broke.
+    Broken,
+    /// The container has not started.
+    Waiting,
+    /// The log is not there.
+    Gone(String),
+    /// The log of another container came.
+    Moved,
+    /// Nobody listens, or nobody may.
+    Stop,
+}
+
+impl Attempt {
+    /// An attempt that is read from the beginning, or from where a cursor left it.
+    pub fn new(number: u32, mut source: SourceId, resume: Resume) -> Self {
+        source.attempt = number;
+        let source = Arc::new(source);
+        let (told, complete, opened, refused) = (false, false, false, None);
+        Self { number, source, resume, told, complete, tail: None, since: None, opened, refused }
+    }
+
+    /// Only its last lines, or those since a time.
+    pub fn only(mut self, tail: Option<u64>, since: Option<Timestamp>) -> Self {
+        (self.tail, self.since) = (tail, since);
+        self
+    }
+
+    /// What to ask for: once a line was seen, everything from there on.
+    fn ask(&self, follow: bool, previous: bool) -> Ask {
+        let first = !self.resume.started();
+        let since = self.resume.since().or(self.since);
+        Ask { follow, previous, since, tail: self.tail.filter(|_| first) }
+    }
+}
+
+/// Reads one container.
+pub struct Reader {
+    pub cluster: Cluster,
+    pub pod: String,
+    pub uid: String,
+    pub container: String,
+    pub view: watch::Receiver<View>,
+    pub out: Out,
+    pub turns: Turns,
+}
+
+impl Reader {
+    /// Reads over one connection.
+    pub async fn read(&self, attempt: &mut Attempt, follow: bool, previous: bool) -> End {
+        let turn = self.turns.next().await;
+        // A log that nothing was read of yet looks like any other: one must not take the next attempt's for it.
+        if !previous && self.view.borrow().container.restarts > attempt.number {
+            return End::Moved;
+        }
+        let ask = attempt.ask(follow, previous);
+        let mut stream = match open(&self.cluster, &self.pod, &self.container, &ask).await {
+            Ok(stream) => stream,
+            Err(NotOpen::Waiting) => return End::Waiting,
+            Err(NotOpen::Gone(reason)) => return End::Gone(reason),
+            Err(NotOpen::Later) => return End::Broken,
+            Err(NotOpen::Refused(error)) => {
+                // An API server that has just started knows no Roles yet, and refuses what it will allow in a moment.
+                let since = attempt.refused.get_or_insert_with(Instant::now);
+                if since.elapsed() < if attempt.opened { REFUSED } else { REFUSED_FIRST } {
+                    return End::Broken;
+                }
+                self.out.send(Err(error)).await;
+                return End::Stop;
+            }
+        };
+        attempt.resume.opened();
+        (attempt.opened, attempt.refused) = (true, None);
+        let mut view = self.view.clone();
+        let mut over = std::pin::pin!(turn.over());
+        loop {
+            let mut fed = Fed::default();
+            let arrived = tokio::select! {
+                bytes = next(&mut stream) => bytes.map(|bytes| {
+                    bytes.map(|bytes| (bytes.len(), attempt.resume.feed(bytes, &mut fed).is_err()))
+                }),
+                () = given_up(&mut view), if follow => return End::Cut,
+                () = &mut over, if follow => return End::Yielded,
+            };
+            let (len, moved) = match arrived {
+                Ok(Some(read)) => read,
+                Ok(None) => return self.close(attempt, follow).await,
+                Err(_) => return End::Broken,
+            };
+            stream.consume_unpin(len);
+            if moved && !previous && self.newer(attempt.number).await {
+                return End::Moved;
+            }
+            if moved {
+                attempt.resume.rotated();
+                let _ = attempt.resume.feed(&[], &mut fed);
+            }
+            if !self.give(attempt, fed).await {
+                return End::Stop;
+            }
+        }
+    }
+
+    /// The server closed the stream. The last line of a container that ended may have no end; one that was torn by
+    /// the connection comes again.
+    async fn close(&self, attempt: &mut Attempt, follow: bool) -> End {
+        let over = self.view.borrow().container.exit().is_some();
+        if !follow || over {
+            let mut fed = Fed::default();
+            let _ = attempt.resume.finish(&mut fed);
+            if !self.give(attempt, fed).await {
+                return End::Stop;
+            }
+        }
+        End::Clean
+    }
+
+    /// Whether there is a later attempt, of which the server may know only after a while.
+    async fn newer(&self, number: u32) -> bool {
+        let until = Instant::now() + FAR_BEHIND;
+        loop {
+            let Ok(object) = self.cluster.get(&Resource::PODS, &self.pod).await else { return false };
+            let pod = Pod::of_json(&object);
+            let restarts = pod.container(&self.container).map_or(0, |container| container.restarts);
+            if pod.uid != self.uid || restarts > number {
+                return true;
+            }
+            if pod.ended() || Instant::now() > until {
+                return false;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Hands out what was read; false if nobody listens.
+    async fn give(&self, attempt: &Attempt, fed: Fed) -> bool {
+        for note in fed.notes.into_iter().filter(|_| !attempt.complete) {
+            let reason = crate::kubernetes::one_line(&note);
+            if !self.mark(attempt, Mark::Gap { reason }).await {
+                return false;
+            }
+        }
+        if let Some(mark) = fed.mark
+            && !self.mark(attempt, mark).await
+        {
+            return false;
+        }
+        if fed.bytes.is_empty() {
+            return !self.out.0.is_closed();
+        }
+        let mut batch = LogBatch::new(Arc::clone(&attempt.source), Vec::new(), attempt.resume.cursor());
+        (batch.bytes, batch.lines) = (fed.bytes, fed.lines);
+        self.out.send(Ok(batch)).await
+    }
+
+    pub async fn mark(&self, attempt: &Attempt, mark: Mark) -> bool {
+        let batch = LogBatch::marked(Arc::clone(&attempt.source), mark, attempt.resume.cursor());
+        self.out.send(Ok(batch)).await
+    }
+}
