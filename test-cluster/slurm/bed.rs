@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 /// A running bed.
 #[derive(Clone, Debug)]
 pub struct Bed {
@@ -14,8 +16,13 @@ pub struct Bed {
 pub enum Way {
     Here,
     Ssh,
+    /// Over slurmrestd; the logs are read where this machine sees the shared folder.
+    Rest,
 }
 
+/// Every way.
+pub const EVERY: [Way; 3] = [Way::Here, Way::Ssh, Way::Rest];
+/// The ways by Slurm's commands.
 pub const WAYS: [Way; 2] = [Way::Here, Way::Ssh];
 
 impl Bed {
@@ -39,12 +46,26 @@ impl Bed {
     }
 
     /// The settings of a target on it.
-    pub fn settings(&self, way: Way) -> Vec<(&'static str, String)> {
+    pub fn settings(&self, way: Way) -> Vec<(&'static str, Value)> {
         let dir = self.dir.display();
         match way {
-            Way::Here => vec![("log-dir", format!("{dir}/shared/fsx/logs"))],
-            Way::Ssh => vec![("ssh", "head-node".to_owned()), ("ssh-config", format!("{dir}/ssh/config"))],
+            Way::Here => vec![("log-dir", json!(format!("{dir}/shared/fsx/logs")))],
+            Way::Ssh => {
+                vec![("ssh", json!("head-node")), ("ssh-config", json!(format!("{dir}/ssh/config")))]
+            }
+            Way::Rest => vec![
+                ("rest", json!(format!("http://127.0.0.1:{}", self.rest_port()))),
+                ("token-command", json!([format!("{dir}/bin/bedctl"), "token"])),
+                ("log-dir", json!("/fsx/logs")),
+                ("path-map", json!({ "/fsx": format!("{dir}/shared/fsx") })),
+            ],
         }
+    }
+
+    /// Where slurmrestd listens on this machine.
+    pub fn rest_port(&self) -> u16 {
+        let port = self.sh(". \"$BED/lib/env\"; echo $REST_PORT");
+        port.trim().parse().expect("the bed has a port for slurmrestd")
     }
 
     /// The environment in which the local commands are those of the bed.
@@ -53,7 +74,7 @@ impl Bed {
         let path = std::env::var("PATH").unwrap_or_default();
         match way {
             Way::Here => vec![("HOME", format!("{dir}/shared/fsx")), ("PATH", format!("{dir}/shims:{path}"))],
-            Way::Ssh => Vec::new(),
+            Way::Ssh | Way::Rest => Vec::new(),
         }
     }
 
@@ -66,7 +87,7 @@ impl Bed {
         std::fs::create_dir_all(&dir).expect("a folder");
         let real = match way {
             Way::Here => self.dir.join("shims").join(name).display().to_string(),
-            Way::Ssh => format!("/usr/bin/{name}"),
+            Way::Ssh | Way::Rest => format!("/usr/bin/{name}"),
         };
         let file = dir.join(name);
         let text = format!("#!/bin/bash\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\nreal={real}\n{script}\n");
@@ -75,10 +96,11 @@ impl Bed {
         dir
     }
 
-    /// Runs a shell line as root on the machine of the bed, with `$BED`.
+    /// Runs a shell line as root on the machine of the bed, with `$BED`; no longer than two minutes.
     pub fn sh(&self, line: &str) -> String {
-        let output =
-            Command::new("bash").arg("-c").arg(line).env("BED", &self.dir).output().expect("bash runs");
+        let mut command = Command::new("timeout");
+        command.args(["120", "bash", "-c", line]).env("BED", &self.dir);
+        let output = command.output().expect("bash runs");
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 

@@ -35,6 +35,9 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         }
         _ => return Err(Error::unsupported(BACKEND, "this action")),
     };
+    if action == Action::Requeue && client.rest().is_some() {
+        return Err(no_requeue());
+    }
     if phase.is_terminal() {
         // Stopping what has stopped is no failure; anything else asked of it is.
         return if action == Action::Cancel { Ok(()) } else { Err(wrong_phase(&id, action, phase)) };
@@ -44,6 +47,14 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     }
     if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
+    }
+    if let Some(rest) = client.rest() {
+        match action {
+            Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
+            Action::Hold | Action::Release => rest.hold(&id, action == Action::Hold).await?,
+            _ => rest.cancel(&id, None).await?,
+        }
+        return confirm(client, &id, action, &found).await;
     }
     match client.command(name, &argv).await {
         // A job that is not to be queued again by Slurm itself; its owner may still ask for it.
@@ -56,6 +67,11 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         outcome => drop(outcome?),
     }
     confirm(client, &id, action, &found).await
+}
+
+fn no_requeue() -> Error {
+    Error::unsupported(BACKEND, "requeue")
+        .hint("no version of slurmrestd queues a job again: `scontrol requeue ID` on the cluster does, or a target with `ssh`")
 }
 
 fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {

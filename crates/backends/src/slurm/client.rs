@@ -1,16 +1,17 @@
 //! Slurm's commands, as questions with answers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Mutex;
-use weftrun_core::Result;
 use weftrun_core::backend::TargetConfig;
+use weftrun_core::{Error, Result};
 
 use super::config::Settings;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
+use super::rest::Rest;
 use super::transport::{Answer, Transport};
 use super::{discover, error, quote};
 
@@ -22,7 +23,10 @@ pub struct Client {
     /// Its settings.
     pub settings: Settings,
     transport: Transport,
+    rest: Option<Rest>,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
+    /// Over slurmrestd jobs are asked for one by one: its list has everybody's.
+    single: Mutex<BTreeMap<u64, (Instant, Vec<(Job, Shown)>)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<String>)>>,
 }
@@ -34,16 +38,23 @@ impl Client {
         Ok(Self {
             target: target.name.clone(),
             transport: Transport::new(target, &settings)?,
+            rest: settings.rest.as_ref().map(|base| Rest::new(target, &settings, base)).transpose()?,
             settings,
             snapshot: Mutex::new(None),
+            single: Mutex::default(),
             foreign: std::sync::Mutex::default(),
             described: Mutex::new(None),
         })
     }
 
-    /// Where the commands run, for messages.
+    /// Where the commands run, or the address of slurmrestd, for messages.
     pub fn host(&self) -> &str {
-        self.transport.host()
+        self.rest.as_ref().map_or_else(|| self.transport.host(), Rest::base)
+    }
+
+    /// slurmrestd, where it is used instead of the commands.
+    pub fn rest(&self) -> Option<&Rest> {
+        self.rest.as_ref()
     }
 
     /// Runs a program that changes nothing; again after a lost connection.
@@ -73,17 +84,45 @@ impl Client {
         ))
     }
 
-    /// Jobs that slurmctld still knows.
-    pub async fn queue(&self, selection: &str) -> Result<Vec<Job>> {
-        let answer = self.read(&self.squeue(selection)?).await?;
-        if answer.code != 0 {
-            return Err(error::of_command("squeue", &answer.stderr, answer.code));
+    /// The rows of one job that slurmctld still knows.
+    pub async fn rows(&self, id: &JobId) -> Result<Vec<Job>> {
+        if let Some(rest) = &self.rest {
+            return Ok(self.single(rest, id).await?.into_iter().map(|(row, _)| row).collect());
         }
-        Ok(records::queue(&answer.text()))
+        let snapshot = self.snapshot().await?;
+        let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
+        if rows.is_empty() {
+            // Twice: squeue calls a single unknown id an error, but not two (seen on all releases).
+            let answer = self.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
+            if answer.code != 0 {
+                return Err(error::of_command("squeue", &answer.stderr, answer.code));
+            }
+            rows = records::queue(&answer.text());
+            rows.retain(|job| job.belongs_to(id));
+            if !rows.is_empty() {
+                self.also_watch(id);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// One job over slurmrestd, at most one poll interval old.
+    async fn single(&self, rest: &Rest, id: &JobId) -> Result<Vec<(Job, Shown)>> {
+        let mut kept = self.single.lock().await;
+        let of_id =
+            |rows: &[(Job, Shown)]| rows.iter().filter(|(row, _)| row.belongs_to(id)).cloned().collect();
+        if let Some((_, rows)) = kept.get(&id.number).filter(|(at, _)| at.elapsed() < self.settings.poll()) {
+            return Ok(of_id(rows));
+        }
+        let rows = rest.job(&JobId::whole(id.number)).await?;
+        let found = of_id(&rows);
+        kept.retain(|_, (at, _)| at.elapsed() < self.settings.poll());
+        kept.insert(id.number, (Instant::now(), rows));
+        Ok(found)
     }
 
     /// Says that a job is watched that may belong to somebody else.
-    pub fn also_watch(&self, id: &JobId) {
+    fn also_watch(&self, id: &JobId) {
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(JobId::whole(id.number));
     }
 
@@ -93,6 +132,13 @@ impl Client {
         let mut kept = self.snapshot.lock().await;
         if let Some((_, jobs)) = kept.as_ref().filter(|(at, _)| at.elapsed() < self.settings.poll()) {
             return Ok(Arc::clone(jobs));
+        }
+        if let Some(rest) = &self.rest {
+            let (mut jobs, user) = (rest.jobs().await?, rest.user().await?);
+            jobs.retain(|job| job.user == user);
+            let jobs = Arc::new(jobs);
+            *kept = Some((Instant::now(), Arc::clone(&jobs)));
+            return Ok(jobs);
         }
         let others: Vec<String> = {
             let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +167,10 @@ impl Client {
         if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < discover::FRESH) {
             return Ok(Arc::clone(text));
         }
-        let text = Arc::new(discover::ask(self).await?);
+        let text = Arc::new(match &self.rest {
+            Some(rest) => rest.described().await?,
+            None => discover::ask(self).await?,
+        });
         *kept = Some((Instant::now(), Arc::clone(&text)));
         Ok(text)
     }
@@ -129,10 +178,26 @@ impl Client {
     /// Makes the next [`Client::snapshot`] a new one: something was changed.
     pub async fn forget_snapshot(&self) {
         *self.snapshot.lock().await = None;
+        self.single.lock().await.clear();
     }
 
-    /// All lives of jobs in accounting; none where the cluster has no accounting.
-    pub async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
+    /// All lives of a job in accounting; none where the cluster has no accounting.
+    pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
+        match &self.rest {
+            Some(rest) => rest.accounting(Some(id), 0).await,
+            None => self.accounting(&format!("-j {id}")).await,
+        }
+    }
+
+    /// All lives of the user's jobs of some days in accounting; none where the cluster has no accounting.
+    pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
+        match &self.rest {
+            Some(rest) => rest.accounting(None, days).await,
+            None => self.accounting(&format!("-S now-{days}days")).await,
+        }
+    }
+
+    async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
         let cluster = self.cluster()?;
         let program = format!(
             "SLURM_TIME_FORMAT=%s sacct{cluster} -X -D -P -n --delimiter='{}' {selection} --format={}",
@@ -154,6 +219,9 @@ impl Client {
 
     /// What `scontrol` tells of a job; empty if it is gone.
     pub async fn shown(&self, id: &JobId) -> Result<Vec<Shown>> {
+        if let Some(rest) = &self.rest {
+            return Ok(self.single(rest, id).await?.into_iter().map(|(_, shown)| shown).collect());
+        }
         let cluster = self.cluster()?;
         let answer = self.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
         match answer.code {
@@ -170,8 +238,21 @@ impl Client {
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
     }
 
+    /// Whether the files of jobs can be read.
+    pub fn has_files(&self) -> bool {
+        self.settings.reached_log_dir().is_some()
+    }
+
     /// The shell text that sets `dir` to the folder of logs, from the home directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where slurmrestd is all there is: it gives no files.
     pub fn enter_log_dir(&self) -> Result<String> {
-        Ok(format!("cd -- \"$HOME\" || exit 91\ndir={}\n", quote::word(&self.settings.log_dir)?))
+        let dir = self.settings.reached_log_dir().ok_or_else(|| {
+            Error::unsupported(super::BACKEND, "logs")
+                .with("log-dir", &self.settings.log_dir)
+                .hint("slurmrestd gives no files: set `path-map` in the target where the folder is mounted here, or `ssh`")
+        })?;
+        Ok(format!("cd -- \"${{HOME:-/}}\" || exit 91\ndir={}\n", quote::word(&dir)?))
     }
 }

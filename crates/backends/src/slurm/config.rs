@@ -1,5 +1,7 @@
 //! The target's settings (`[target.NAME]` with `backend = "slurm"`) and a job's own (`[backend.slurm]` in a job file).
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -33,6 +35,22 @@ pub struct Settings {
     pub command_seconds: u64,
     /// Seconds that a log is read on after its job ended without writing its last line.
     pub settle_seconds: f64,
+    /// Address of slurmrestd (`http://head:6820`): it is used instead of Slurm's commands.
+    pub rest: Option<String>,
+    /// User of the token, where it does not say so itself.
+    pub rest_user: Option<String>,
+    /// Environment variable that holds a token; `SLURM_JWT` otherwise.
+    pub token_env: Option<String>,
+    /// File that holds a token, read anew when the last one runs out.
+    pub token_file: Option<PathBuf>,
+    /// Command that prints a token (`["ssh", "head", "scontrol", "token"]`).
+    pub token_command: Vec<String>,
+    /// CA certificates (PEM) of an `https` address.
+    pub ca_file: Option<PathBuf>,
+    /// Send the token unencrypted to another machine.
+    pub insecure: bool,
+    /// Folders of the cluster that are here, too: the cluster's path, then this machine's.
+    pub path_map: BTreeMap<String, String>,
     /// What jobs get that do not say otherwise.
     #[serde(skip)]
     pub job: JobSettings,
@@ -113,6 +131,14 @@ impl Default for Settings {
             poll_seconds: 2.0,
             command_seconds: 60,
             settle_seconds: 3.0,
+            rest: None,
+            rest_user: None,
+            token_env: None,
+            token_file: None,
+            token_command: Vec::new(),
+            ca_file: None,
+            insecure: false,
+            path_map: BTreeMap::new(),
             job: JobSettings::default(),
         }
     }
@@ -168,7 +194,43 @@ impl Settings {
             // A backslash makes sbatch replace nothing in the whole path (sbatch(1), "filename pattern").
             return bad("log-dir", &self.log_dir, "may not hold `%` or `\\`, which Slurm treats as patterns");
         }
+        let Some(rest) = &self.rest else { return Ok(()) };
+        if !rest.starts_with("http://") && !rest.starts_with("https://") {
+            return bad("rest", rest, "is the address of slurmrestd, such as `https://head:6820`");
+        }
+        if !self.insecure && rest.strip_prefix("http://").is_some_and(|rest| !is_this_machine(rest)) {
+            return bad(
+                "rest",
+                rest,
+                "would send the token unencrypted: use https, or set `insecure = true`",
+            );
+        }
+        if !self.log_dir.starts_with('/') {
+            return bad(
+                "log-dir",
+                &self.log_dir,
+                "must begin with `/` where `rest` is set: slurmrestd knows no home directory",
+            );
+        }
+        if let Some(cluster) = &self.cluster {
+            return bad("cluster", cluster, "cannot be chosen over slurmrestd, which serves one cluster");
+        }
         Ok(())
+    }
+
+    /// The folder of logs as the files are reached: on the cluster over ssh or by its commands, or on this machine where
+    /// `path-map` says so. None where slurmrestd is all there is.
+    pub fn reached_log_dir(&self) -> Option<String> {
+        if self.rest.is_none() || self.ssh.is_some() {
+            return Some(self.log_dir.clone());
+        }
+        let mapped = |(theirs, ours): (&String, &String)| {
+            let rest = self.log_dir.strip_prefix(theirs.trim_end_matches('/'))?;
+            (rest.is_empty() || rest.starts_with('/'))
+                .then(|| (theirs.len(), format!("{}{rest}", ours.trim_end_matches('/'))))
+        };
+        // The longest of several that fit.
+        self.path_map.iter().filter_map(mapped).max().map(|(_, folder)| folder)
     }
 
     /// Time between two looks at the queue.
@@ -255,6 +317,14 @@ const TARGET_KEYS: &[&str] = &[
     "poll-seconds",
     "command-seconds",
     "settle-seconds",
+    "rest",
+    "rest-user",
+    "token-env",
+    "token-file",
+    "token-command",
+    "ca-file",
+    "insecure",
+    "path-map",
 ];
 
 const JOB_KEYS: &[&str] = &[
@@ -279,6 +349,17 @@ const JOB_KEYS: &[&str] = &[
     "srun",
     "secrets-dir",
 ];
+
+/// Whether the host of an address can be no other machine.
+fn is_this_machine(address: &str) -> bool {
+    let host = address.split('/').next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let name = host.strip_prefix('[').map_or_else(
+        || host.split(':').next().unwrap_or_default(),
+        |rest| rest.split(']').next().unwrap_or_default(),
+    );
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
 
 fn known_keys() -> Vec<&'static str> {
     TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect()

@@ -14,7 +14,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let lives = client.accounting(&format!("-j {id}")).await?.unwrap_or_default();
+    let lives = client.accounted(&id).await?.unwrap_or_default();
     let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
     detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
@@ -33,6 +33,9 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
 
 /// How often the job's script began, by its own log.
 async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
+    if !client.has_files() {
+        return Ok(0);
+    }
     let program = format!(
         "{}cat -- \"$dir\"/*-{id}-????????.log 2> /dev/null | grep -a -c '^#weftrun log=1 '\n:",
         client.enter_log_dir()?

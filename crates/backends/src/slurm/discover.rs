@@ -13,7 +13,7 @@ use super::client::Client;
 use super::error;
 
 /// Between two answers.
-const SECTION: char = '\u{1d}';
+pub const SECTION: char = '\u{1d}';
 
 /// How long an answer stands: a plan and the check before its submission ask the cluster once.
 pub const FRESH: Duration = Duration::from_secs(60);

@@ -27,6 +27,9 @@ pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
 
 /// Whether nothing more can be written into the log folder.
 async fn disk_is_full(client: &Client) -> Result<bool> {
+    if !client.has_files() {
+        return Ok(false);
+    }
     let program =
         format!("{}df -P -- \"$dir\" 2> /dev/null | awk 'NR == 2 {{ print $4 }}'", client.enter_log_dir()?);
     Ok(client.read(&program).await?.text().trim() == "0")

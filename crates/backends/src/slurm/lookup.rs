@@ -32,15 +32,7 @@ impl Found {
 
 /// Looks for a job; none if nobody knows it any more.
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
-    let snapshot = client.snapshot().await?;
-    let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
-    if rows.is_empty() {
-        rows = client.queue(&format!("-j {id},{id}")).await?;
-        rows.retain(|job| job.belongs_to(id));
-        if !rows.is_empty() {
-            client.also_watch(id);
-        }
-    }
+    let rows = client.rows(id).await?;
     if !rows.is_empty() {
         let failed = rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
@@ -56,7 +48,7 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
 /// A job that slurmctld has forgotten.
 async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let own = exit_file(client, id).await?;
-    let lives = client.accounting(&format!("-j {id}")).await?.unwrap_or_default();
+    let lives = client.accounted(id).await?.unwrap_or_default();
     let mut rows: Vec<Job> = Vec::new();
     for life in lives.into_iter().filter(|job| job.belongs_to(id)) {
         // The last life of each task counts.
@@ -81,6 +73,9 @@ async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
 
 /// The exit code a job of ours left behind, and the job's name.
 async fn exit_file(client: &Client, id: &JobId) -> Result<Option<(i32, String)>> {
+    if !client.has_files() {
+        return Ok(None);
+    }
     let program = format!(
         "{}for f in \"$dir\"/*-{id}-????????.exit; do [ -f \"$f\" ] && printf '%s/' \"${{f##*/}}\" && head -c 64 -- \"$f\"; done\n:",
         client.enter_log_dir()?
@@ -116,7 +111,7 @@ pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
     let mut rows: Vec<Job> = client.snapshot().await?.iter().cloned().collect();
     if ended {
         let known: std::collections::BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
-        let older = client.accounting("-S now-7days").await?.unwrap_or_default();
+        let older = client.accounted_since(7).await?.unwrap_or_default();
         let mut last: std::collections::BTreeMap<String, Job> = std::collections::BTreeMap::new();
         for job in older.into_iter().filter(|job| !known.contains(&job.number)) {
             last.insert(job.printed.clone(), job);
@@ -140,7 +135,8 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
 
 /// The states of the nodes that are not well, for the reason of a requeue.
 pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
-    if nodes.is_empty() {
+    // slurmrestd tells of a node's failure in the job's own state only.
+    if nodes.is_empty() || client.rest().is_some() {
         return Ok(Vec::new());
     }
     let cluster = client.cluster()?;

@@ -17,6 +17,7 @@ mod nodelist;
 mod quote;
 mod records;
 mod render;
+mod rest;
 mod state;
 mod status;
 mod stream;
@@ -79,7 +80,8 @@ impl Backend for Slurm {
             dry_run: true,
             suspend: false,
             hold: true,
-            requeue: true,
+            // No version of slurmrestd queues a job again.
+            requeue: self.client.rest().is_none(),
             signal: true,
             delete: false,
             containers: true,

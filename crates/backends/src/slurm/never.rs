@@ -35,6 +35,26 @@ fn error(message: String, fix: impl Into<String>) -> Finding {
     Finding::error("SLURM-NEVER-STARTS", message).fix(fix)
 }
 
+/// An `#SBATCH` line: the option's name, and its value where it has one.
+pub type Directive = (String, Option<String>);
+
+/// The `#SBATCH` lines of a script that weftrun wrote, those of each component of a heterogeneous job by themselves.
+pub fn directives(script: &str) -> Vec<Vec<Directive>> {
+    let mut components = vec![Vec::new()];
+    for line in script.lines().take_while(|line| line.starts_with('#') || line.is_empty()) {
+        let Some(option) = line.strip_prefix("#SBATCH ") else { continue };
+        if option.trim() == "hetjob" {
+            components.push(Vec::new());
+        } else if let (Some(option), Some(last)) = (option.strip_prefix("--"), components.last_mut()) {
+            last.push(match option.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(unquoted(value))),
+                None => (option.trim().to_owned(), None),
+            });
+        }
+    }
+    components
+}
+
 /// The `#SBATCH` lines of a job, or of one component of a heterogeneous job.
 #[derive(Debug, Default)]
 struct Component {
@@ -43,18 +63,10 @@ struct Component {
 
 impl Component {
     fn all(script: &str) -> Vec<Self> {
-        let mut components = vec![Self::default()];
-        for line in script.lines().take_while(|line| line.starts_with('#') || line.is_empty()) {
-            let Some(option) = line.strip_prefix("#SBATCH ") else { continue };
-            if option.trim() == "hetjob" {
-                components.push(Self::default());
-            } else if let (Some((name, value)), Some(last)) =
-                (option.strip_prefix("--").and_then(|text| text.split_once('=')), components.last_mut())
-            {
-                last.options.insert(name.to_owned(), unquoted(value));
-            }
-        }
-        components
+        let of = |options: Vec<Directive>| {
+            options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        };
+        directives(script).into_iter().map(|options| Self { options: of(options) }).collect()
     }
 
     fn value(&self, name: &str) -> Option<&str> {

@@ -31,6 +31,9 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
             format!("`<{}>` was not filled in: {}", hole.name, hole.what),
         ));
     }
+    if let Some(rest) = client.rest() {
+        return super::rest::submit(client, rest, rendered).await;
+    }
     let program = program(client, rendered)?;
     let mut wait = Duration::from_millis(500);
     for attempt in 1..=ATTEMPTS {
@@ -77,19 +80,7 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
         return Ok(handle(client, &id));
     }
     if answer.code == NO_LOG_DIR {
-        let failed = error::of_command("mkdir", &answer.stderr, 1);
-        return Err(Error::new(
-            ErrorKind::Refused,
-            format!("the folder for logs cannot be used: {}", error::essence(&answer.stderr)),
-        )
-        .with("log-dir", &client.settings.log_dir)
-        .hint(
-            failed
-                .hints()
-                .first()
-                .cloned()
-                .unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()),
-        ));
+        return Err(no_log_dir(client, answer));
     }
     if answer.code != 0 && answer.code != NO_ANSWER && error::is_final_refusal(&answer.stderr) {
         // Only a clear refusal frees the submission: after anything else slurmctld may have the job.
@@ -118,6 +109,28 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
     Err(unknown(error, rendered))
 }
 
+fn no_log_dir(client: &Client, answer: &Answer) -> Error {
+    // Of the table's rows only those of full and forbidden file systems are about a folder.
+    let failed = error::of_command("mkdir", &answer.stderr, 1);
+    let hint = failed.hints().first().filter(|_| failed.kind() == ErrorKind::Refused).cloned();
+    Error::new(
+        ErrorKind::Refused,
+        format!("the folder for logs cannot be used: {}", error::essence(&answer.stderr)),
+    )
+    .with("log-dir", &client.settings.log_dir)
+    .hint(hint.unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()))
+}
+
+/// Makes the folder for logs, where it can be reached without `sbatch`.
+pub async fn make_log_dir(client: &Client) -> Result<()> {
+    if !client.has_files() {
+        return Ok(());
+    }
+    let make = "[ -d \"$dir\" ] || mkdir -p -- \"$dir\"";
+    let answer = client.read(&format!("{}{make}", client.enter_log_dir()?)).await?;
+    if answer.code == 0 { Ok(()) } else { Err(no_log_dir(client, &answer)) }
+}
+
 /// Lets the submission be tried again: it is certain that there is no job of it.
 async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
     let program = format!("{}rm -rf -- \"$dir/.submit-{submission}\"", client.enter_log_dir()?);
@@ -132,12 +145,14 @@ pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<J
     if let Some(job) = queue.iter().find(|job| is_it(&job.marker)) {
         return Ok(Some(handle(client, &job.whole())));
     }
-    let kept =
-        format!("{}cat -- \"$dir/.submit-{submission}/answer\" 2> /dev/null\n:", client.enter_log_dir()?);
-    if let Some(id) = ids::submitted(&client.read(&kept).await?.text()) {
-        return Ok(Some(handle(client, &id)));
+    if client.rest().is_none() {
+        let kept =
+            format!("{}cat -- \"$dir/.submit-{submission}/answer\" 2> /dev/null\n:", client.enter_log_dir()?);
+        if let Some(id) = ids::submitted(&client.read(&kept).await?.text()) {
+            return Ok(Some(handle(client, &id)));
+        }
     }
-    let ended = client.accounting("-S now-30days").await?.unwrap_or_default();
+    let ended = client.accounted_since(30).await?.unwrap_or_default();
     Ok(ended.iter().rfind(|job| is_it(&job.marker)).map(|job| handle(client, &job.whole())))
 }
 

@@ -8,7 +8,7 @@ use weftrun_core::backend::{Backend, TargetConfig};
 #[path = "../../../../test-cluster/slurm/bed.rs"]
 mod running;
 
-pub use running::{Bed, WAYS, Way};
+pub use running::{Bed, EVERY, WAYS, Way};
 
 impl Bed {
     /// A target on it.

@@ -10,6 +10,7 @@ use weftrun_core::backend::Backend;
 use weftrun_testkit::conformance::{self, Fixture};
 
 use crate::bed::{Bed, Way};
+use crate::rest;
 
 struct OnBed(Bed, Way);
 
@@ -30,6 +31,11 @@ impl Fixture for OnBed {
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
+        if self.1 == Way::Rest {
+            let target =
+                self.0.target(self.1).with("rest", rest::losing_submissions(self.0.rest_port()).await);
+            return Slurm::new(&target).ok().map(|backend| Arc::new(backend) as Arc<dyn Backend>);
+        }
         let target = self.0.wrapped(self.1, "sbatch", "\"$real\" \"$@\" > /dev/null; exit 1");
         Slurm::new(&target).ok().map(|backend| Arc::new(backend) as Arc<dyn Backend>)
     }
@@ -52,4 +58,9 @@ async fn local_commands_conform() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ssh_conforms() {
     run(Way::Ssh).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slurmrestd_conforms() {
+    run(Way::Rest).await;
 }

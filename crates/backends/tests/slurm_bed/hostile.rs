@@ -7,7 +7,7 @@ use weftrun_core::log::LogOptions;
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 use weftrun_testkit::planned;
 
-use crate::bed::{Bed, WAYS};
+use crate::bed::{Bed, EVERY};
 
 /// What must come back as it is.
 pub const NASTY: &str = "it's \"$HOME\" `id` $(id); rm -rf / \\ \n two\t# * ~ !x é🦀 %j a=b,c";
@@ -29,7 +29,7 @@ fn printable(text: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_text_comes_back_as_data() {
     let Some(bed) = Bed::find() else { return };
-    for way in WAYS {
+    for way in EVERY {
         let script = "hex() { od -An -v -tx1 | tr -d ' \\n'; }\nprintf %s \"$1\" | hex; echo\nprintf %s \"$NASTY\" | hex; echo\ncat 'we ird;$(x).txt' 2>/dev/null; pwd\n";
         let spec = JobSpec::builder("it's $(id); \"x\"")
             .launch(Launch::PerRank)

@@ -13,4 +13,5 @@ mod failures;
 mod hostile;
 mod job;
 mod rendered;
+mod rest;
 mod speed;

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use futures_util::StreamExt as _;
 use weftrun_backends::slurm::Slurm;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{Action, JobFilter, JobHandle, JobPhase};
+use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, JobSpecBuilder, Launch, Role, Volume, VolumeSource};
 use weftrun_testkit::{planned, random_submission};
 
@@ -151,6 +153,22 @@ async fn pyxis_arrays_components_and_the_rest_run() {
         detail.summary.reason
     );
 
+    let batches: Vec<_> =
+        backend.logs(&handle, LogOptions::follow()).map(|batch| batch.expect("a batch")).collect().await;
+    let mut codes: Vec<(String, i32)> = batches
+        .iter()
+        .filter_map(|batch| match batch.mark {
+            Some(Mark::Ended { exit_code: Some(code) }) => Some((batch.source.name.clone(), code)),
+            _ => None,
+        })
+        .filter(|(name, _)| name.ends_with("/rank0") || name.ends_with("/node0"))
+        .map(|(name, code)| (name.split('/').next().unwrap_or_default().to_owned(), code))
+        .collect();
+    codes.sort();
+    let wanted: Vec<(String, i32)> =
+        (0..4).map(|task| (format!("{}_{task}", handle.name()), i32::from(task == 2))).collect();
+    assert_eq!(codes, wanted, "each task ends with its own code");
+
     let role = |name: &str, nodes, word: &str| {
         Role::new(name).nodes(nodes).ranks_per_node(2).command([
             "sh",
@@ -230,7 +248,6 @@ async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
 }
 
 async fn wait(backend: &dyn Backend, job: &JobHandle) -> JobPhase {
-    use futures_util::StreamExt as _;
     let mut events = backend.watch(JobFilter::one(job));
     let mut last = JobPhase::Unknown;
     while let Some(event) = events.next().await {

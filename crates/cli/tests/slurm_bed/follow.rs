@@ -2,11 +2,12 @@
 //! a node that loses its power.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use weftrun_testkit::replay::{Capture, Replay, Shape};
 
-use crate::bed::{Bed, WAYS, Way};
+use crate::bed::{Bed, EVERY, WAYS, Way};
 use crate::run::{User, said};
 
 /// A real capture of four ranks, widened to 4 nodes of 8.
@@ -86,7 +87,7 @@ fn thirty_two_ranks_over_a_connection_that_is_cut() {
 #[test]
 fn the_exit_code_is_the_jobs_result() {
     let Some(bed) = Bed::find() else { return };
-    for way in WAYS {
+    for way in EVERY {
         let user = User::new(&bed, way, &[]);
         // Efa was planned, the ranks prove sockets.
         user.file("replay.sh", &wide().script(0.0).expect("a script"));
@@ -109,44 +110,84 @@ fn the_exit_code_is_the_jobs_result() {
     }
 }
 
-#[test]
-fn a_node_that_loses_its_power_is_told() {
-    let Some(bed) = Bed::find() else { return };
-    let user = User::new(&bed, Way::Ssh, &[]);
-    // A partition of its own: the other tests run beside this one.
-    user.file(
-        "job.toml",
-        "name = \"poweroff\"\nlaunch = \"per-node\"\nnodes = 2\ninstance_type = \"p5.48xlarge\"\nqueue = \"compute-p5\"\n\
-         restart = { max = 1 }\ncommand = [\"sh\", \"-c\", \"echo up; sleep 300\"]\n",
-    );
+/// The tests of nodes that are lost have a partition of their own, since others run beside them; one uses it at a time.
+static LOST_NODES: Mutex<()> = Mutex::new(());
+
+/// A job on both nodes of that partition.
+fn lossy_job(name: &str, further: &str) -> String {
+    format!(
+        "name = \"{name}\"\nlaunch = \"per-node\"\nnodes = 2\ninstance_type = \"p5.48xlarge\"\nqueue = \"compute-p5\"\n\
+         restart = {{ max = 1 }}\ncommand = [\"sh\", \"-c\", \"echo up; sleep 300\"]\n{further}"
+    )
+}
+
+/// Follows the job until a node was lost and a new attempt is told: `loses` it, a word of bedctl, happens to the second
+/// node once the lines until then are `ready`. Gives the node, the event and every line of the log.
+fn followed_over_a_loss(
+    bed: &Bed,
+    user: &User<'_>,
+    loses: &str,
+    ready: impl Fn(&[String]) -> bool,
+    after: impl Fn(),
+) -> (String, Value, Vec<String>) {
     let mut events = user.events(&["submit", "--follow", "job.toml"]);
-    let (mut handle, mut node, mut attempt, mut ups) = (String::new(), String::new(), Value::Null, 0);
+    let (mut handle, mut node, mut attempt) = (String::new(), String::new(), Value::Null);
+    let (mut lines, mut crashed) = (Vec::new(), false);
     for event in events.by_ref() {
         match event["type"].as_str() {
             Some("submitted") => handle = event["handle"].as_str().expect("a handle").to_owned(),
             Some("replica") if event["replica"]["index"] == 1 && node.is_empty() => {
                 node = event["replica"]["node"].as_str().expect("a node").to_owned();
             }
-            // Both nodes run their step: while it is being launched its failure is srun's, and not the node's.
-            Some("log") if event["text"] == "up" => {
-                ups += 1;
-                if ups == 2 {
-                    bed.ctl(&format!("crash {node}"));
-                }
-            }
+            Some("log") => lines.push(event["text"].as_str().unwrap_or_default().to_owned()),
             Some("attempt") => {
                 attempt = event;
                 break;
             }
             _ => {}
         }
+        // The lines may come before the queue was looked at, and so before the node's name.
+        if !crashed && !node.is_empty() && ready(&lines) {
+            crashed = true;
+            bed.ctl(&format!("{loses} {node}"));
+            after();
+        }
     }
-    let reason = attempt["reason"].as_str().unwrap_or_default().to_owned();
     let cancelled = user.weftrun(&["cancel", &handle]);
-    let (code, stderr) = events.end();
+    let (code, seen) = events.end();
     bed.ctl(&format!("start {node}"));
-    assert_eq!(attempt["attempt"], 1, "{stderr}");
-    assert!(!node.is_empty() && reason.contains(&node) && reason.contains("queued again"), "{reason}");
+    assert!(crashed && attempt["attempt"] == 1, "{seen}");
     assert_eq!(cancelled.status.code(), Some(0), "{}", said(&cancelled));
-    assert_eq!(code, Some(1), "a cancelled job is no success: {stderr}");
+    assert_eq!(code, Some(1), "a cancelled job is no success: {seen}");
+    (node, attempt, lines)
+}
+
+#[test]
+fn a_node_that_loses_its_power_is_told() {
+    let Some(bed) = Bed::find() else { return };
+    let _one_at_a_time = LOST_NODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let user = User::new(&bed, Way::Ssh, &[]);
+    user.file("job.toml", &lossy_job("poweroff", ""));
+    let both_run = |lines: &[String]| lines.iter().filter(|line| *line == "up").count() == 2;
+    let (node, attempt, _) = followed_over_a_loss(&bed, &user, "crash", both_run, || ());
+    let reason = attempt["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains(&node) && reason.contains("queued again"), "{reason}");
+}
+
+/// srun gives up long before slurmctld misses the node: Slurm would call the job failed.
+#[test]
+fn a_node_that_is_lost_while_srun_launches_queues_the_job_again() {
+    let Some(bed) = Bed::find() else { return };
+    let _one_at_a_time = LOST_NODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let user = User::new(&bed, Way::Ssh, &[]);
+    let gate = bed.dir.join("shared/fsx/launch-now");
+    let _ = std::fs::remove_file(&gate);
+    let waits =
+        "backend.slurm.setup = [\"echo waiting; while [ ! -e /fsx/launch-now ]; do sleep 0.2; done\"]\n";
+    user.file("job.toml", &lossy_job("launch", waits));
+    let waiting = |lines: &[String]| lines.iter().any(|line| line == "waiting");
+    let launch = || std::fs::write(&gate, "").expect("written");
+    let (node, _, lines) = followed_over_a_loss(&bed, &user, "kill-slurmd", waiting, launch);
+    let said = lines.iter().any(|line| line.contains("srun: error: ") && line.contains(&node));
+    assert!(said, "the log says which node: {lines:?}");
 }

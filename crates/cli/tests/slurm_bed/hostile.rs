@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bed::{Bed, WAYS, Way};
+use crate::bed::{Bed, EVERY, Way};
 use crate::run::{User, said};
 
 const NASTY: &str = "it's \"$HOME\" `id` $(id); rm -rf / \\ \n two\t# * ~ !x é🦀 %j a=b,c";
@@ -18,7 +18,7 @@ fn hex(text: &str) -> String {
 #[test]
 fn hostile_text_comes_back_as_data() {
     let Some(bed) = Bed::find() else { return };
-    for way in WAYS {
+    for way in EVERY {
         let shared = bed.dir.join("shared/fsx").join(FOLDER);
         std::fs::create_dir_all(shared.join(WORK)).expect("a folder");
         // Over local commands root makes the folder, and the job is researcher's.
@@ -27,7 +27,7 @@ fn hostile_text_comes_back_as_data() {
         // The log folder is named as the machine that makes it sees it.
         let logs = match way {
             Way::Here => shared.join("logs").display().to_string(),
-            Way::Ssh => format!("/fsx/{FOLDER}/logs"),
+            Way::Ssh | Way::Rest => format!("/fsx/{FOLDER}/logs"),
         };
         let user = User::new(&bed, way, &[("log-dir", &logs)]);
         user.file(

@@ -1,5 +1,6 @@
 //! The binary, with a configuration of its own.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -7,6 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::bed::{Bed, Way};
+
+/// Seconds after which a run is ended: no test waits for ever, and what it saw until then is in its message. Slurm needs
+/// about forty to notice that a node is gone, and a machine may be slow.
+const LONGEST: &str = "180";
+/// How many of the last events a message shows.
+const SHOWN: usize = 40;
 
 /// A user: a folder for configuration, state and job files.
 pub struct User<'a> {
@@ -20,13 +27,19 @@ impl<'a> User<'a> {
     pub fn new(bed: &'a Bed, way: Way, further: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let mut text = "[target.bed]\nbackend = \"slurm\"\n".to_owned();
-        let own = bed.settings(way);
-        let own = own.iter().map(|(key, value)| (*key, value.as_str()));
-        let all: std::collections::BTreeMap<_, _> = own.chain(further.iter().copied()).collect();
+        // A JSON text is a TOML basic string, too; numbers stay numbers.
+        let number = |value: &str| value.parse::<u32>().map_or_else(|_| Value::from(value), Value::from);
+        let further = further.iter().map(|(key, value)| (*key, number(value)));
+        let all: std::collections::BTreeMap<_, _> = bed.settings(way).into_iter().chain(further).collect();
         for (key, value) in all {
-            // A JSON text is a TOML basic string, too; numbers stay numbers.
-            let value = value.parse::<u32>().map_or_else(|_| Value::from(value), Value::from);
-            text.push_str(&format!("{key} = {value}\n"));
+            match value.as_object() {
+                Some(table) => {
+                    for (name, value) in table {
+                        text.push_str(&format!("{key}.{} = {value}\n", Value::from(name.as_str())));
+                    }
+                }
+                None => text.push_str(&format!("{key} = {value}\n")),
+            }
         }
         std::fs::write(dir.path().join("config.toml"), text).expect("written");
         Self { bed, way, dir }
@@ -42,7 +55,8 @@ impl<'a> User<'a> {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weftrun"));
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", LONGEST, env!("CARGO_BIN_EXE_weftrun")]);
         command.args(["-b", "bed"]).args(words).current_dir(self.dir.path());
         command.env("WEFTRUN_CONFIG", self.dir.path().join("config.toml"));
         command.env("WEFTRUN_STATE_DIR", self.dir.path().join("state"));
@@ -61,7 +75,7 @@ impl<'a> User<'a> {
         command.args(["-o", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("weftrun runs");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Events { child, lines }
+        Events { child, lines, seen: VecDeque::new() }
     }
 }
 
@@ -69,6 +83,7 @@ impl<'a> User<'a> {
 pub struct Events {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    seen: VecDeque<String>,
 }
 
 impl Iterator for Events {
@@ -76,16 +91,21 @@ impl Iterator for Events {
 
     fn next(&mut self) -> Option<Value> {
         let line = self.lines.next()?.expect("a line");
+        if self.seen.len() == SHOWN {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(line.chars().take(400).collect());
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 }
 
 impl Events {
-    /// The exit code, and what was said on standard error.
+    /// The exit code, and for messages the last events with what was said on standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         for _ in self.by_ref() {}
         let output = self.child.wait_with_output().expect("it ends");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        let seen = Vec::from(self.seen).join("\n");
+        (output.status.code(), format!("{seen}\n{}", String::from_utf8_lossy(&output.stderr)))
     }
 }
 

@@ -80,6 +80,8 @@ pub struct LogFile {
     attempt: u32,
     lanes: BTreeMap<Lane, Arc<SourceId>>,
     complete: bool,
+    /// The exit code of the script's last line.
+    code: Option<i32>,
 }
 
 impl LogFile {
@@ -95,6 +97,7 @@ impl LogFile {
             attempt: start.map_or(0, |cursor| cursor.attempt),
             lanes: BTreeMap::new(),
             complete: false,
+            code: None,
         }
     }
 
@@ -184,11 +187,15 @@ impl LogFile {
             self.attempt = header.attempt;
             self.header = Some(header);
             self.lanes.clear();
-            self.complete = false;
+            (self.complete, self.code) = (false, None);
             return true;
         }
         let ours = self.header.is_some() && line.starts_with(b"#weftrun end ");
-        self.complete |= ours;
+        if ours {
+            let text = String::from_utf8_lossy(line);
+            let code = text.split_whitespace().find_map(|word| word.strip_prefix("code="));
+            (self.complete, self.code) = (true, code.and_then(|code| code.parse().ok()));
+        }
         ours
     }
 
@@ -209,6 +216,8 @@ impl LogFile {
         if let Some((_, array)) = self.name.rsplit_once(&format!("-{}_", self.job)) {
             let task = array.split('-').next().unwrap_or_default();
             source.name = format!("{}_{task}/{}", self.job, source.name);
+            // Each task of an array is a job of its own, with a rank 0 of its own.
+            source.rank = None;
         }
         source.uid = format!("{}#{}", self.name, source.name);
         source.attempt = self.attempt;
@@ -257,8 +266,9 @@ impl LogFile {
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }
 
-    /// The end of every lane.
+    /// The end of every lane, with the code the script itself told: the tasks of an array end differently.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
+        let exit_code = self.code.or(exit_code);
         let end = |source: &Arc<SourceId>| {
             LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset))
         };
@@ -270,7 +280,7 @@ impl LogFile {
         self.offset = 0;
         self.carry.clear();
         self.header = None;
-        self.complete = false;
+        (self.complete, self.code) = (false, None);
     }
 }
 

@@ -3,7 +3,7 @@
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::mutation::Quantity;
-use weftrun_core::spec::{RestartPolicy, Role};
+use weftrun_core::spec::Role;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Draft;
@@ -76,8 +76,7 @@ fn of_job(draft: &Draft<'_>) -> Result<Vec<Line>> {
     add("output", format!("{}/{}.log", draft.settings.log_dir.trim_end_matches('/'), draft.log_name()));
     // A requeued job writes on behind what its first life wrote.
     add("open-mode", "append".to_owned());
-    let requeue = own.requeue.unwrap_or(spec.restart != RestartPolicy::Never);
-    lines.push(((if requeue { "requeue" } else { "no-requeue" }).to_owned(), None));
+    lines.push(((if draft.requeues() { "requeue" } else { "no-requeue" }).to_owned(), None));
     if own.export.as_deref() == Some("none") {
         lines.push(("export".to_owned(), Some("NONE".to_owned())));
     }

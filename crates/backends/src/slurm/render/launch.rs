@@ -38,7 +38,9 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
         words.push((if draft.own.rank_logs { "-K1" } else { "-K1 -l" }).to_owned());
     }
     if draft.workers.len() > 1 {
-        words.push(format!("--het-group={index}"));
+        // Its numbers said outright: SLURM_NTASKS in the script's environment is the first component's.
+        let tasks = role.nodes.saturating_mul(tasks_per_node(draft, role));
+        words.push(format!("--het-group={index} --nodes={} --ntasks={tasks}", role.nodes));
     }
     // Said outright, since `sbatch --export=NONE` would reach srun.
     words.push("--export=ALL".to_owned());

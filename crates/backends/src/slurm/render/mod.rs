@@ -9,7 +9,7 @@ mod script;
 use weftrun_core::backend::{Document, Language, PlannedJob, Rendered};
 use weftrun_core::fabric::Fabric;
 use weftrun_core::mutation::Op;
-use weftrun_core::spec::{Role, RoleKind};
+use weftrun_core::spec::{RestartPolicy, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::{JobSettings, Settings};
@@ -76,6 +76,11 @@ impl Draft<'_> {
     fn file_name(&self, id: &str) -> String {
         let short: String = self.job.submission.as_str().chars().take(8).collect();
         format!("{}-{id}-{short}", script::safe(&self.job.spec.name))
+    }
+
+    /// Whether Slurm may queue the job again after a node failure.
+    fn requeues(&self) -> bool {
+        self.own.requeue.unwrap_or(self.job.spec.restart != RestartPolicy::Never)
     }
 
     /// Whether every component gets this variable with this value, and none of its own: then it stands in the one block.

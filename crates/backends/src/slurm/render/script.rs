@@ -29,13 +29,36 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     Ok(text)
 }
 
+/// How often a job is queued again after failed launches, where only `requeue` is said.
+const LAUNCHES: u32 = 3;
+
+/// Queues the job again where a node was lost while srun launched. Slurm's own requeue comes only once slurmctld misses the
+/// node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and a script that then ends is a job
+/// that failed (seen on 22.05.8: FAILED with 233, Restarts=0).
+fn lost_launch(draft: &Draft<'_>) -> String {
+    let most = match draft.job.spec.restart {
+        RestartPolicy::OnFailure { max } => max,
+        RestartPolicy::Never => LAUNCHES,
+    };
+    if !draft.requeues() || most == 0 {
+        return String::new();
+    }
+    format!(
+        "# A node that is lost while srun launches ends srun, and not yet the job: it is queued again, as after a node failure.\n\
+         weftrun_lost() {{\n  awk '/^#weftrun log=1 /{{lost=0}} /^srun: error: Application launch failed: /{{lost=1}} END{{exit !lost}}' \"$weftrun_base.log\"\n}}\n\
+         weftrun_requeue() {{\n  \
+         if [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {most} ] && weftrun_lost && scontrol requeue \"$SLURM_JOB_ID\"; then exec sleep 600; fi\n}}\n"
+    )
+}
+
 /// The command, again after a failure where the job may restart. In the same allocation: a requeue would wait two
 /// minutes and queue again. torchrun restarts its ranks itself.
 fn restarted(draft: &Draft<'_>, command: &str) -> String {
+    let lost = if draft.requeues() { " || weftrun_lost" } else { "" };
     match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if draft.job.spec.launch != Launch::Torchrun && max > 0 => format!(
             "weftrun_restarts=0\nwhile :; do\nweftrun_code=0\n{} || weftrun_code=$?\n\
-             if [ \"$weftrun_code\" -eq 0 ] || [ \"$weftrun_restarts\" -ge {max} ]; then exit \"$weftrun_code\"; fi\n\
+             if [ \"$weftrun_code\" -eq 0 ] || [ \"$weftrun_restarts\" -ge {max} ]{lost}; then exit \"$weftrun_code\"; fi\n\
              weftrun_restarts=$((weftrun_restarts + 1)) weftrun_attempt=$((weftrun_attempt + 1))\nweftrun_begin\ndone\n",
             command.trim_end()
         ),
@@ -57,6 +80,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
         |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
     let roles: Vec<String> =
         draft.workers.iter().map(|role| format!("{}:{}", safe(&role.name), tasks(role))).collect();
+    let lost = lost_launch(draft);
     Ok(format!(
         "# What weftrun reads later: the file of the exit code, and two lines of the log.\n\
          weftrun_base=\"{root}\"{}/\"{}\"\n\
@@ -66,7 +90,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
          weftrun_first() {{\n  \
          awk '/^#weftrun log=1 /{{first=\"\"}} first==\"\" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{{first=$0}} END{{print first}}' \"$weftrun_base.log\" |\n    \
          sed -n -e 's/.*: Exited with exit code \\([0-9]*\\).*/\\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'\n}}\n\
-         weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  \
+         {lost}weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  {requeue}\
          # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.\n  \
          if [ \"$weftrun_code\" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo \"$weftrun_code\"); fi\n  \
          printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
@@ -75,6 +99,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
         quote::word(dir)?,
         draft.log_name_in_shell(),
         roles.join(","),
+        requeue = if lost.is_empty() { "" } else { "[ \"$weftrun_code\" -eq 0 ] || weftrun_requeue\n  " },
     ))
 }
 

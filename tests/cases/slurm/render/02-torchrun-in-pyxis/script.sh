@@ -25,9 +25,17 @@ weftrun_first() {
   awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
     sed -n -e 's/.*: Exited with exit code \([0-9]*\).*/\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'
 }
+# A node that is lost while srun launches ends srun, and not yet the job: it is queued again, as after a node failure.
+weftrun_lost() {
+  awk '/^#weftrun log=1 /{lost=0} /^srun: error: Application launch failed: /{lost=1} END{exit !lost}' "$weftrun_base.log"
+}
+weftrun_requeue() {
+  if [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] && weftrun_lost && scontrol requeue "$SLURM_JOB_ID"; then exec sleep 600; fi
+}
 weftrun_end() {
   weftrun_code=$?
   trap - EXIT
+  [ "$weftrun_code" -eq 0 ] || weftrun_requeue
   # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.
   if [ "$weftrun_code" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo "$weftrun_code"); fi
   printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"

@@ -1,0 +1,124 @@
+//! Values as slurmrestd writes them: v0.0.38 plain, later ones with `{set, infinite, number}`, lists of words, and so on. Both are
+//! read alike.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The entries of a list of an answer; none where there is no such list.
+pub fn list<'a>(answer: &'a Value, key: &str) -> &'a [Value] {
+    answer.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A number that is set and finite.
+pub fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Object(object) => {
+            let flag = |key: &str| object.get(key).and_then(Value::as_bool);
+            let there = flag("set") != Some(false) && flag("infinite") != Some(true);
+            object.get("number").and_then(Value::as_u64).filter(|_| there)
+        }
+        Value::String(text) => text.parse().ok(),
+        plain => plain.as_u64(),
+    }
+}
+
+/// A number under a key; 0 is none for ids and times.
+pub fn some_number(value: &Value, key: &str) -> Option<u64> {
+    value.get(key).and_then(number).filter(|number| *number > 0)
+}
+
+/// A text under a key, or the words of a list with commas between; empty if there is none.
+pub fn text(value: &Value, key: &str) -> String {
+    match value.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+        _ => String::new(),
+    }
+}
+
+/// A time under a key, in epoch seconds.
+pub fn time(value: &Value, key: &str) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(some_number(value, key)?).ok()?).ok()
+}
+
+/// The state of a job: one word in v0.0.38, later a list of the state and its flags, of which the flag says more.
+pub fn state(value: &Value, key: &str) -> String {
+    const FLAGS: [&str; 9] = [
+        "COMPLETING",
+        "CONFIGURING",
+        "REQUEUE_HOLD",
+        "SPECIAL_EXIT",
+        "STOPPED",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "RESV_DEL_HOLD",
+    ];
+    let words: Vec<&str> = match value.get(key) {
+        Some(Value::String(word)) => vec![word],
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let flag = words.iter().find(|word| FLAGS.contains(word));
+    flag.or(words.first()).map_or_else(String::new, |word| (*word).to_owned())
+}
+
+/// An exit code as shells tell it: of a wait status, or of `{return_code, signal: {id}}`. None while it is not set.
+pub fn exit_code(value: &Value) -> Option<i32> {
+    let as_code = |code: u64| i32::try_from(code).ok().filter(|code| *code < 256);
+    if let Some(status) = value.as_u64() {
+        let (code, signal) = (status >> 8 & 0xff, status & 0x7f);
+        return if status > 0xffff {
+            None
+        } else {
+            as_code(if signal > 0 && code == 0 { 128 + signal } else { code })
+        };
+    }
+    let signal = value.get("signal").and_then(|signal| signal.get("id").or_else(|| signal.get("signal_id")));
+    let signal = signal.and_then(number).unwrap_or(0);
+    let code = value.get("return_code").and_then(number);
+    match code {
+        Some(0) | None if signal > 0 => as_code(128 + signal),
+        Some(code) => as_code(code),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_ways_of_writing_are_read_alike() {
+        assert_eq!(number(&json!(5)), Some(5));
+        assert_eq!(number(&json!({"set": true, "infinite": false, "number": 5})), Some(5));
+        assert_eq!(number(&json!({"set": false, "infinite": false, "number": 0})), None);
+        assert_eq!(number(&json!({"set": false, "infinite": true, "number": 0})), None);
+        assert_eq!(number(&json!(null)), None);
+        let states = json!({"old": "RUNNING", "new": ["RUNNING", "COMPLETING"], "unknown": ["BRAND_NEW"]});
+        assert_eq!(
+            ["old", "new", "unknown"].map(|key| state(&states, key)),
+            ["RUNNING", "COMPLETING", "BRAND_NEW"]
+        );
+    }
+
+    #[test]
+    fn exit_codes_of_every_version() {
+        assert_eq!(exit_code(&json!(255 << 8)), Some(255));
+        assert_eq!(exit_code(&json!(9)), Some(137));
+        assert_eq!(
+            exit_code(&json!(4_294_967_295_u64)),
+            None,
+            "22.05 writes this of a job that has not ended"
+        );
+        assert_eq!(
+            exit_code(
+                &json!({"return_code": {"set": true, "number": 3}, "signal": {"id": {"set": false, "number": 0}}})
+            ),
+            Some(3)
+        );
+        assert_eq!(exit_code(&json!({"return_code": 0, "signal": {"signal_id": 53}})), Some(181));
+    }
+}

@@ -1,0 +1,323 @@
+//! slurmrestd: Slurm's own HTTP server, with a JSON Web Token. Where the network has it, no login on the cluster is needed.
+//!
+//! Its releases speak different versions of one interface: `/openapi/v3` says which, and the newest that is known here is used.
+//! v0.0.38 was run against 22.05.8; what later ones do differently is said where it is done.
+
+mod cluster;
+mod job;
+mod json;
+mod submit;
+mod token;
+
+use std::time::Duration;
+
+use reqwest::{Client as Http, Method, StatusCode};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Settings;
+use super::error;
+use super::ids::JobId;
+use super::records::{Job, Shown};
+use token::Tokens;
+
+pub use submit::submit;
+
+/// The versions whose answers are read here.
+const VERSIONS: std::ops::RangeInclusive<u32> = 38..=45;
+/// The first version made of data parsers, which writes numbers, states and environments in another way.
+const PARSERS: u32 = 40;
+/// Longest answer that is taken: 10,000 jobs are about 50 MB.
+const LONGEST: usize = 256 << 20;
+
+/// One slurmrestd.
+#[derive(Debug)]
+pub struct Rest {
+    base: String,
+    http: Http,
+    tokens: Tokens,
+    version: OnceCell<u32>,
+}
+
+/// Why no good answer came, and whether the request may have been read.
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+    sent: bool,
+}
+
+impl Rest {
+    /// Makes the client of a target that names `rest`; nothing is sent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the setting.
+    pub fn new(target: &TargetConfig, settings: &Settings, base: &str) -> Result<Self> {
+        // reqwest is built without a default TLS provider; whoever comes first installs ring.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Http::builder()
+            .timeout(settings.command_timeout())
+            .connect_timeout(Duration::from_secs(10))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
+        let bad = |what: String| {
+            Error::new(ErrorKind::InvalidConfig, format!("target `{}`: `ca-file`: {what}", target.name))
+        };
+        if let Some(path) = &settings.ca_file {
+            let pem = std::fs::read(path).map_err(|cause| bad(format!("cannot read it: {cause}")))?;
+            let certificates =
+                reqwest::Certificate::from_pem_bundle(&pem).map_err(|cause| bad(cause.to_string()))?;
+            builder = builder.tls_certs_merge(certificates);
+        }
+        let http = builder.build().map_err(|cause| {
+            Error::new(ErrorKind::InvalidConfig, "cannot make an HTTP client").source(cause)
+        })?;
+        let tokens = Tokens::new(target, settings)?;
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
+    }
+
+    /// The address, for messages.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The jobs slurmctld knows: all of them, since no release filters by user.
+    pub async fn jobs(&self) -> Result<Vec<Job>> {
+        let version = self.version().await?;
+        let answer = self.get(&format!("/slurm/v0.0.{version}/jobs/")).await?;
+        Ok(json::list(&answer, "jobs").iter().filter_map(job::queued).collect())
+    }
+
+    /// Whose jobs are the user's own.
+    pub async fn user(&self) -> Result<String> {
+        Ok(self.tokens.current().await?.user)
+    }
+
+    /// The rows of one job, and what else is told of each; none if slurmctld has forgotten it.
+    pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
+        let version = self.version().await?;
+        match self.get(&format!("/slurm/v0.0.{version}/job/{}", id.number)).await {
+            Ok(answer) => Ok(json::list(&answer, "jobs")
+                .iter()
+                .filter_map(|one| Some((job::queued(one)?, job::shown(one))))
+                .filter(|(row, _)| row.belongs_to(id))
+                .collect()),
+            Err(unknown) if unknown.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// The lives of jobs in accounting: of one job, or of the user's since some days; none where there is no accounting.
+    pub async fn accounting(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
+        let version = self.version().await?;
+        let path = match id {
+            Some(id) => format!("/slurmdb/v0.0.{version}/job/{}", id.number),
+            None => {
+                let since = jiff::Timestamp::now().as_second() - i64::from(days) * 86_400;
+                let user = weftrun_core::percent::encode(&self.user().await?);
+                format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
+            }
+        };
+        match self.get(&path).await {
+            Ok(answer) => {
+                let user = self.user().await?;
+                let mut rows: Vec<Job> =
+                    json::list(&answer, "jobs").iter().filter_map(job::accounted).collect();
+                rows.retain(|row| id.is_some_and(|id| row.belongs_to(id)) || row.user == user);
+                Ok(Some(rows))
+            }
+            Err(failed) if failed.is_retryable() || failed.kind() == ErrorKind::Credentials => Err(failed),
+            Err(none) => {
+                tracing::debug!(error = %none, "slurmrestd gives no accounting");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends a job, or sends its ranks a signal.
+    pub async fn cancel(&self, id: &JobId, signal: Option<i32>) -> Result<()> {
+        let version = self.version().await?;
+        let query = signal.map_or_else(String::new, |number| format!("?signal={number}"));
+        self.send(Method::DELETE, &format!("/slurm/v0.0.{version}/job/{id}{query}"), None).await.map(drop)
+    }
+
+    /// Holds a pending job, or lets it go.
+    pub async fn hold(&self, id: &JobId, hold: bool) -> Result<()> {
+        let version = self.version().await?;
+        let change = serde_json::json!({ "hold": hold });
+        self.send(Method::POST, &format!("/slurm/v0.0.{version}/job/{id}"), Some(&change)).await.map(drop)
+    }
+
+    /// What the cluster says of itself, in the form that [`super::discover`] reads.
+    pub async fn described(&self) -> Result<String> {
+        let version = self.version().await?;
+        let partitions = self.get(&format!("/slurm/v0.0.{version}/partitions/")).await?;
+        let nodes = self.get(&format!("/slurm/v0.0.{version}/nodes/")).await?;
+        Ok(cluster::sections(&partitions, &nodes))
+    }
+
+    /// The newest version that both sides know.
+    async fn version(&self) -> Result<u32> {
+        self.version.get_or_try_init(|| self.find_version()).await.copied()
+    }
+
+    async fn find_version(&self) -> Result<u32> {
+        let offered = self.get("/openapi/v3").await?;
+        let paths = offered.get("paths").and_then(Value::as_object).into_iter().flatten();
+        let found = |path: &String| {
+            let number = path.strip_prefix("/slurm/v0.0.")?.strip_suffix("/job/submit")?;
+            number.parse::<u32>().ok()
+        };
+        let mut versions: Vec<u32> = paths.filter_map(|(path, _)| found(path)).collect();
+        versions.sort_unstable();
+        versions.iter().rfind(|version| VERSIONS.contains(version)).copied().ok_or_else(|| {
+            let all: Vec<String> = versions.iter().map(|version| format!("v0.0.{version}")).collect();
+            Error::unsupported(super::BACKEND, "rest")
+                .with(
+                    "slurmrestd offers",
+                    if all.is_empty() { "no version".to_owned() } else { all.join(", ") },
+                )
+                .hint("weftrun knows v0.0.38 to v0.0.45; `ssh` in the target works with every release")
+        })
+    }
+
+    async fn get(&self, path: &str) -> Result<Value> {
+        match self.send(Method::GET, path, None).await {
+            // What changes nothing may be asked again after a lost connection.
+            Err(lost) if lost.is_retryable() => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.send(Method::GET, path, None).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        self.send_once(method, path, body).await.map_err(|failed| failed.error)
+    }
+
+    /// Sends a request once; again with another token where the one was refused and another is to be had.
+    async fn send_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::result::Result<Value, Failed> {
+        let unsent = |error| Failed { error, sent: false };
+        let token = self.tokens.current().await.map_err(unsent)?;
+        match self.exchange(method.clone(), path, body, &token).await {
+            Err(refused) if refused.error.kind() == ErrorKind::Credentials && self.tokens.renews() => {
+                self.tokens.forget().await;
+                let token = self.tokens.current().await.map_err(unsent)?;
+                self.exchange(method, path, body, &token).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        token: &token::Token,
+    ) -> std::result::Result<Value, Failed> {
+        let mut request = self
+            .http
+            .request(method, format!("{}{path}", self.base))
+            .header("accept", "application/json")
+            .header("x-slurm-user-name", &token.user)
+            .header("x-slurm-user-token", token.secret.expose());
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let mut response = request.send().await.map_err(|cause| self.unreachable(cause))?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|cause| self.unreachable(cause))? {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() > LONGEST {
+                break;
+            }
+        }
+        let text = token.secret.hidden_in(&String::from_utf8_lossy(&bytes));
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        match told(&answer) {
+            Some(said) if !status.is_success() || said.is_error => {
+                Err(answered(of_answer(status, &said, token)))
+            }
+            _ if status.is_success() && answer.is_object() => Ok(answer),
+            _ => {
+                let said = Told { text: error::clean(&text), ..Told::default() };
+                Err(answered(of_answer(status, &said, token)))
+            }
+        }
+    }
+
+    fn unreachable(&self, cause: reqwest::Error) -> Failed {
+        let sent = !cause.is_connect();
+        let kind = if cause.is_timeout() && sent { ErrorKind::Timeout } else { ErrorKind::Unreachable };
+        let error = Error::new(kind, format!("slurmrestd at {} does not answer", self.base))
+            .hint("check `rest` of the target: address, port, and whether slurmrestd runs");
+        Failed { error: error.source(cause.without_url()).retryable(), sent }
+    }
+}
+
+fn answered(error: Error) -> Failed {
+    Failed { error, sent: true }
+}
+
+/// What an answer's `errors` say.
+#[derive(Debug, Default)]
+struct Told {
+    number: i64,
+    text: String,
+    is_error: bool,
+}
+
+/// The first error of an answer. A job that is queued in a held state is told as one, too, and is none.
+fn told(answer: &Value) -> Option<Told> {
+    let errors = answer.get("errors")?.as_array()?;
+    let read = |error: &Value| {
+        let number = ["error_number", "error_code"].iter().find_map(|key| error.get(key)?.as_i64());
+        let texts = ["error", "description"].iter().filter_map(|key| error.get(key)?.as_str());
+        let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
+        let number = number.unwrap_or(-1);
+        Told { number, is_error: number != 2042 && !(number <= 0 && text.is_empty()), text }
+    };
+    let mut all: Vec<Told> = errors.iter().map(read).collect();
+    // v0.0.38 puts the reason first, then that parsing failed.
+    let first = all.iter().position(|told| told.is_error)?;
+    Some(all.swap_remove(first))
+}
+
+/// The error of an answer. The numbers are slurm_errno.h's; 22.05 calls a bad token an unspecified error with 500.
+fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
+    let credentials =
+        "ask for a new token (`scontrol token lifespan=28800`), and check `rest-user` of the target";
+    let text = error::clean(&said.text);
+    let refused = matches!(status.as_u16(), 401 | 403 | 511)
+        || said.number == 1007
+        || (status == StatusCode::INTERNAL_SERVER_ERROR
+            && said.number == -1
+            && text.contains("Unspecified error"));
+    if refused {
+        let message = if token.has_ended() {
+            "the token for slurmrestd has run out".to_owned()
+        } else {
+            format!("slurmrestd refused the token of `{}`", token.user)
+        };
+        return Error::new(ErrorKind::Credentials, message).with("status", status.as_u16()).hint(credentials);
+    }
+    if said.number == 2017 || said.number == 2021 {
+        return Error::new(ErrorKind::NotFound, format!("slurmrestd: {text}"));
+    }
+    let error = error::of_command("slurmrestd", &text, i32::from(status.as_u16()));
+    if matches!(status.as_u16(), 502..=504) {
+        error.retryable()
+    } else {
+        error.with("status", status.as_u16())
+    }
+}

@@ -1,0 +1,291 @@
+//! Submitting over slurmrestd. It reads no `#SBATCH` line, so each becomes a field; one that has no field is refused, for a
+//! job without it would be another job.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use weftrun_core::backend::Rendered;
+use weftrun_core::job::JobHandle;
+use weftrun_core::manifest::slurm_duration;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{PARSERS, Rest, json as read};
+use crate::slurm::client::Client;
+use crate::slurm::ids::JobId;
+use crate::slurm::never::directives;
+use crate::slurm::submit::{find, handle, make_log_dir};
+
+/// What a job finds in its environment before its script sets anything; sbatch would give it the caller's.
+const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// How often a submission is sent that certainly did not arrive.
+const ATTEMPTS: u32 = 4;
+/// How long a job is looked for after the answer was lost.
+const LOOKS: [u64; 4] = [200, 1000, 2000, 3000];
+
+/// Submits what was rendered, once: a job that carries its marker is it, and nothing is sent a second time unless the first
+/// was certainly not received.
+pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result<JobHandle> {
+    let script = rendered
+        .documents
+        .first()
+        .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
+    let version = rest.version().await?;
+    let body = description(version, &script.text)?;
+    if let Some(found) = find(client, &rendered.submission).await? {
+        return Ok(found);
+    }
+    make_log_dir(client).await?;
+    let path = format!("/slurm/v0.0.{version}/job/submit");
+    let mut wait = Duration::from_millis(500);
+    for attempt in 1..=ATTEMPTS {
+        let unsent = match rest.send_once(Method::POST, &path, Some(&body)).await {
+            Ok(answer) => return taken(client, rest, &answer).await,
+            Err(failed) if !failed.error.is_retryable() => return Err(failed.error),
+            Err(failed) if failed.sent => return look(client, rendered, failed.error).await,
+            Err(failed) if attempt == ATTEMPTS => return Err(failed.error),
+            Err(failed) => failed.error,
+        };
+        tracing::debug!(attempt, error = %unsent, "slurmrestd was not reached");
+        tokio::time::sleep(wait).await;
+        wait *= 2;
+    }
+    Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
+}
+
+/// The job of an answer. A part that was not understood is only a warning there, and the job runs without it: such a job is
+/// cancelled at once.
+async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle> {
+    client.forget_snapshot().await;
+    let number = answer.get("job_id").or_else(|| answer.pointer("/result/job_id")).and_then(read::number);
+    let Some(id) = number.filter(|number| *number > 0).map(JobId::whole) else {
+        return Err(Error::new(ErrorKind::Unexpected, "slurmrestd took the job and told no id"));
+    };
+    let ignored: Vec<String> = read::list(answer, "warnings")
+        .iter()
+        .map(|warning| crate::slurm::error::clean(&read::text(warning, "description")))
+        // That a job is held as it was asked to be is told as a warning, too.
+        .filter(|text| !text.is_empty() && !text.contains("held state"))
+        .collect();
+    if ignored.is_empty() {
+        return Ok(handle(client, &id));
+    }
+    rest.cancel(&id, None).await?;
+    Err(Error::new(
+        ErrorKind::Refused,
+        "slurmrestd did not understand a part of the job, which was cancelled",
+    )
+    .with("it said", ignored.join("; "))
+    .with("job", id))
+}
+
+/// Looks for a job whose answer was lost.
+async fn look(client: &Client, rendered: &Rendered, lost: Error) -> Result<JobHandle> {
+    let mut sure = false;
+    for pause in LOOKS {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        client.forget_snapshot().await;
+        let looked = find(client, &rendered.submission).await;
+        sure = matches!(looked, Ok(None));
+        if let Ok(Some(found)) = looked {
+            return Ok(found);
+        }
+    }
+    Err(if sure {
+        lost.hint("no job carries this submission's marker: nothing was queued")
+    } else {
+        lost.hint(format!(
+            "whether the job was taken is not known; `weftrun list` shows it once the cluster answers (marker weftrun:{})",
+            rendered.submission
+        ))
+    })
+}
+
+/// The options that sbatch does not carry from the first component of a heterogeneous job to the others
+/// (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
+const OF_COMPONENT: [&str; 9] = [
+    "partition",
+    "nodes",
+    "ntasks-per-node",
+    "gpus-per-node",
+    "constraint",
+    "mem",
+    "cpus-per-task",
+    "switches",
+    "exclusive",
+];
+
+/// The body of a submission: the script, and its `#SBATCH` lines as fields.
+fn description(version: u32, script: &str) -> Result<Value> {
+    let components = directives(script);
+    let mut jobs: Vec<Value> = Vec::new();
+    for (index, own) in components.iter().enumerate() {
+        let first = components.first().filter(|_| index > 0).into_iter().flatten();
+        let carried = first.filter(|(name, _)| !OF_COMPONENT.contains(&name.as_str()));
+        let mut job = Fields { version, fields: Map::new() };
+        for (name, value) in carried.chain(own) {
+            job.set(name, value.as_deref().unwrap_or_default())?;
+        }
+        jobs.push(job.finish(components.len() > 1));
+    }
+    if jobs.len() > 1 {
+        return Ok(json!({ "script": script, "jobs": jobs }));
+    }
+    Ok(json!({ "script": script, "job": jobs.pop() }))
+}
+
+/// The fields of one job, in the words of one version.
+struct Fields {
+    version: u32,
+    fields: Map<String, Value>,
+}
+
+impl Fields {
+    fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.fields.insert(key.to_owned(), value.into());
+    }
+
+    /// A number that may also be unset or infinite.
+    fn put_number(&mut self, key: &str, number: u64) {
+        let value = if self.parsers() { json!({ "set": true, "number": number }) } else { json!(number) };
+        self.put(key, value);
+    }
+
+    fn parsers(&self) -> bool {
+        self.version >= PARSERS
+    }
+
+    /// One option of sbatch.
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "job-name" => self.put("name", value),
+            "constraint" => self.put("constraints", value),
+            "comment" | "account" | "qos" | "partition" | "reservation" | "dependency" | "array"
+            | "nodes" => {
+                self.put(name, value);
+            }
+            "output" => self.put("standard_output", value),
+            // A list of flags, and one word before.
+            "open-mode" if self.parsers() => self.put("open_mode", json!([value.to_uppercase()])),
+            "open-mode" => self.put("open_mode", value),
+            "requeue" | "no-requeue" => self.put("requeue", name == "requeue"),
+            "hold" => self.put("hold", true),
+            "exclusive" if self.parsers() => self.put("shared", json!(["none"])),
+            "exclusive" => self.put("exclusive", "exclusive"),
+            "kill-on-invalid-dep" if self.parsers() => {
+                self.put("flags", json!(["KILL_INVALID_DEPENDENCY"]));
+            }
+            "kill-on-invalid-dep" => self.put("kill_on_invalid_dependency", true),
+            // `gres` is ignored there, and the job would run without GPUs.
+            "gpus-per-node" if self.parsers() => self.put("tres_per_node", format!("gres/gpu:{value}")),
+            "gpus-per-node" => self.put("gpus_per_node", value),
+            "ntasks-per-node" => self.put("tasks_per_node", whole(name, value)?),
+            "cpus-per-task" => self.put("cpus_per_task", whole(name, value)?),
+            "nice" => self.put("nice", whole(name, value)?),
+            "switches" if self.parsers() => self.put_number("required_switches", whole(name, value)?),
+            "mem" => self.put_number("memory_per_node", whole(name, value.trim_end_matches('M'))?),
+            "time" => {
+                let limit = slurm_duration(value).ok_or_else(|| no_field(name, value))?;
+                self.put_number("time_limit", limit.as_secs().div_ceil(60));
+            }
+            "signal" if self.parsers() => self.set_signal(value),
+            "signal" => self.put("signal", value),
+            // The job's environment is as bare as that.
+            "export" if value == "NONE" => {}
+            _ => return Err(no_field(name, value)),
+        }
+        Ok(())
+    }
+
+    /// `[B:]NAME[@SECONDS]`.
+    fn set_signal(&mut self, value: &str) {
+        let (signal, seconds) = value.split_once('@').unwrap_or((value, "60"));
+        if let Some(to_script) = signal.strip_prefix("B:") {
+            self.put("kill_warning_flags", json!(["BATCH_JOB"]));
+            self.put("kill_warning_signal", to_script);
+        } else {
+            self.put("kill_warning_signal", signal);
+        }
+        self.put_number("kill_warning_delay", seconds.parse().unwrap_or(60));
+    }
+
+    /// What sbatch adds by itself: the number of tasks, the environment, the folder.
+    fn finish(mut self, is_component: bool) -> Value {
+        let number = |value: Option<&Value>| value.and_then(read::number);
+        let nodes = number(self.fields.get("nodes"));
+        let tasks = number(self.fields.get("tasks_per_node"));
+        let mut variables = vec![("PATH", PATH.to_owned())];
+        if let (Some(nodes), Some(tasks)) = (nodes, tasks) {
+            self.put("tasks", nodes.saturating_mul(tasks));
+            // srun reads it; sbatch sets it. All components have the first one's environment.
+            variables.extend((!is_component).then(|| ("SLURM_NTASKS_PER_NODE", tasks.to_string())));
+        }
+        if let Some(cpus) = number(self.fields.get("cpus_per_task")).filter(|_| !is_component) {
+            variables.push(("SLURM_CPUS_PER_TASK", cpus.to_string()));
+        }
+        let environment = if self.parsers() {
+            variables.iter().map(|(name, value)| json!(format!("{name}={value}"))).collect()
+        } else {
+            Value::Object(
+                variables.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect(),
+            )
+        };
+        self.put("environment", environment);
+        let output = self.fields.get("standard_output").and_then(Value::as_str).unwrap_or("/");
+        let folder = output.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
+        self.put("current_working_directory", if folder.is_empty() { "/".to_owned() } else { folder });
+        Value::Object(self.fields)
+    }
+}
+
+fn whole(name: &str, value: &str) -> Result<u64> {
+    value.parse().map_err(|_| no_field(name, value))
+}
+
+fn no_field(name: &str, value: &str) -> Error {
+    let option = if value.is_empty() { format!("--{name}") } else { format!("--{name}={value}") };
+    Error::new(ErrorKind::Unsupported, format!("`{option}` cannot be asked of slurmrestd"))
+        .hint("leave it out, or use a target with `ssh` instead of `rest`: sbatch takes every option")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "#!/bin/bash\n#SBATCH --job-name=\"a b\"\n#SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa\n\
+        #SBATCH --time=0-00:10:30\n#SBATCH --output=/fsx/logs/a-%j.log\n#SBATCH --open-mode=append\n#SBATCH --requeue\n\
+        #SBATCH --signal=USR1@300\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n\
+        #SBATCH --mem=0\n#SBATCH --exclusive\n\nset -e\n#SBATCH --nodes=9\n";
+
+    #[test]
+    fn lines_become_the_fields_of_each_version() {
+        let of = |version| description(version, SCRIPT).expect("it has fields");
+        insta::assert_json_snapshot!("v0.0.38", of(38)["job"]);
+        insta::assert_json_snapshot!("v0.0.45", of(45)["job"]);
+        assert_eq!(of(40), of(45));
+    }
+
+    #[test]
+    fn components_have_the_first_ones_name_and_their_own_nodes() {
+        let script = format!(
+            "{}#SBATCH hetjob\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n\nset -e\n",
+            SCRIPT.split("\n\n").next().unwrap_or_default().to_owned() + "\n"
+        );
+        let body = description(45, &script).expect("it has fields");
+        let second = &body["jobs"][1];
+        assert_eq!(
+            (&second["name"], &second["nodes"], &second["tasks"]),
+            (&json!("a b"), &json!("1"), &json!(4))
+        );
+        assert_eq!(second.get("tres_per_node"), None);
+    }
+
+    #[test]
+    fn what_has_no_field_is_refused() {
+        for line in ["--begin=now+1hour", "--gres=tmp:1", "--exclude=n1"] {
+            let refused = description(45, &format!("#!/bin/sh\n#SBATCH {line}\n")).expect_err("refused");
+            assert_eq!(refused.kind(), ErrorKind::Unsupported, "{line}");
+            assert!(refused.message().contains(line), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! JSON Web Tokens for slurmrestd: from a variable, a file or a command.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::secret::Secret;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::slurm::config::Settings;
+
+/// The variable that Slurm's own commands read a token from.
+const VARIABLE: &str = "SLURM_JWT";
+/// Seconds before its end a token is asked for anew.
+const MARGIN: i64 = 30;
+/// Longest token file that is read.
+const MOST: u64 = 64 << 10;
+
+/// A token and whose it is.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// What is sent.
+    pub secret: Secret,
+    /// The user it is for.
+    pub user: String,
+    /// When it ends, in epoch seconds, as it says itself.
+    ends: Option<i64>,
+}
+
+impl Token {
+    /// Whether it has run out.
+    pub fn has_ended(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= jiff::Timestamp::now().as_second())
+    }
+}
+
+/// Where tokens come from.
+#[derive(Debug)]
+enum From {
+    Variable(Secret),
+    File(PathBuf),
+    Command(Vec<String>),
+}
+
+/// The tokens of one target.
+#[derive(Debug)]
+pub struct Tokens {
+    from: From,
+    user: Option<String>,
+    caller: Option<String>,
+    kept: Mutex<Option<Token>>,
+}
+
+impl Tokens {
+    /// Makes the tokens of a target; no command is run yet.
+    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
+        let from = if !settings.token_command.is_empty() {
+            From::Command(settings.token_command.clone())
+        } else if let Some(file) = &settings.token_file {
+            From::File(file.clone())
+        } else {
+            let name = settings.token_env.as_deref().unwrap_or(VARIABLE);
+            let text = target.env.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+            From::Variable(Secret::new(text.ok_or_else(|| {
+                Error::new(ErrorKind::Credentials, format!("target `{}`: {name} holds no token", target.name))
+                    .hint("`export $(scontrol token lifespan=28800)` on the cluster prints and sets one")
+                    .hint("or set `token-command`, `token-file` or `token-env` in the target's table")
+            })?))
+        };
+        let caller = ["USER", "LOGNAME"].iter().find_map(|name| target.env.get(*name).cloned());
+        Ok(Self { from, user: settings.rest_user.clone(), caller, kept: Mutex::new(None) })
+    }
+
+    /// Whether asking again may give another token.
+    pub fn renews(&self) -> bool {
+        !matches!(self.from, From::Variable(_))
+    }
+
+    /// Lets the next request ask anew.
+    pub async fn forget(&self) {
+        *self.kept.lock().await = None;
+    }
+
+    /// A token that is good now.
+    pub async fn current(&self) -> Result<Token> {
+        let mut kept = self.kept.lock().await;
+        let soon = jiff::Timestamp::now().as_second() + MARGIN;
+        if let Some(token) = kept.as_ref().filter(|token| token.ends.is_none_or(|ends| ends > soon)) {
+            return Ok(token.clone());
+        }
+        let token = self.read(&self.fetch().await?)?;
+        *kept = Some(token.clone());
+        Ok(token)
+    }
+
+    async fn fetch(&self) -> Result<Secret> {
+        let text = match &self.from {
+            From::Variable(secret) => return Ok(secret.clone()),
+            From::File(file) => file_text(file)?,
+            From::Command(argv) => command_text(argv).await?,
+        };
+        // `scontrol token` prints `SLURM_JWT=…`.
+        let word = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+        Ok(Secret::new(word.strip_prefix("SLURM_JWT=").unwrap_or(word)))
+    }
+
+    fn read(&self, secret: &Secret) -> Result<Token> {
+        let plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let text = secret.expose();
+        let text = text.strip_prefix("SLURM_JWT=").unwrap_or(text);
+        if !plain(text) {
+            return Err(Error::new(ErrorKind::Credentials, "the token for slurmrestd is not one word"));
+        }
+        let claims = claims(text);
+        // `sun` is Slurm's own claim (slurm.schedmd.com/jwt.html); tokens of other issuers have `username`.
+        let named = ["sun", "username"].iter().find_map(|key| claims.get(key)?.as_str().map(str::to_owned));
+        let user = self.user.clone().or(named).or_else(|| self.caller.clone()).filter(|user| plain(user));
+        let user = user.ok_or_else(|| {
+            Error::new(ErrorKind::InvalidConfig, "the token does not say whose it is")
+                .hint("set `rest-user` in the target's table")
+        })?;
+        Ok(Token { secret: Secret::new(text), user, ends: claims.get("exp").and_then(Value::as_i64) })
+    }
+}
+
+/// What a JWT says of itself; nothing of it is checked here, that is slurmrestd's to do.
+fn claims(token: &str) -> Value {
+    let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let payload = token.split('.').nth(1).unwrap_or_default().trim_end_matches('=');
+    let bytes = engine.decode(payload).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
+}
+
+fn file_text(file: &std::path::Path) -> Result<String> {
+    use std::io::Read as _;
+    let failed = |cause: std::io::Error| {
+        Error::new(ErrorKind::Credentials, format!("cannot read the token file {}", file.display()))
+            .source(cause)
+    };
+    let mut text = String::new();
+    std::fs::File::open(file).map_err(failed)?.take(MOST).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+async fn command_text(argv: &[String]) -> Result<String> {
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
+    let failed = |why: String| {
+        Error::new(
+            ErrorKind::Credentials,
+            format!("`{program}` gave no token: {}", super::error::clean(&why)),
+        )
+        .hint("run it by hand: it must print the token, or `SLURM_JWT=…`, as its last line")
+    };
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(Duration::from_secs(60), command.output())
+        .await
+        .map_err(|_| failed("it did not end within a minute".to_owned()))?
+        .map_err(|cause| failed(cause.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("{}; {}", output.status, said.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(settings: &Settings, env: &[(&str, &str)]) -> Result<Tokens> {
+        let mut target = TargetConfig::new("t", "slurm", "/state");
+        target.env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Tokens::new(&target, settings)
+    }
+
+    fn jwt(claims: &str) -> String {
+        let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        format!("e30.{}.c2ln", engine.encode(claims))
+    }
+
+    #[tokio::test]
+    async fn a_token_says_whose_it_is_and_when_it_ends() {
+        let jwt = jwt(r#"{"exp":1,"iat":0,"sun":"researcher"}"#);
+        let token = tokens(&Settings::default(), &[("SLURM_JWT", &jwt)]).unwrap().current().await.unwrap();
+        assert_eq!((token.user.as_str(), token.has_ended()), ("researcher", true));
+        assert!(!format!("{token:?}").contains("c2ln"), "it is not printed");
+        let opaque = tokens(&Settings::default(), &[("SLURM_JWT", "opaque")]).unwrap();
+        assert_eq!(opaque.current().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    }
+
+    #[tokio::test]
+    async fn a_command_may_print_what_scontrol_prints() {
+        let settings = Settings {
+            token_command: ["sh", "-c", "echo Welcome; echo SLURM_JWT=a.b.c"].map(str::to_owned).into(),
+            rest_user: Some("me".to_owned()),
+            ..Settings::default()
+        };
+        let token = tokens(&settings, &[]).unwrap().current().await.unwrap();
+        assert_eq!((token.secret.expose(), token.user.as_str()), ("a.b.c", "me"));
+        assert_eq!(tokens(&Settings::default(), &[]).unwrap_err().kind(), ErrorKind::Credentials);
+    }
+}
