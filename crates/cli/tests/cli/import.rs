@@ -75,3 +75,52 @@ fn what_a_job_file_has_no_word_for_is_said() {
     let ran = place.feed("import manifest", unready.as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
 }
+
+const SCRIPT: &str = r#"#!/bin/bash
+#SBATCH --job-name=llama
+#SBATCH -N 4 --ntasks-per-node=1
+#SBATCH --gpus-per-node=8 -p compute-gpu
+#SBATCH --constraint=p4de.24xlarge
+#SBATCH --time=1-00:00:00
+#SBATCH --account=ml-research --requeue
+export NCCL_DEBUG=INFO
+export NOTE='it is $HOME; "x"'
+srun --container-image nvcr.io#nvidia/pytorch:25.09-py3 --container-mounts /fsx/data:/data \
+  torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8 --rdzv-backend=c10d train.py --lr 3e-4
+"#;
+
+#[test]
+fn an_sbatch_script_becomes_a_job_that_renders_to_its_like() {
+    let place = Place::new();
+    place.write("train.sbatch", SCRIPT);
+    let imported = place.run("import sbatch train.sbatch");
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    assert_eq!(place.feed("import sbatch", SCRIPT.as_bytes()).out, imported.out, "from standard input, too");
+    place.write("job.toml", &imported.out);
+    let rendered = place.run("render job.toml -b slurm --profile parallelcluster");
+    assert_eq!(rendered.code, 0, "{}\n{}", rendered.err, imported.out);
+    for line in [
+        "#SBATCH --job-name=llama",
+        "#SBATCH --nodes=4",
+        "#SBATCH --ntasks-per-node=1",
+        "#SBATCH --gpus-per-node=8",
+        "#SBATCH --partition=compute-gpu",
+        "#SBATCH --constraint=p4de.24xlarge",
+        "#SBATCH --time=1-00:00:00",
+        "#SBATCH --account=ml-research",
+        "#SBATCH --requeue",
+        "export NOTE='it is $HOME; \"x\"'",
+    ] {
+        assert!(rendered.out.lines().any(|own| own == line), "{line} in\n{}", rendered.out);
+    }
+    for part in [
+        "'nvcr.io#nvidia/pytorch:25.09-py3'",
+        "/fsx/data:/data",
+        "torchrun train.py --lr 3e-4",
+        "FI_EFA_USE_DEVICE_RDMA=1",
+    ] {
+        assert!(rendered.out.contains(part), "{part} in\n{}", rendered.out);
+    }
+    let odd = place.feed("import sbatch", b"no script at all\n");
+    assert_eq!((odd.code, odd.out.as_str()), (3, ""), "{}", odd.err);
+}

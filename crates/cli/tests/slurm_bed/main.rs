@@ -10,6 +10,7 @@ mod bed;
 mod exactly_once;
 mod follow;
 mod hostile;
+mod imported;
 mod refused;
 mod run;
 mod verbs;

@@ -8,7 +8,7 @@ use crate::slurm::config::Container;
 use crate::slurm::quote;
 
 /// The variables that the script sets for every task beside the job's own.
-const RENDEZVOUS: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES"];
+const OWN: [&str; 5] = ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES"];
 
 /// What tells a task who it is; pyxis and apptainer pass it on, enroot and docker only what is named.
 const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"];
@@ -83,7 +83,7 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Vec<String> {
         .into_iter()
         .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
     let mut names: Vec<String> = Vec::new();
-    for name in own.chain(fabric).chain(RENDEZVOUS.map(str::to_owned)) {
+    for name in own.chain(fabric).chain(OWN.map(str::to_owned)) {
         if !names.contains(&name) {
             names.push(name);
         }

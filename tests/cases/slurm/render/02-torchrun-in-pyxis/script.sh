@@ -61,5 +61,5 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
-srun -K1 -l --export=ALL --cpu-bind=none --container-image='nvcr.io#nvidia/pytorch:25.09-py3' --container-mounts='/fsx/data set:/data:ro' --container-workdir=/workspace --no-container-mount-home --container-env=HF_HOME,FI_EFA_USE_DEVICE_RDMA,FI_PROVIDER,NCCL_DEBUG,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
+srun -K1 -l --export=ALL --cpu-bind=none --container-image='nvcr.io#nvidia/pytorch:25.09-py3' --container-mounts='/fsx/data set:/data:ro' --container-workdir=/workspace --no-container-mount-home --container-env=HF_HOME,FI_EFA_USE_DEVICE_RDMA,FI_PROVIDER,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
   sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" --max-restarts=2 "$@"' torchrun train.py

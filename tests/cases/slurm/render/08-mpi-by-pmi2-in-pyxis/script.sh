@@ -52,5 +52,5 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
-srun -K1 -l --export=ALL --cpu-bind=none --mpi=pmi2 --container-image='public.ecr.aws#hpc-cloud/nccl-tests:latest' --no-container-mount-home --container-env=FI_EFA_USE_DEVICE_RDMA,FI_PROVIDER,NCCL_DEBUG,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
+srun -K1 -l --export=ALL --cpu-bind=none --mpi=pmi2 --container-image='public.ecr.aws#hpc-cloud/nccl-tests:latest' --no-container-mount-home --container-env=FI_EFA_USE_DEVICE_RDMA,FI_PROVIDER,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
   /opt/nccl-tests/build/all_reduce_perf -b 8 -e 16G
