@@ -373,3 +373,43 @@ fn read<T: DeserializeOwned>(target: &str, keys: Map<String, Value>) -> Result<T
     serde_json::from_value(Value::Object(keys))
         .map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("target `{target}`: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rest(further: &[(&str, Value)]) -> Result<Settings> {
+        let target = TargetConfig::new("t", "slurm", "/state")
+            .with("rest", "http://localhost:6820")
+            .with("log-dir", "/fsx/team/logs");
+        Settings::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
+    }
+
+    #[test]
+    fn the_longest_mapped_folder_is_where_logs_are_read() {
+        let here = |further: &[(&str, Value)]| rest(further).expect("good settings").reached_log_dir();
+        let map = json!({"/fsx": "/mnt/fsx/", "/fsx/team/": "/mnt/team", "/fsx/team/logs2": "/wrong"});
+        assert_eq!(here(&[("path-map", map)]).as_deref(), Some("/mnt/team/logs"));
+        assert_eq!(here(&[("path-map", json!({"/fs": "/mnt"}))]), None, "half a name is no folder");
+        assert_eq!(here(&[]), None);
+        assert_eq!(here(&[("ssh", json!("head"))]).as_deref(), Some("/fsx/team/logs"));
+    }
+
+    #[test]
+    fn what_slurmrestd_cannot_be_asked_is_refused() {
+        for (key, value, said) in [
+            ("rest", json!("head:6820"), "address"),
+            ("rest", json!("http://head:6820"), "unencrypted"),
+            ("rest", json!("http://localhost.evil.example:6820"), "unencrypted"),
+            ("log-dir", json!("weftrun"), "must begin with `/`"),
+            ("cluster", json!("b"), "one cluster"),
+        ] {
+            let refused = rest(&[(key, value.clone())]).expect_err("refused");
+            assert!(refused.message().contains(said), "{key} = {value}: {refused}");
+        }
+        assert!(rest(&[("rest", json!("http://head:6820")), ("insecure", json!(true))]).is_ok());
+        assert!(rest(&[("rest", json!("http://[::1]:6820"))]).is_ok());
+    }
+}
