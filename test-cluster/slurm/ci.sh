@@ -1,6 +1,6 @@
 #!/bin/bash
 # ci.sh - stand the Slurm beds up, run the tests of the backend and of the command line on them, over local commands and
-# over ssh, and take them down. About five minutes; beside another cluster's tests it took longer. Needs root and Debian; installs the packages where they are missing.
+# over ssh, and over slurmrestd, and take them down. Four minutes on two cores that did other things as well. Needs root and Debian; installs the packages where they are missing.
 # BED_DIR, if set, is where the beds are made (a short path).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
