@@ -72,13 +72,17 @@ impl Output {
 
     /// Writes text to stdout as it is. A reader that went away ends the program quietly.
     pub fn data(&self, text: &str) -> Result<()> {
-        let stdout = std::io::stdout();
-        let mut stream = AutoStream::new(stdout.lock(), self.choice());
+        let mut stream = self.stdout();
         let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
         written.map_err(|error| match error.kind() {
             std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
             _ => Error::new(ErrorKind::Io, format!("cannot write to stdout: {error}")).source(error),
         })
+    }
+
+    /// Stdout, for text that comes in pieces.
+    pub fn stdout(&self) -> impl Write {
+        AutoStream::new(std::io::stdout().lock(), self.choice())
     }
 
     /// Writes one line to stdout.

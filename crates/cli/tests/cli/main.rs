@@ -3,6 +3,7 @@
 mod adversity;
 mod bad_input;
 mod bad_jobs;
+mod browser;
 mod captures;
 mod cases;
 mod commands_in_pages;

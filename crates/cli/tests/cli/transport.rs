@@ -19,7 +19,7 @@ fn weftrun() -> Command {
     command
 }
 
-fn transport(arguments: &[&str], folder: &Path) -> Output {
+pub fn transport(arguments: &[&str], folder: &Path) -> Output {
     weftrun().arg("transport").args(arguments).current_dir(folder).output().unwrap()
 }
 
@@ -49,7 +49,7 @@ fn folder_of(name: &str, mut put: impl FnMut(&Path, u32, &[u8])) -> TempDir {
     folder
 }
 
-fn plain(name: &str) -> TempDir {
+pub fn plain(name: &str) -> TempDir {
     folder_of(name, |folder, rank, bytes| fs::write(folder.join(format!("rank{rank}.log")), bytes).unwrap())
 }
 
@@ -136,6 +136,10 @@ fn what_is_not_there_is_named_and_nothing_is_printed() {
     }
     let output = transport(&[], folder.path());
     assert_eq!(output.status.code(), Some(2));
+    fs::write(folder.path().join("a.out"), b"").unwrap();
+    let output = transport(&["--follow", "a.out", "-"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    fs::remove_file(folder.path().join("a.out")).unwrap();
     fs::write(folder.path().join("cut.log.gz"), b"\x1f\x8b\x08\x00not gzip").unwrap();
     let output = transport(&["-o", "json", "cut.log.gz"], folder.path());
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));

@@ -4,6 +4,7 @@
 //! pipe never lets a job through that was not looked at.
 
 mod input;
+mod kept;
 mod krm;
 mod report;
 mod review;
@@ -78,7 +79,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             .hint("weftrun mutate --write -f job.yaml"));
     }
     let mut given = Given::read(context, &args.fabric, args.reformat)?;
-    let mut told = report::Told::new(context, args.report.is_some());
+    let mut told = report::Told::new(context, args.report.as_deref());
     let mut spools = Vec::new();
     for source in &sources {
         let mut spool = spool::Spool::new();
@@ -90,9 +91,9 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
                     } else {
                         spool.write(done.text.as_bytes())?;
                     }
-                    told.jobs(&given, done.jobs);
+                    told.jobs(&given, done.jobs)?;
                 }
-                Err(finding) => told.unreadable(finding),
+                Err(finding) => told.unreadable(&finding)?,
             }
             Ok(())
         })?;
@@ -112,7 +113,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     }
     for spool in spools {
         if args.diff {
-            context.out.data(&spool.into_text()?)?;
+            spool.onto_stdout(&mut context.out.stdout())?;
         } else {
             spool.to_stdout()?;
         }

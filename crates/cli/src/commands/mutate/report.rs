@@ -1,49 +1,52 @@
 //! What `mutate` says: a few lines on stderr, or all of it in a file.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use weftrun::core::manifest::JobReport;
-use weftrun::core::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::Given;
+use super::kept::{Kept, Syntax};
 use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// What is told of a run, document by document: on stderr at once, and kept only where a report of all is wanted, so that
-/// memory does not grow with the stream.
+/// What is told of a run, document by document: on stderr at once, and held back where a report of all is wanted.
 pub struct Told<'c> {
     context: &'c Context,
-    keep: bool,
+    /// What goes into the file of `--report`, and what goes to stderr as one value.
+    kept: [Option<Kept>; 2],
     assumed: usize,
     seen: bool,
     /// Whether a job has an error, or a document cannot be read.
     pub failed: bool,
     /// Files in which something changed.
     pub changed: BTreeSet<String>,
-    jobs: Vec<JobReport>,
-    findings: Vec<Finding>,
 }
 
 impl<'c> Told<'c> {
-    /// Starts; `report` says that a file of all is wanted.
-    pub fn new(context: &'c Context, report: bool) -> Self {
+    /// Starts; `report` is a file that wants all.
+    pub fn new(context: &'c Context, report: Option<&Path>) -> Self {
+        let syntax = |path: &Path| match path.extension() {
+            Some(end) if end == "yaml" || end == "yml" => Syntax::Yaml,
+            _ => Syntax::Json,
+        };
+        let value = (context.out.format != Format::Table).then(|| Kept::new(Syntax::Json));
         Self {
             context,
-            keep: report || context.out.format != Format::Table,
+            kept: [report.map(|path| Kept::new(syntax(path))), value],
             assumed: 0,
             seen: false,
             failed: false,
             changed: BTreeSet::new(),
-            jobs: Vec::new(),
-            findings: Vec::new(),
         }
     }
 
     /// Tells of the jobs of a document.
-    pub fn jobs(&mut self, given: &Given, jobs: Vec<JobReport>) {
+    pub fn jobs(&mut self, given: &Given, jobs: Vec<JobReport>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;
         for name in given.assumed.iter().skip(self.assumed).filter(|_| table) {
@@ -59,35 +62,34 @@ impl<'c> Told<'c> {
             if table {
                 say(context, &job);
             }
-            if self.keep {
-                self.jobs.push(job);
-            }
+            self.kept.iter_mut().flatten().try_for_each(|kept| kept.job(&job))?;
         }
+        Ok(())
     }
 
     /// Tells of a document that cannot be read.
-    pub fn unreadable(&mut self, finding: Finding) {
+    pub fn unreadable(&mut self, finding: &Finding) -> Result<()> {
         (self.seen, self.failed) = (true, true);
         if self.context.out.format == Format::Table {
-            self.context.out.findings(std::slice::from_ref(&finding));
+            self.context.out.findings(std::slice::from_ref(finding));
         }
-        if self.keep {
-            self.findings.push(finding);
-        }
+        self.kept.iter_mut().flatten().try_for_each(|kept| kept.finding(finding))
     }
 
     /// Ends: with the whole as one value, where that was asked, and the report's file.
-    pub fn end(&self, report: Option<&Path>) -> Result<()> {
-        let out = &self.context.out;
-        if out.format != Format::Table {
-            let report = serde_json::to_string(&MutateReport::new(&self.jobs, &self.findings));
-            out.stderr(&report.unwrap_or_default());
+    pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
+        let [file, value] = std::mem::take(&mut self.kept);
+        if let Some(value) = value {
+            value.write(&mut std::io::stderr().lock())?;
         } else if !self.seen {
-            out.say(
+            self.context.out.say(
                 "note: no PyTorchJob, MPIJob, TrainJob or sbatch script is in it; everything is passed through",
             );
         }
-        report.map_or(Ok(()), |path| to_file(path, &self.jobs, &self.findings))
+        match (file, report) {
+            (Some(file), Some(path)) => to_file(file, path),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -116,14 +118,11 @@ fn summary(job: &JobReport) -> String {
 }
 
 /// Writes the report into a file.
-fn to_file(path: &Path, jobs: &[JobReport], findings: &[Finding]) -> Result<()> {
-    let value = MutateReport::new(jobs, findings);
-    let yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
-    let text =
-        if yaml { serde_saphyr::to_string(&value).ok() } else { serde_json::to_string_pretty(&value).ok() };
-    let text =
-        text.ok_or_else(|| Error::new(ErrorKind::Unexpected, "the report cannot be written as text"))?;
-    std::fs::write(path, text + "\n").map_err(|error| {
+fn to_file(kept: Kept, path: &Path) -> Result<()> {
+    let fail = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())
-    })
+    };
+    let mut file = BufWriter::new(File::create(path).map_err(fail)?);
+    kept.write(&mut file).map_err(|error| error.with("file", path.display()))?;
+    file.flush().map_err(fail)
 }

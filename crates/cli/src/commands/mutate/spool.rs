@@ -1,6 +1,6 @@
 //! Output that is held back until all is good: in memory while it is small, in a temporary file beyond.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tempfile::{NamedTempFile, SpooledTempFile};
@@ -16,6 +16,12 @@ pub struct Spool {
     file: SpooledTempFile,
 }
 
+impl Default for Spool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Spool {
     /// Makes an empty one.
     pub fn new() -> Self {
@@ -28,22 +34,24 @@ impl Spool {
     }
 
     /// Hands all of it to stdout, to the byte.
-    pub fn to_stdout(mut self) -> Result<()> {
+    pub fn to_stdout(self) -> Result<()> {
+        self.onto_stdout(&mut std::io::stdout().lock())
+    }
+
+    /// Hands all of it to a writer that ends at stdout.
+    pub fn onto_stdout(mut self, stdout: &mut dyn Write) -> Result<()> {
         self.rewind()?;
-        let mut stdout = std::io::stdout().lock();
-        let copied = std::io::copy(&mut self.file, &mut stdout).and_then(|_| stdout.flush());
+        let copied = std::io::copy(&mut self.file, stdout).and_then(|_| stdout.flush());
         copied.map_err(|error| match error.kind() {
             std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
             _ => io("cannot write to stdout", error),
         })
     }
 
-    /// All of it as text.
-    pub fn into_text(mut self) -> Result<String> {
+    /// Hands all of it to a writer.
+    pub fn copy_to(mut self, out: &mut dyn Write) -> Result<()> {
         self.rewind()?;
-        let mut text = String::new();
-        self.file.read_to_string(&mut text).map_err(|error| io("cannot read the output back", error))?;
-        Ok(text)
+        std::io::copy(&mut self.file, out).map(drop).map_err(|error| io("cannot write the report", error))
     }
 
     /// Puts all of it in the place of a file: a new file beside it, with its rights, then a rename.

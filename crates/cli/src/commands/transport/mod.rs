@@ -69,6 +69,11 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     }
     if !files.is_empty() {
         let inputs = inputs::resolve(&files)?;
+        if args.follow && inputs.len() > 1 && inputs.contains(&inputs::Input::Stdin) {
+            // Files that are followed never end, and then stdin would wait for ever.
+            return Err(Error::new(ErrorKind::Usage, "stdin and files cannot be followed in one run")
+                .hint("follow the files, or pipe everything: tail -F FILE… | weftrun transport --follow -"));
+        }
         let show = |event: &Event| if args.follow { show(context, event) } else { Ok(()) };
         read::all(&inputs, args.follow, &mut map, show)?;
     }

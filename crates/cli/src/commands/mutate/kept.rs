@@ -1,0 +1,174 @@
+//! The report of a run, written piece by piece, so that memory is bounded by the largest document.
+
+use std::io::Write;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use weftrun::core::manifest::JobReport;
+use weftrun::core::report::MutateReport;
+use weftrun::{Error, ErrorKind, Finding, Result};
+
+use super::spool::Spool;
+
+/// In which syntax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// JSON, an item of a list on a line.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// A [`MutateReport`] whose lists are held back as text.
+pub struct Kept {
+    syntax: Syntax,
+    changed: bool,
+    skip: Option<String>,
+    /// The first of a document that cannot be read, else the first of a job.
+    errors: [Option<Finding>; 2],
+    lists: [(&'static str, List); 4],
+}
+
+#[derive(Default)]
+struct List {
+    spool: Spool,
+    filled: bool,
+}
+
+impl Kept {
+    /// Makes an empty one.
+    pub fn new(syntax: Syntax) -> Self {
+        let list = |name| (name, List::default());
+        Self {
+            syntax,
+            changed: false,
+            skip: None,
+            errors: [None, None],
+            lists: [list("actions"), list("notes"), list("documents"), list("findings")],
+        }
+    }
+
+    /// Takes what became of a job.
+    pub fn job(&mut self, job: &JobReport) -> Result<()> {
+        self.changed |= job.changed;
+        self.skip = self.skip.take().or_else(|| job.skip.clone());
+        self.errors[1] = self.errors[1].take().or_else(|| job.error.clone());
+        let [actions, notes, documents, _] = &mut self.lists;
+        job.actions.iter().try_for_each(|action| actions.1.add(self.syntax, action))?;
+        job.notes.iter().try_for_each(|note| notes.1.add(self.syntax, note))?;
+        documents.1.add(self.syntax, job)
+    }
+
+    /// Takes what there is to say of a document that is no job.
+    pub fn finding(&mut self, finding: &Finding) -> Result<()> {
+        self.errors[0].get_or_insert_with(|| finding.clone());
+        self.lists[3].1.add(self.syntax, finding)
+    }
+
+    /// Writes the whole.
+    pub fn write(self, out: &mut dyn Write) -> Result<()> {
+        let [unreadable, of_job] = &self.errors;
+        let error = unreadable.as_ref().or(of_job.as_ref());
+        let (changed, skip) = (self.changed && error.is_none(), self.skip.as_deref());
+        let head = MutateReport { changed, skip, error, ..MutateReport::new(&[], &[]) };
+        let head = serde_json::to_value(&head).map_err(|error| bug(&error))?;
+        let json = self.syntax == Syntax::Json;
+        let mut lists: Vec<_> = self.lists.into_iter().collect();
+        for (index, (key, value)) in head.as_object().into_iter().flatten().enumerate() {
+            if json {
+                write(out, &format!("{}{}:", if index == 0 { "{" } else { "," }, Json::from(key.as_str())))?;
+            }
+            match lists.iter().position(|(name, _)| name == key) {
+                Some(at) => lists.swap_remove(at).1.write(self.syntax, key, out)?,
+                None if json => write(out, &value.to_string())?,
+                None => write(out, &yaml(&serde_json::json!({ key: value }))?)?,
+            }
+        }
+        write(out, if json { "}\n" } else { "" })
+    }
+}
+
+impl List {
+    fn add(&mut self, syntax: Syntax, item: &impl Serialize) -> Result<()> {
+        let text = match syntax {
+            Syntax::Json => {
+                let text = serde_json::to_string(item).map_err(|error| bug(&error))?;
+                if self.filled { format!(",\n{text}") } else { text }
+            }
+            Syntax::Yaml => yaml(&[item])?,
+        };
+        self.filled = true;
+        self.spool.write(text.as_bytes())
+    }
+
+    fn write(self, syntax: Syntax, key: &str, out: &mut dyn Write) -> Result<()> {
+        match syntax {
+            Syntax::Json => {
+                write(out, "[")?;
+                self.spool.copy_to(out)?;
+                write(out, "]")
+            }
+            Syntax::Yaml if !self.filled => write(out, &format!("{key}: []\n")),
+            Syntax::Yaml => {
+                write(out, &format!("{key}:\n"))?;
+                self.spool.copy_to(out)
+            }
+        }
+    }
+}
+
+fn yaml(value: &impl Serialize) -> Result<String> {
+    let text = serde_saphyr::to_string(value).map_err(|error| bug(&error))?;
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+fn write(out: &mut dyn Write, text: &str) -> Result<()> {
+    out.write_all(text.as_bytes())
+        .map_err(|error| Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).source(error))
+}
+
+fn bug(error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unexpected, format!("the report cannot be written as text: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, error: bool) -> JobReport {
+        let mut job = JobReport::default();
+        name.clone_into(&mut job.name);
+        job.changed = !error;
+        job.actions = vec![format!("{name}: did\n- this"), "x: y".into()];
+        job.notes = vec![Finding::warning("W-A", "a\n\nb # c").fix("é\u{1b}")];
+        job.error = error.then(|| Finding::error("E-A", "no"));
+        job
+    }
+
+    #[test]
+    fn piece_by_piece_is_the_same_report() {
+        let unread = vec![Finding::error("E-YAML-SYNTAX", "what")];
+        let cases = [
+            (vec![], vec![]),
+            (vec![job("a", false)], vec![]),
+            (vec![job("a", false), job("- b", true), job("c", true)], vec![]),
+            (vec![job("a", true)], unread),
+        ];
+        for (jobs, findings) in cases {
+            let whole = serde_json::to_value(MutateReport::new(&jobs, &findings)).unwrap();
+            for syntax in [Syntax::Json, Syntax::Yaml] {
+                let mut kept = Kept::new(syntax);
+                jobs.iter().for_each(|job| kept.job(job).unwrap());
+                findings.iter().for_each(|finding| kept.finding(finding).unwrap());
+                let mut text = Vec::new();
+                kept.write(&mut text).unwrap();
+                let text = String::from_utf8(text).unwrap();
+                let read = weftrun::core::span::yaml(&text).unwrap().root.to_json();
+                assert_eq!(read, whole, "{text}");
+                if syntax == Syntax::Json {
+                    assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), whole);
+                }
+            }
+        }
+    }
+}
