@@ -27,6 +27,7 @@ pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use edit::{Blocked, edit, same};
 pub use emit::to_yaml;
 pub use import::import;
+pub(crate) use import::torchrun;
 pub use import_sbatch::{import_sbatch, slurm_duration};
 pub use lint::lint_document;
 pub use report::JobReport;

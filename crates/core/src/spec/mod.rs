@@ -8,6 +8,7 @@ mod launch;
 mod origins;
 pub mod quantity;
 mod role;
+mod runai_line;
 mod validate;
 mod words;
 
@@ -19,6 +20,7 @@ pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use quantity::Quantity;
 pub use role::{Role, RoleKind};
+pub use runai_line::import_runai;
 pub use words::did_you_mean;
 
 use std::collections::BTreeMap;

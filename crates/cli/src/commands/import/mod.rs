@@ -2,6 +2,7 @@
 //! is done with it is the same for all.
 
 mod manifest;
+mod runai;
 mod sbatch;
 
 use clap::{Args, Subcommand};
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun import job.yaml > job.toml             a PyTorchJob, MPIJob or TrainJob
   weftrun import sbatch train.sbatch > job.toml  a Slurm script
+  weftrun import runai 'runai training pytorch submit llama -i IMAGE --workers 3 -g 8 -- train' > job.toml
   kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
   weftrun plan job.toml -b prod                  what it means there";
 
@@ -37,6 +39,8 @@ pub struct ImportArgs {
 pub enum Form {
     /// A PyTorchJob, MPIJob or TrainJob as kubectl reads it (what `import FILE` takes it for)
     Manifest(manifest::ManifestArgs),
+    /// A command line of the official `runai`
+    Runai(runai::RunaiArgs),
     /// A script for sbatch
     Sbatch(sbatch::SbatchArgs),
 }
@@ -46,6 +50,7 @@ pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
     let imported = match &args.form {
         None => manifest::read(&args.manifest)?,
         Some(Form::Manifest(args)) => manifest::read(args)?,
+        Some(Form::Runai(args)) => runai::read(args)?,
         Some(Form::Sbatch(args)) => sbatch::read(args)?,
     };
     print(context, &imported)

@@ -54,7 +54,7 @@ pub(super) fn unescaped(argv: Vec<String>) -> Vec<String> {
 }
 
 /// The ranks of a node and the script behind torchrun's own options, if all of these are known.
-fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
+pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
     let base = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
     let first = base(argv.first()?);
     let mut at = if first == "torchrun" {

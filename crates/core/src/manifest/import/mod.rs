@@ -17,6 +17,7 @@ use crate::mutation::view::JobKind;
 use crate::span::SpanTree;
 use crate::spec::{Imported, JobSpec, Launch, Role, RoleKind};
 
+pub(crate) use command::torchrun;
 use container::Container;
 use rest::Rest;
 

@@ -1,0 +1,29 @@
+//! `import runai LINE`: a command line of the official `runai`.
+
+use std::io::Read;
+
+use clap::Args;
+use weftrun::core::spec::{Imported, import_runai};
+use weftrun::{Error, ErrorKind, Result};
+
+/// Arguments of `import runai`.
+#[derive(Args, Clone, Debug)]
+pub struct RunaiArgs {
+    /// The whole line in quotes; `-` is standard input
+    #[arg(value_name = "LINE", default_value = "-", allow_hyphen_values = true)]
+    pub line: String,
+}
+
+/// Reads the line.
+pub fn read(args: &RunaiArgs) -> Result<Imported> {
+    let mut line = args.line.clone();
+    if line == "-" {
+        line.clear();
+        std::io::stdin().take(1 << 20).read_to_string(&mut line).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot read standard input: {error}")).source(error)
+        })?;
+    }
+    import_runai(&line).map_err(|finding| {
+        Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
+    })
+}
