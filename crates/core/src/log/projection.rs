@@ -159,7 +159,7 @@ impl Projection {
         let mut least = i64::MAX;
         let history = store.history_range();
         let mut take = |entry: Entry| {
-            let time = entry.time.map_or(self.newest, |time| time.as_microsecond());
+            let time = entry.time.map_or(self.newest, jiff::Timestamp::as_microsecond);
             if !self.filter.shows(store, &entry) {
                 return;
             }
@@ -182,7 +182,7 @@ impl Projection {
             shown.get(begun).map_or(u64::MAX, |_| shown[begun..].iter().map(|(_, s)| *s).min().unwrap_or(0));
         let from = shown[..begun].partition_point(|line| *line < (least, new));
         if !shown[from..].is_sorted() {
-            shown[from..].sort();
+            shown[from..].sort_unstable();
         }
         if shown.len() > MOST {
             let many = shown.len() - MOST + MOST / 4;

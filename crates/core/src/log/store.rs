@@ -286,16 +286,15 @@ impl LogStore {
         self.generation += 1;
         self.bytes += batch.bytes.len() as u64;
         let source = &batch.source;
-        let mut known = match self.feeds.remove(source) {
-            Some(known) => known,
-            None => {
-                let number = self.lanes.source();
-                if source.attempt > 0 {
-                    let text = format!("{}: attempt {} begins", name(source), source.attempt + 1);
-                    self.note(number, source, &clean_text(&text));
-                }
-                Source { number, ..Source::default() }
+        let mut known = if let Some(known) = self.feeds.remove(source) {
+            known
+        } else {
+            let number = self.lanes.source();
+            if source.attempt > 0 {
+                let text = format!("{}: attempt {} begins", name(source), source.attempt + 1);
+                self.note(number, source, &clean_text(&text));
             }
+            Source { number, ..Source::default() }
         };
         let number = known.number;
         let feed = if era == Era::History { &mut known.history } else { &mut known.live };
@@ -321,13 +320,12 @@ impl LogStore {
     /// Says something between the lines, as from the program itself.
     pub fn say(&mut self, source: &Arc<SourceId>, text: &str) {
         self.generation += 1;
-        let number = match self.feeds.get(source) {
-            Some(known) => known.number,
-            None => {
-                let number = self.lanes.source();
-                self.feeds.insert(source.clone(), Source { number, ..Source::default() });
-                number
-            }
+        let number = if let Some(known) = self.feeds.get(source) {
+            known.number
+        } else {
+            let number = self.lanes.source();
+            self.feeds.insert(source.clone(), Source { number, ..Source::default() });
+            number
         };
         self.note(number, source, &clean_text(text));
     }

@@ -286,25 +286,23 @@ impl<'t> Editor<'t> {
         };
         let gap = if span.is_empty() { " " } else { "" };
         if !filled || place.in_flow || self.layout.json {
-            let text = match filled {
-                true => self.layout.flow(wanted),
-                false => self.layout.like(node.style, wanted, place.in_flow),
+            let text = if filled {
+                self.layout.flow(wanted)
+            } else {
+                self.layout.like(node.style, wanted, place.in_flow)
             };
             self.splice(span, format!("{gap}{text}"));
             return Some(());
         }
-        match place.key {
-            Some((column, colon)) => {
-                let block = self.layout.block(wanted, column);
-                let end = self.line_end(span.end);
-                self.splice(colon..span.end, "");
-                self.splice(end..end, block);
-            }
-            None => {
-                let column = self.column(span.start).checked_sub(2)?;
-                let item = self.layout.item(wanted, column);
-                self.splice(span, item.strip_prefix("- ")?);
-            }
+        if let Some((column, colon)) = place.key {
+            let block = self.layout.block(wanted, column);
+            let end = self.line_end(span.end);
+            self.splice(colon..span.end, "");
+            self.splice(end..end, block);
+        } else {
+            let column = self.column(span.start).checked_sub(2)?;
+            let item = self.layout.item(wanted, column);
+            self.splice(span, item.strip_prefix("- ")?);
         }
         Some(())
     }

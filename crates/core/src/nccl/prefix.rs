@@ -66,7 +66,7 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
         let begins = region + head.begins;
         match pending.take() {
             Some((previous, message)) => {
-                sink(Part::Record(previous.record(trim(&line[message..begins.max(message)]))))
+                sink(Part::Record(previous.record(trim(&line[message..begins.max(message)]))));
             }
             None => sink(Part::Text(trim(&line[..begins]))),
         }

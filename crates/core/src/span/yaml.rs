@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
                 self.complete(node, anchor, merge)?;
             }
             Event::SequenceStart(style, anchor, _) => {
-                self.start(Value::Seq(Vec::new()), style, anchor, range)
+                self.start(Value::Seq(Vec::new()), style, anchor, range);
             }
             Event::MappingStart(style, anchor, _) => self.start(Value::Map(Vec::new()), style, anchor, range),
             Event::SequenceEnd | Event::MappingEnd => self.end(&range)?,

@@ -70,7 +70,7 @@ pub trait Fixture: Send + Sync {
 
     /// Longest time one check may take.
     fn patience(&self) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_mins(1)
     }
 
     /// The shortest time limit the backend can keep.

@@ -22,9 +22,10 @@ pub fn router() -> Router<Shared> {
 }
 
 async fn status(Extract(state): Extract<Shared>) -> Response {
-    match lock(&state).cluster_api {
-        true => "OK".into_response(),
-        false => (StatusCode::BAD_GATEWAY, "<html><body>502 Bad Gateway</body></html>").into_response(),
+    if lock(&state).cluster_api {
+        "OK".into_response()
+    } else {
+        (StatusCode::BAD_GATEWAY, "<html><body>502 Bad Gateway</body></html>").into_response()
     }
 }
 
@@ -69,7 +70,7 @@ async fn stream(
     let since = params
         .get("since-time")
         .and_then(|text| text.parse::<Timestamp>().ok())
-        .map_or(i64::MIN, |t| t.as_second());
+        .map_or(i64::MIN, jiff::Timestamp::as_second);
     let cut = {
         let mut state = lock(&state);
         if state.cut_logs_after.is_empty() { usize::MAX } else { state.cut_logs_after.remove(0) }

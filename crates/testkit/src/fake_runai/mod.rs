@@ -128,7 +128,7 @@ impl FakeRunAi {
             journal: Vec::new(),
             faults: Vec::new(),
             tokens: Vec::new(),
-            token_life: Duration::from_secs(3600),
+            token_life: Duration::from_hours(1),
             researcher: false,
             page: 500,
             cut_logs_after: Vec::new(),

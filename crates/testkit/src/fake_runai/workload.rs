@@ -124,7 +124,7 @@ impl Workload {
         }
         match (&master, same) {
             (Some(master), _) => {
-                run(format!("{name}-{}", if mpi { "launcher-x7k2p" } else { "master-0" }), master, 0)
+                run(format!("{name}-{}", if mpi { "launcher-x7k2p" } else { "master-0" }), master, 0);
             }
             (None, true) => run(format!("{name}-master-0"), &spec, 0),
             (None, false) => {}

@@ -31,15 +31,12 @@ impl Replay {
                 writeln!(out, "@{:.3}", (due - played) / 1000.0)?;
                 played = due;
             }
-            match bytes.strip_suffix(b"\n") {
-                Some(line) => {
-                    out.write_all(b"=")?;
-                    out.write_all(line)?;
-                }
-                None => {
-                    out.write_all(b"~")?;
-                    out.write_all(bytes)?;
-                }
+            if let Some(line) = bytes.strip_suffix(b"\n") {
+                out.write_all(b"=")?;
+                out.write_all(line)?;
+            } else {
+                out.write_all(b"~")?;
+                out.write_all(bytes)?;
             }
             out.write_all(b"\n")
         });

@@ -346,10 +346,8 @@ impl Wide {
         let inside = if self.templates.inside.starts_with("SHM") { "shm" } else { "p2p" };
         for rank in 0..self.topology.world() {
             for edge in self.templates.phases.iter().flat_map(|phase| self.new_edges(phase, rank)) {
-                let (kind, net) = match self.is_net(edge.from, edge.to) {
-                    true => ("net", network.clone()),
-                    false => (inside, None),
-                };
+                let (kind, net) =
+                    if self.is_net(edge.from, edge.to) { ("net", network.clone()) } else { (inside, None) };
                 pairs.insert((edge.from, edge.to, kind.to_owned(), net));
             }
         }

@@ -260,7 +260,7 @@ impl Reader<'_> {
         let broken = self.broken();
         match self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
             Some(Value::Dict(entries)) => {
-                entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])))
+                entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
             }
             _ => return Err(broken),
         }

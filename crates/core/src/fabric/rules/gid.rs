@@ -25,7 +25,7 @@ pub(crate) fn decide(
     }
     match ctx.options.gid.unwrap_or(roce.gid) {
         Gid::Auto => {
-            draft.skip_rule(RULE, "auto", "NCCL finds the GID index itself since 2.21; nothing is written")
+            draft.skip_rule(RULE, "auto", "NCCL finds the GID index itself since 2.21; nothing is written");
         }
         Gid::Index(index) => {
             let why = "the index that was asked for; a wrong one makes NCCL fail with a hint that says so";

@@ -188,7 +188,7 @@ fn option(import: &mut Import, name: &str, value: Option<String>, further: &mut 
             import.slurm.insert("mpi".to_owned(), json!(value));
         }
         ("container-image", Some(value)) if !value.contains('$') => {
-            import.spec.image = Some(value.replace('#', "/"))
+            import.spec.image = Some(value.replace('#', "/"));
         }
         ("container-mounts", Some(value)) => import.mounts(&value),
         ("container-workdir" | "chdir" | "D", Some(value)) => import.spec.workdir = Some(value),
@@ -196,7 +196,7 @@ fn option(import: &mut Import, name: &str, value: Option<String>, further: &mut 
         ("ntasks-per-node", Some(value)) => import.role.ranks_per_node = value.parse().ok(),
         (name, _) if KNOWN.contains(&name) => {}
         (name, Some(value)) if value.contains('$') => {
-            import.findings.push(lost(format!("`srun --{name}={value}`")))
+            import.findings.push(lost(format!("`srun --{name}={value}`")));
         }
         (name, None) if name.len() > 1 => further.push(format!("--{name}")),
         (name, Some(value)) if name.len() > 1 => further.push(format!("--{name}={value}")),

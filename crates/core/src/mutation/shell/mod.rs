@@ -82,7 +82,7 @@ fn rewrite_argv(words: &mut Vec<String>, start: usize, border: &mut usize, rule:
                 if at < *border {
                     *border += add.len();
                 }
-                words.splice(at + 1..at + 1, add);
+                words.splice((at + 1)..=at, add);
             }
         }
     }

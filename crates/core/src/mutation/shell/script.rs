@@ -226,7 +226,7 @@ fn measure(tokens: &[Token]) -> Result<(), String> {
                 "case" => brackets += 1,
                 "esac" => brackets = brackets.saturating_sub(1),
                 "if" | "while" | "until" | "for" | "select" | "{" | "[[" | "!" | "coproc" | "function" => {
-                    compound += 1
+                    compound += 1;
                 }
                 "fi" | "done" | "}" | "]]" => compound = compound.saturating_sub(1),
                 word if word.contains(['(', '{']) && open_brackets(word) > MAX_DEPTH => {

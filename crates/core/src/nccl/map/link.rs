@@ -45,7 +45,7 @@ impl Channels {
 
     /// Highest channel of connection index 0.
     pub fn highest_collective(&self) -> Option<u32> {
-        let low = (self.low[0] != 0).then(|| 63 - self.low[0].leading_zeros());
+        let low = (self.low[0] != 0).then(|| self.low[0].ilog2());
         self.rest.iter().filter(|(index, _)| *index == 0).map(|(_, channel)| *channel).max().or(low)
     }
 }

@@ -60,7 +60,7 @@ impl Lives {
 }
 
 fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
-    (id.name.to_string(), id.container.to_string(), id.role.to_string(), id.replica)
+    (id.name.clone(), id.container.clone(), id.role.clone(), id.replica)
 }
 
 impl TransportMap {

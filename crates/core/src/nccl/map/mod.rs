@@ -387,13 +387,12 @@ impl TransportMap {
                 let plugin = self.ofi();
                 plugin.version = Some(version.into());
             }
-            NcclEvent::Plugin(name) => {
+            NcclEvent::Plugin(name)
                 if !name.contains("Libfabric")
                     && self.plugins.len() < 32
-                    && !self.plugins.iter().any(|p| *p.name == *name)
-                {
-                    self.plugins.push(PluginSeen::new(name));
-                }
+                    && !self.plugins.iter().any(|p| *p.name == *name) =>
+            {
+                self.plugins.push(PluginSeen::new(name));
             }
             NcclEvent::Listed { network, devices } => {
                 let lists = self.listed.entry(network.into()).or_default();

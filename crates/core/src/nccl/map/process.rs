@@ -64,7 +64,7 @@ impl Local {
         let known = [self.bus_id, self.nvml_device.map(read_as_hex), self.cuda_device.map(read_as_hex)];
         bracket == super::link::NO_DEVICE
             || known.iter().all(Option::is_none)
-            || known.iter().any(|device| *device == Some(bracket))
+            || known.contains(&Some(bracket))
     }
 }
 

@@ -63,7 +63,7 @@ impl FabricSeen {
         match (planned, self) {
             (Fabric::Auto | Fabric::Off, _) | (_, Self::Unknown | Self::IntraNode) => None,
             (Fabric::Efa, seen) => Some(seen == Self::Efa),
-            (Fabric::Roce, Self::Verbs) | (Fabric::InfiniBand, Self::Verbs) => Some(true),
+            (Fabric::Roce | Fabric::InfiniBand, Self::Verbs) => Some(true),
             (Fabric::Roce, seen) => Some(seen == Self::Roce),
             (Fabric::InfiniBand, seen) => Some(seen == Self::InfiniBand),
             (Fabric::Tcp, seen) => Some(seen == Self::Socket),

@@ -72,7 +72,7 @@ pub(super) fn defaults(draft: &mut Draft, defaults: Vec<(Vec<String>, serde_json
     for (path, value, origin) in defaults {
         match (path.as_slice(), value.as_str()) {
             ([key], Some(name)) if key == "instance_type" => {
-                draft.instance_type = Some((name.to_owned(), origin))
+                draft.instance_type = Some((name.to_owned(), origin));
             }
             _ => set(draft, "[job]", &path, from_json(&value), origin),
         }
@@ -255,7 +255,7 @@ impl Flags {
         };
         match (&o.script, &o.git, &o.git_ref) {
             (Some(path), None, None) => {
-                self.push("--script", &["code"], Value::Map(vec![entry("script", path)]))
+                self.push("--script", &["code"], Value::Map(vec![entry("script", path)]));
             }
             (None, Some(url), rev) => {
                 let rev = rev.iter().map(|rev| entry("ref", rev));
@@ -264,10 +264,10 @@ impl Flags {
             }
             (None, None, None) => {}
             (None, None, Some(_)) => {
-                self.wrong("--git-ref", "only a repository has one: set --git too".to_owned(), "")
+                self.wrong("--git-ref", "only a repository has one: set --git too".to_owned(), "");
             }
             (Some(_), _, _) => {
-                self.wrong("--script", "a job brings a script or a repository, not both".to_owned(), "")
+                self.wrong("--script", "a job brings a script or a repository, not both".to_owned(), "");
             }
         }
     }

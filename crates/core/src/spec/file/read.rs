@@ -42,9 +42,10 @@ impl Read<'_, '_> {
         }
         for entry in node.entries() {
             let deeper = matches!(path, "roles" | "volumes" | "fabric") || path.starts_with("roles.");
-            match deeper {
-                true => self.note(&join(path, &entry.key), &entry.value),
-                false => self.job.origins.set(join(path, &entry.key), self.origin.clone()),
+            if deeper {
+                self.note(&join(path, &entry.key), &entry.value)
+            } else {
+                self.job.origins.set(join(path, &entry.key), self.origin.clone())
             }
         }
     }

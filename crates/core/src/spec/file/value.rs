@@ -180,7 +180,7 @@ pub(super) fn rules<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n S
     for entry in node.entries() {
         match rules_below(&entry.value) {
             Some(inner) => {
-                rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value)))
+                rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value)));
             }
             None => rules.push((entry.key.to_string(), &entry.value)),
         }

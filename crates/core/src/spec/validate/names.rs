@@ -46,7 +46,7 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
         let last = out.error("SPEC-NAME", "name", message);
         return match label_of(name) {
             Some(near) => {
-                last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first"))
+                last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first"));
             }
             None => last.fix("use lower-case letters, digits and `-`, a letter first"),
         };
