@@ -123,4 +123,25 @@ fn an_sbatch_script_becomes_a_job_that_renders_to_its_like() {
     }
     let odd = place.feed("import sbatch", b"no script at all\n");
     assert_eq!((odd.code, odd.out.as_str()), (3, ""), "{}", odd.err);
+
+/// EPFL's line (shared/runai/contract.md §9): three nodes are two workers and a master.
+#[test]
+fn a_command_line_of_runai_renders_to_the_body_it_made() {
+    let place = Place::new();
+    let line = "runai submit-dist pytorch --name readme --workers=2 -g 4 -i train:v1 \\\n  \
+                --annotation k8s.v1.cni.cncf.io/networks=kube-system/roce --extended-resource rdma/rdma=1 -- \"sleep infinity\"\n";
+    let imported = place.feed("import runai -", line.as_bytes());
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    assert!(!imported.err.contains("W-IMPORT-LOST"), "{}", imported.err);
+    place.write("job.toml", &imported.out);
+    let rendered = place.run("render job.toml -b runai -p mlo --profile roce -o json");
+    assert_eq!(rendered.code, 0, "{}\n{}", rendered.err, imported.out);
+    for part in ["\"numWorkers\":2", "kube-system/roce", "rdma/rdma", "train:v1"] {
+        assert!(
+            rendered.out.replace("\\", "").replace(": ", ":").contains(part),
+            "{part} in\n{}",
+            rendered.out
+        );
+    }
+    assert_eq!(place.feed("import runai -", b"runai list\n").code, 3);
 }

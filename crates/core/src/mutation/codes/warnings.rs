@@ -4,10 +4,52 @@ use super::Code;
 
 pub(super) const WARNINGS: &[Code] = &[
     Code {
+        code: "I-IMPORT-CLIENT",
+        title: "a flag is about the client",
+        meaning: "Whether to wait, to attach or only to try is said anew at each submit, and is no part of a job.",
+        fix: "Use the command that the note names.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-ENTRYPOINT",
+        title: "the words were arguments of the image",
+        meaning: "Without `--command` the official client hands the words to the entrypoint of the image. A job file's `command` stands in the entrypoint's place.",
+        fix: "Put the entrypoint before the words if the image has one that matters.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-FABRIC",
+        title: "which fabric was meant is concluded",
+        meaning: "The line asks for a fabric by hand, with a resource or an annotation. What was asked for is kept, and `fabric` is set to what it means, so that weftrun adds what is still missing.",
+        fix: "Set `fabric` to another if that is wrong; `off` adds nothing.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-NAME",
+        title: "the name was made by the platform",
+        meaning: "The line gives no name, or only its beginning, and a job file has a whole one.",
+        fix: "Choose a `name`; `weftrun submit --name-suffix` makes a new one each time.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-NODES",
+        title: "how many nodes it is",
+        meaning: "The official client's workers leave the master out, except with MPI, and one worker is its default. `nodes` counts them all, and the first one is the master.",
+        fix: "Set `nodes` if another number was meant.",
+        source: "",
+    },
+    Code {
         code: "I-IMPORT-NAMESPACE",
         title: "the namespace is not in the job file",
         meaning: "A job file says what runs; where it runs is the target's, so that one file fits several clusters.",
         fix: "Submit with `-n NAMESPACE`, or set `namespace` of the target.",
+        source: "",
+    },
+    Code {
+        code: "I-IMPORT-PROJECT",
+        title: "the project is not in the job file",
+        meaning: "A job file says what runs; where it runs is the target's, so that one file fits several projects.",
+        fix: "Submit with `-p PROJECT`, or set `project` of the target.",
         source: "",
     },
     Code {

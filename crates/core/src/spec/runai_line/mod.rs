@@ -31,7 +31,9 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
         Finding::error("E-IMPORT-JOB", why)
             .fix("give the whole line in quotes: weftrun import runai 'runai training pytorch submit NAME …'")
     };
-    let words = shlex::split(line).ok_or_else(|| no("a quote is not closed in the command line"))?;
+    // As a shell reads it, a line goes on behind a backslash; shlex would make an empty word of it.
+    let line = line.replace("\\\r\n", "").replace("\\\n", "");
+    let words = shlex::split(&line).ok_or_else(|| no("a quote is not closed in the command line"))?;
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let (options, command) = words.split_at(end);
     let mut options = options.iter().map(String::as_str).peekable();
@@ -156,7 +158,7 @@ impl Reading {
         let names = FLAGS.iter().flat_map(|flag| flag.names.iter().copied());
         let bare = word.trim_start_matches('-').split('=').next().unwrap_or_default();
         let finding =
-            Finding::warning("W-IMPORT-LEFT", format!("`{shown}` is not known here and was left out"))
+            Finding::warning("W-IMPORT-LOST", format!("`{shown}` is not known here and was left out"))
                 .at(bare);
         self.findings.push(match did_you_mean(bare, names) {
             Some(near) => finding.fix(format!("if it is `--{near}`, write that")),
@@ -166,7 +168,7 @@ impl Reading {
 
     fn left(&mut self, flag: &str, value: &str) {
         let message = format!("the value of `{flag}` cannot be read: `{value}`");
-        self.findings.push(Finding::warning("W-IMPORT-LEFT", message).at(flag));
+        self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(flag));
     }
 
     fn take(&mut self, flag: &Flag, word: &str, text: &str) {
@@ -314,7 +316,7 @@ impl Reading {
         if self.no_master {
             let message =
                 "weftrun makes the first node the master; with `--no-master` it was a worker as the others";
-            self.findings.push(Finding::info("I-IMPORT-MASTER", message));
+            self.findings.push(Finding::info("I-IMPORT-NODES", message));
         }
     }
 

@@ -69,7 +69,7 @@ fn what_is_not_known_is_said() {
         .unwrap();
     let said: Vec<_> =
         job.findings.iter().map(|f| (f.code.as_str(), f.subject.as_deref().unwrap_or_default())).collect();
-    let left = ["imge", "exclude-node", "--workers"].map(|flag| ("W-IMPORT-LEFT", flag));
+    let left = ["imge", "exclude-node", "--workers"].map(|flag| ("W-IMPORT-LOST", flag));
     assert_eq!(said[..3], left);
     for line in ["", "runai", "runai list", "kubectl apply", "runai submit 'x", "runai submit --image"] {
         assert_eq!(import_runai(line).unwrap_err().code, "E-IMPORT-JOB", "{line}");
