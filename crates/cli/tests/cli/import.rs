@@ -123,6 +123,7 @@ fn an_sbatch_script_becomes_a_job_that_renders_to_its_like() {
     }
     let odd = place.feed("import sbatch", b"no script at all\n");
     assert_eq!((odd.code, odd.out.as_str()), (3, ""), "{}", odd.err);
+}
 
 /// EPFL's line (shared/runai/contract.md §9): three nodes are two workers and a master.
 #[test]
