@@ -15,6 +15,9 @@ use super::rest::Rest;
 use super::transport::{Answer, Transport};
 use super::{discover, error, quote};
 
+/// The rows of one job, and what else is told of each.
+type Told = Vec<(Job, Shown)>;
+
 /// The commands of one cluster.
 #[derive(Debug)]
 pub struct Client {
@@ -26,7 +29,7 @@ pub struct Client {
     rest: Option<Rest>,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     /// Over slurmrestd jobs are asked for one by one: its list has everybody's.
-    single: Mutex<BTreeMap<u64, (Instant, Vec<(Job, Shown)>)>>,
+    single: Mutex<BTreeMap<u64, (Instant, Told)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<String>)>>,
 }
@@ -107,7 +110,7 @@ impl Client {
     }
 
     /// One job over slurmrestd, at most one poll interval old.
-    async fn single(&self, rest: &Rest, id: &JobId) -> Result<Vec<(Job, Shown)>> {
+    async fn single(&self, rest: &Rest, id: &JobId) -> Result<Told> {
         let mut kept = self.single.lock().await;
         let of_id =
             |rows: &[(Job, Shown)]| rows.iter().filter(|(row, _)| row.belongs_to(id)).cloned().collect();

@@ -16,11 +16,11 @@ use super::error;
 pub const SECTION: char = '\u{1d}';
 
 /// How long an answer stands: a plan and the check before its submission ask the cluster once.
-pub const FRESH: Duration = Duration::from_secs(60);
+pub const FRESH: Duration = Duration::from_mins(1);
 
 /// Asks.
 pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
-    Ok(facts(&*client.described().await?, scope))
+    Ok(facts(&client.described().await?, scope))
 }
 
 /// Each question beside the others, since `sacctmgr` and srun's plugins take their time; the answers in order.
@@ -95,7 +95,7 @@ fn queues(text: &str) -> Vec<Queue> {
     let read = |line: &str| {
         let words: BTreeMap<&str, &str> = line.split(' ').filter_map(|word| word.split_once('=')).collect();
         let mut queue = Queue::default();
-        queue.name = (*words.get("PartitionName")?).to_owned();
+        (*words.get("PartitionName")?).clone_into(&mut queue.name);
         queue.default = words.get("Default") == Some(&"YES");
         queue.up = words.get("State") == Some(&"UP");
         let limit = words.get("MaxNodes").and_then(|limit| limit.parse::<u32>().ok());
@@ -257,18 +257,18 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
                 .at("instance_type")
                 .fix("`fabric = \"tcp\"` if that is meant; else switch EFA on for these nodes (ParallelCluster: Efa.Enabled)"),
             );
-        } else if let Some(queue) = &scope.queue {
-            if !with.iter().any(|group| group.queues.contains(queue)) {
-                let has: Vec<&str> =
-                    with.iter().flat_map(|group| group.queues.iter().map(String::as_str)).collect();
-                notes.push(
-                    Finding::error(
-                        "SLURM-NO-INSTANCE-TYPE",
-                        format!("partition `{queue}` has no {wanted}; {} has", has.join(", ")),
-                    )
-                    .at("queue"),
-                );
-            }
+        } else if let Some(queue) = &scope.queue
+            && !with.iter().any(|group| group.queues.contains(queue))
+        {
+            let has: Vec<&str> =
+                with.iter().flat_map(|group| group.queues.iter().map(String::as_str)).collect();
+            notes.push(
+                Finding::error(
+                    "SLURM-NO-INSTANCE-TYPE",
+                    format!("partition `{queue}` has no {wanted}; {} has", has.join(", ")),
+                )
+                .at("queue"),
+            );
         }
     }
     notes

@@ -212,16 +212,11 @@ pub fn essence(stderr: &str) -> String {
         line.split_once("allocation failure: ").map_or(line, |(_, why)| why)
     });
     // A job_submit plugin says why in a line of its own, and Slurm adds only this.
-    if text == "Unspecified error" {
-        if let Some(plugin) = lines
-            .iter()
-            .rev()
-            .filter_map(|line| line.split_once("error: "))
-            .map(|(_, why)| why)
-            .find(|why| !why.contains("Unspecified"))
-        {
-            return clean(plugin);
-        }
+    let mut reasons = lines.iter().rev().filter_map(|line| line.split_once("error: ")).map(|(_, why)| why);
+    if text == "Unspecified error"
+        && let Some(plugin) = reasons.find(|why| !why.contains("Unspecified"))
+    {
+        return clean(plugin);
     }
     clean(text)
 }

@@ -75,16 +75,16 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
         };
         findings.push(finding);
     }
-    if let Some(code) = shown.and_then(|shown| shown.step_exit_code).filter(|code| *code != 0) {
-        if rows.iter().all(|job| state::phase(&job.state, &job.reason) == JobPhase::Succeeded) {
-            findings.push(
-                Finding::warning(
-                    "SLURM-STEP-FAILED",
-                    format!("the job succeeded, but one of its steps ended with {code}"),
-                )
-                .fix("put `set -e` into the script, or let its last command be srun"),
-            );
-        }
+    if let Some(code) = shown.and_then(|shown| shown.step_exit_code).filter(|code| *code != 0)
+        && rows.iter().all(|job| state::phase(&job.state, &job.reason) == JobPhase::Succeeded)
+    {
+        findings.push(
+            Finding::warning(
+                "SLURM-STEP-FAILED",
+                format!("the job succeeded, but one of its steps ended with {code}"),
+            )
+            .fix("put `set -e` into the script, or let its last command be srun"),
+        );
     }
     findings
 }

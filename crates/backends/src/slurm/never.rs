@@ -195,7 +195,7 @@ fn no_qos(qos: &str, facts: &ClusterFacts) -> Option<Finding> {
 }
 
 fn hours(seconds: u64) -> String {
-    if seconds % 3600 == 0 {
+    if seconds.is_multiple_of(3600) {
         format!("{} h", seconds / 3600)
     } else {
         format!("{} min", seconds.div_ceil(60))

@@ -169,11 +169,11 @@ async fn tell(
     for replica in status::replicas(&found.rows.iter().collect::<Vec<_>>()) {
         tell_replica(handle, replica, told, feed).await;
     }
-    if let Some(finding) = findings::stuck(&found.rows) {
-        if told.stuck.as_deref() != Some(finding.message.as_str()) {
-            told.stuck = Some(finding.message.clone());
-            put(feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
-        }
+    if let Some(finding) = findings::stuck(&found.rows)
+        && told.stuck.as_deref() != Some(finding.message.as_str())
+    {
+        told.stuck = Some(finding.message.clone());
+        put(feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
     }
     if alive {
         told.ran = true;

@@ -27,7 +27,7 @@ impl Fixture for OnBed {
 
     /// Slurm counts minutes.
     fn time_limit(&self) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_mins(1)
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {

@@ -11,7 +11,7 @@ use weftrun_core::{Error, ErrorKind};
 use weftrun_testkit::planned;
 
 use crate::bed::{Bed, WAYS, Way};
-use crate::hostile::output;
+use crate::hostile::{bounded, output};
 
 fn job(name: &str, script: &str) -> JobSpec {
     let role = Role::worker().command(["sh", "-c", script]);
@@ -152,7 +152,7 @@ async fn a_node_that_is_powered_off(bed: &Bed) {
                 JobEvent::Replica { replica, .. }
                     if node.is_none() && replica.phase == JobPhase::Running && replica.index == 1 =>
                 {
-                    node = replica.node.clone();
+                    node.clone_from(&replica.node);
                     // While a step is being launched its failure is srun's, and not the node's.
                     let log = "head bash -c 'cat ~/weftrun/poweroff-*.log'";
                     while bed.ctl(log).matches(": up").count() < 2 {
@@ -180,7 +180,7 @@ async fn a_controller_that_is_away(bed: &Bed) {
         .render(&planned(job("away", "for i in 1 2 3 4 5 6; do echo tick $i; sleep 1; done")))
         .expect("renders");
     let handle = backend.submit(&rendered).await.expect("is taken");
-    let mut events = backend.watch(JobFilter::one(&handle));
+    let mut events = bounded(backend.watch(JobFilter::one(&handle)));
     let log = tokio::spawn({
         let (backend, handle) = (bed.connect(Way::Ssh), handle.clone());
         async move { output(&*backend, &handle).await }

@@ -1,6 +1,11 @@
 //! Names, values and paths full of quotes, `$`, newlines and `;` come back as data, through sbatch, srun and the log.
 
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use weftrun_core::backend::Backend;
 use weftrun_core::job::JobHandle;
 use weftrun_core::log::LogOptions;
@@ -12,9 +17,31 @@ use crate::bed::{Bed, EVERY};
 /// What must come back as it is.
 pub const NASTY: &str = "it's \"$HOME\" `id` $(id); rm -rf / \\ \n two\t# * ~ !x é🦀 %j a=b,c";
 
+/// How long a stream may go on: no test waits for ever.
+const LONGEST: Duration = Duration::from_mins(3);
+/// How many of the last items are told of a stream that did not end.
+const SHOWN: usize = 20;
+
+/// A stream that fails the test, with the last things it gave, where it does not end in time.
+pub fn bounded<T: Debug + Send + 'static>(stream: BoxStream<'static, T>) -> BoxStream<'static, T> {
+    let until = tokio::time::Instant::now() + LONGEST;
+    let next = move |(mut stream, mut seen): (BoxStream<'static, T>, VecDeque<String>)| async move {
+        let Ok(item) = tokio::time::timeout_at(until, stream.next()).await else {
+            panic!("no end within {LONGEST:?}; the last items were\n{}", Vec::from(seen).join("\n"));
+        };
+        let item = item?;
+        seen.push_back(format!("{item:?}").chars().take(400).collect());
+        if seen.len() > SHOWN {
+            seen.pop_front();
+        }
+        Some((item, (stream, seen)))
+    };
+    futures_util::stream::unfold((stream, VecDeque::new()), next).boxed()
+}
+
 /// Everything the ranks of a job wrote, once it has ended.
 pub async fn output(backend: &dyn Backend, job: &JobHandle) -> String {
-    let mut batches = backend.logs(job, LogOptions::follow());
+    let mut batches = bounded(backend.logs(job, LogOptions::follow()));
     let mut bytes = Vec::new();
     while let Some(batch) = batches.next().await {
         bytes.extend_from_slice(&batch.expect("a batch").bytes);
@@ -23,7 +50,10 @@ pub async fn output(backend: &dyn Backend, job: &JobHandle) -> String {
 }
 
 fn printable(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|half| char::from_digit(half.into(), 16))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,7 @@ use weftrun_testkit::planned;
 use weftrun_testkit::replay::{Capture, Shape};
 
 use crate::bed::{Bed, WAYS, Way};
+use crate::hostile::bounded;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
@@ -40,7 +41,7 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
         let rendered = backend.render(&planned(spec.build().expect("valid"))).expect("renders");
         let job = backend.submit(&rendered).await.expect("is taken");
         let (mut map, mut got) = (TransportMap::new(), BTreeMap::<u32, Vec<u8>>::new());
-        let (mut batches, mut cut) = (backend.logs(&job, LogOptions::follow()), false);
+        let (mut batches, mut cut) = (bounded(backend.logs(&job, LogOptions::follow())), false);
         while let Some(batch) = batches.next().await {
             let batch = batch.expect("a batch");
             map.observe(&batch);
@@ -63,7 +64,7 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             wide.truth().verdict_fabric.as_str(),
             "{way:?}"
         );
-        let mut events = backend.watch(JobFilter::one(&job));
+        let mut events = bounded(backend.watch(JobFilter::one(&job)));
         let mut last = None;
         while let Some(event) = events.next().await {
             if let JobEvent::Status { job } = event.expect("an event") {

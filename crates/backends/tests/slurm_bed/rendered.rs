@@ -13,7 +13,7 @@ use weftrun_core::spec::{Code, JobSpec, JobSpecBuilder, Launch, Role, Volume, Vo
 use weftrun_testkit::{planned, random_submission};
 
 use crate::bed::{Bed, Way};
-use crate::hostile::output;
+use crate::hostile::{bounded, output};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slurm_takes_every_rendered_case() {
@@ -153,8 +153,10 @@ async fn pyxis_arrays_components_and_the_rest_run() {
         detail.summary.reason
     );
 
-    let batches: Vec<_> =
-        backend.logs(&handle, LogOptions::follow()).map(|batch| batch.expect("a batch")).collect().await;
+    let batches: Vec<_> = bounded(backend.logs(&handle, LogOptions::follow()))
+        .map(|batch| batch.expect("a batch"))
+        .collect()
+        .await;
     let mut codes: Vec<(String, i32)> = batches
         .iter()
         .filter_map(|batch| match batch.mark {
@@ -224,7 +226,7 @@ async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
         built(shell("checkpoint", Launch::PerRank, 2, 1, waits)),
         serde_json::json!({ "signal": "USR1@50" }),
     );
-    spec.time_limit = Some(std::time::Duration::from_secs(60));
+    spec.time_limit = Some(std::time::Duration::from_mins(1));
     let checkpoint = submit(&backend, &planned(spec)).await;
 
     let fails =
@@ -248,7 +250,7 @@ async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
 }
 
 async fn wait(backend: &dyn Backend, job: &JobHandle) -> JobPhase {
-    let mut events = backend.watch(JobFilter::one(job));
+    let mut events = bounded(backend.watch(JobFilter::one(job)));
     let mut last = JobPhase::Unknown;
     while let Some(event) = events.next().await {
         last = event.expect("an event").phase().unwrap_or(last);

@@ -135,9 +135,9 @@ fn followed_over_a_loss(
     let (mut lines, mut crashed) = (Vec::new(), false);
     for event in events.by_ref() {
         match event["type"].as_str() {
-            Some("submitted") => handle = event["handle"].as_str().expect("a handle").to_owned(),
+            Some("submitted") => event["handle"].as_str().expect("a handle").clone_into(&mut handle),
             Some("replica") if event["replica"]["index"] == 1 && node.is_empty() => {
-                node = event["replica"]["node"].as_str().expect("a node").to_owned();
+                event["replica"]["node"].as_str().expect("a node").clone_into(&mut node);
             }
             Some("log") => lines.push(event["text"].as_str().unwrap_or_default().to_owned()),
             Some("attempt") => {

@@ -12,7 +12,10 @@ const FOLDER: &str = "we ird; $(touch gone) 'q' \"d\" é";
 const WORK: &str = "a\\b\nc";
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|half| char::from_digit(half.into(), 16))
+        .collect()
 }
 
 #[test]

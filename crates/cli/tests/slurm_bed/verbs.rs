@@ -38,7 +38,7 @@ fn hold_release_signal_requeue_cancel() {
     );
     let says = |text: &str| {
         // Generous: the machine may be busy with the other tests.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
         loop {
             let output = user.weftrun(&["logs", &runs]);
             if String::from_utf8_lossy(&output.stdout).contains(text) {

@@ -118,7 +118,7 @@ impl LogFile {
 
     /// Takes what came and gives it in runs of lines of one lane, in the file's order: whoever stops behind any of them
     /// can go on from its cursor exactly.
-    pub fn take(&mut self, piece: Piece, resumed: bool) -> Vec<LogBatch> {
+    pub fn take(&mut self, piece: &Piece, resumed: bool) -> Vec<LogBatch> {
         let mut batches = Vec::new();
         let replaced = self.inode.is_some_and(|inode| inode != piece.inode);
         if piece.size < self.offset || replaced {

@@ -65,7 +65,7 @@ pub async fn read(
         if options.follow && !reader.lost {
             out.flush().await;
         }
-        let said_its_end = reader.files.values().any(|file| file.is_complete()) && !cut_short;
+        let said_its_end = reader.files.values().any(LogFile::is_complete) && !cut_short;
         let settled = quiet_since.elapsed() >= reader.client.settings.settle() && !reader.lost;
         if !options.follow || (terminal && !reader.lost && (said_its_end && !got || settled)) {
             return reader.finish(&mut out, terminal, !cut_short, exit_code).await;
@@ -165,7 +165,7 @@ impl Reader {
                 .or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
             got |= !piece.bytes.is_empty();
             more |= piece.bytes.len() as u64 >= CHUNK;
-            for batch in file.take(piece, resumed) {
+            for batch in file.take(&piece, resumed) {
                 out.offer(batch).await;
             }
         }

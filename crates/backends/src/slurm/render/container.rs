@@ -104,7 +104,7 @@ fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
                     .hint("give the job an `image`, or use the path as it is on the nodes"));
             }
             VolumeSource::HostPath(path) => {
-                mounts.push((path.clone(), volume.mount.clone(), volume.read_only))
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
             }
             // The node's own /dev/shm is there, in containers too.
             VolumeSource::Memory { .. } => {}

@@ -121,7 +121,7 @@ fn one(target: &mut Translated, op: &Op, contained: bool) -> Result<(), &'static
         Change::Resource { name, .. } if is_fabric_device(name) => target.whole_nodes = Some(op.clone()),
         Change::Resource { .. } => return Err("resource"),
         Change::NodeSelector { key, value } if key.ends_with("instance-type") => {
-            target.constraint = Some(value.clone())
+            target.constraint = Some(value.clone());
         }
         Change::NodeSelector { .. } => return Err("node-selector"),
         Change::Capability { name } if name == "IPC_LOCK" => target.memlock = Some(op.clone()),

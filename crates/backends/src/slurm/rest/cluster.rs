@@ -13,7 +13,7 @@ pub fn sections(partitions: &Value, nodes: &Value) -> String {
     let release = ["/slurm/release", "/Slurm/release"].iter().find_map(|path| meta.pointer(path)?.as_str());
     let config = format!("SLURM_VERSION = {}\n", release.unwrap_or_default());
     let answers = [queues.join("\n"), nodes_of.join("\n"), config];
-    answers.iter().map(|text| format!("{}{SECTION}", text.replace(SECTION, ""))).collect()
+    answers.iter().flat_map(|text| [text.replace(SECTION, ""), SECTION.to_string()]).collect()
 }
 
 fn partition(partition: &Value) -> String {

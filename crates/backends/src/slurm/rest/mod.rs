@@ -112,13 +112,12 @@ impl Rest {
     /// The lives of jobs in accounting: of one job, or of the user's since some days; none where there is no accounting.
     pub async fn accounting(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
         let version = self.version().await?;
-        let path = match id {
-            Some(id) => format!("/slurmdb/v0.0.{version}/job/{}", id.number),
-            None => {
-                let since = jiff::Timestamp::now().as_second() - i64::from(days) * 86_400;
-                let user = weftrun_core::percent::encode(&self.user().await?);
-                format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
-            }
+        let path = if let Some(id) = id {
+            format!("/slurmdb/v0.0.{version}/job/{}", id.number)
+        } else {
+            let since = jiff::Timestamp::now().as_second() - i64::from(days) * 86_400;
+            let user = weftrun_core::percent::encode(&self.user().await?);
+            format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
         };
         match self.get(&path).await {
             Ok(answer) => {

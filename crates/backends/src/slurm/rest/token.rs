@@ -157,7 +157,7 @@ async fn command_text(argv: &[String]) -> Result<String> {
     };
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(Duration::from_secs(60), command.output())
+    let output = tokio::time::timeout(Duration::from_mins(1), command.output())
         .await
         .map_err(|_| failed("it did not end within a minute".to_owned()))?
         .map_err(|cause| failed(cause.to_string()))?;

@@ -95,6 +95,6 @@ fn control_dir() -> Option<PathBuf> {
     let dir = PathBuf::from(format!("/tmp/weftrun-ssh-{uid}"));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
     let found = std::fs::symlink_metadata(&dir).ok()?;
-    let mine = found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0;
+    let mine = found.is_dir() && found.uid() == uid && (found.mode() & 0o077).count_ones() == 0;
     (made.is_ok() || mine).then_some(dir)
 }

@@ -30,7 +30,7 @@ fn told(batches: &[LogBatch]) -> Vec<(String, Vec<u8>)> {
 
 fn whole() -> Vec<(String, Vec<u8>)> {
     let size = LOG.len() as u64;
-    told(&file(None).take(piece(0, LOG, size), false))
+    told(&file(None).take(&piece(0, LOG, size), false))
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn lines_go_to_the_tasks_that_wrote_them() {
     ];
     assert_eq!(whole(), expected.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
     let mut file = file(None);
-    file.take(piece(0, LOG, LOG.len() as u64), false);
+    file.take(&piece(0, LOG, LOG.len() as u64), false);
     assert!(file.is_complete());
 }
 
@@ -53,17 +53,17 @@ fn any_cut_and_any_resume_gives_the_same_bytes_once() {
     let size = LOG.len() as u64;
     for cut in 0..LOG.len() {
         let mut file = file(None);
-        let mut batches = file.take(piece(0, &LOG[..cut], cut as u64), false);
+        let mut batches = file.take(&piece(0, &LOG[..cut], cut as u64), false);
         let cursor = batches.last().map(|batch| batch.cursor.clone());
-        batches.extend(file.take(piece(cut as u64, &LOG[cut..], size), false));
+        batches.extend(file.take(&piece(cut as u64, &LOG[cut..], size), false));
         assert_eq!(told(&batches), whole(), "cut at {cut}");
         // The same with another process going on from the last cursor.
         let Some(cursor) = cursor else { continue };
-        let mut before = self::file(None).take(piece(0, &LOG[..cut], cut as u64), false);
+        let mut before = self::file(None).take(&piece(0, &LOG[..cut], cut as u64), false);
         let mut again = self::file(Some(&cursor));
         let mut rest = piece(cursor.offset, &LOG[usize::try_from(cursor.offset).unwrap()..], size);
         rest.header = LOG.split_inclusive(|byte| *byte == b'\n').next().unwrap().to_vec();
-        before.extend(again.take(rest, false));
+        before.extend(again.take(&rest, false));
         assert_eq!(told(&before), whole(), "resumed at {cut}");
     }
 }
@@ -72,13 +72,13 @@ fn any_cut_and_any_resume_gives_the_same_bytes_once() {
 fn a_second_life_is_another_attempt_and_truncation_is_told() {
     let mut file = file(None);
     let first = b"#weftrun log=1 attempt=0 labels=node tasks=worker:4\n2: x\n#weftrun log=1 attempt=1 labels=node tasks=worker:4\n2: y\n";
-    let batches = file.take(piece(0, first, first.len() as u64), false);
+    let batches = file.take(&piece(0, first, first.len() as u64), false);
     let seen: Vec<_> = batches
         .iter()
         .map(|batch| (batch.source.name.as_str(), batch.source.attempt, batch.source.rank))
         .collect();
     assert_eq!(seen, [("node2", 0, None), ("node2", 1, None)]);
-    let batches = file.take(piece(first.len() as u64, b"", 3), false);
+    let batches = file.take(&piece(first.len() as u64, b"", 3), false);
     assert!(batches.iter().any(|batch| batch.mark == Some(Mark::Truncated)));
     assert_eq!(file.offset(), 0);
 }
