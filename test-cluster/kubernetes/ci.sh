@@ -27,7 +27,7 @@ tests() {
   export WEFTRUN_TEST_KUBE_STATE=$STATE
   local run="timeout 1200 cargo test --workspace --test kubeflow --"
   # They wait for the cluster most of the time. Last and alone: what disturbs the whole of it.
-  $run --skip alone_ --test-threads=4 || { logs; return 1; }
+  $run --skip alone_ --test-threads=6 || { logs; return 1; }
   $run alone_ --test-threads=1 || { logs; return 1; }
 }
 case ${1:-all} in build|up|test|all) can || { echo "skipped: a cluster of real nodes needs root, mount namespaces and cgroups"; exit 0; } ;; esac

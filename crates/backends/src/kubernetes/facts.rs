@@ -178,7 +178,9 @@ fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str
 }
 
 fn hidden(error: &Error, what: &str, so: &str) -> Finding {
-    Finding::info("K8S-HIDDEN", format!("you may not read {what}, so {so}")).at(error.message())
+    // Whoever is refused knows who asked for what; anything else is worth its own words.
+    let finding = Finding::info("K8S-HIDDEN", format!("you may not read {what}, so {so}"));
+    if error.kind() == ErrorKind::Credentials { finding } else { finding.at(error.message()) }
 }
 
 /// Whether a webhook changes pods and is about EFA: its name says so, or its selector names the opt-out annotation.

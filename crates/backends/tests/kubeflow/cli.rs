@@ -396,6 +396,58 @@ fn refusals_say_what_to_do() {
     shell.delete(first.stdout.trim());
 }
 
+/// A job that cannot start is followed until the time is out, and why it does not start is said with what to do; one that is deleted
+/// under its follower ends the following, and is no success.
+#[test]
+fn a_followed_job_that_cannot_end_well_says_why() {
+    let Some(bed) = bed() else { return };
+    let text = |name: &str, image: &str, more: &str| {
+        format!(
+            "name = \"{name}\"\nimage = \"{image}\"\nnodes = 1\nfabric = \"off\"\ncommand = [\"sleep\", \"600\"]\n{more}"
+        )
+    };
+    let cases = [
+        ("cli-img", "example.test/nope:9", "", 124, ["K8S-IMAGE-PULL", "check the image's name and tag"]),
+        (
+            "cli-big",
+            "busybox:1.36",
+            "gpus_per_node = 64\n",
+            124,
+            ["K8S-UNSCHEDULABLE", "nvidia.com/gpu free"],
+        ),
+        ("cli-del", "busybox:1.36", "", 1, ["no longer in the cluster", "cli-del"]),
+    ];
+    std::thread::scope(|scope| {
+        for (what, image, more, code, said) in cases {
+            let bed = bed.clone();
+            scope.spawn(move || {
+                let (shell, name) = (Shell::of(bed, "researcher"), name(what));
+                shell.write("job.toml", &text(&name, image, more));
+                let args = ["submit", "-b", "kubeflow", "--follow", "--timeout", "60s", "job.toml"];
+                let ran = std::thread::scope(|scope| {
+                    let following = scope.spawn(|| shell.weftrun(&args));
+                    if code == 1 {
+                        let pod = format!("{name}-worker-0");
+                        let runs = || {
+                            shell.bed.kubectl_says(&["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])
+                        };
+                        crate::bed::poll("its pod", || (runs().1 == "Running").then_some(()));
+                        shell.bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
+                    }
+                    following.join().unwrap()
+                });
+                assert_eq!(ran.code, code, "{what}: {}", ran.stderr);
+                for word in said {
+                    assert!(ran.stderr.contains(word), "{what}, {word}: {}", ran.stderr);
+                }
+                // The handle and nothing else.
+                assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
+                shell.bed.kubectl_says(&["delete", "pytorchjob", &name, "--wait=false"]);
+            });
+        }
+    });
+}
+
 /// Whoever has the least rights submits and follows all the same; what is hidden is said.
 #[test]
 fn a_guest_submits_and_is_told_what_is_hidden() {

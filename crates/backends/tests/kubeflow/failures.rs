@@ -284,3 +284,28 @@ async fn a_probe_finds_whether_efa_is_added() {
             .is_empty()
     );
 }
+
+/// Whoever may read the cluster's own objects learns from them what a plan rests on; that EFA is given out by resource claims is one
+/// of them.
+#[tokio::test]
+async fn an_administrator_sees_nodes_levels_and_device_classes() {
+    let Some(bed) = bed() else { return };
+    let class = "efa.networking.k8s.aws";
+    bed.apply(&format!(
+        "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: {class}}}, \
+          spec: {{selectors: [{{cel: {{expression: \"device.driver == '{class}'\"}}}}]}}}}"
+    ));
+    let mut target = bed.target(&bed.kubeconfig("admin"));
+    let state = tempfile::tempdir().unwrap();
+    (target.state_dir, target.namespace) = (state.path().into(), Some("research".into()));
+    let facts = bed.connect_to(target).await.unwrap().discover(&Scope::default()).await.unwrap();
+    bed.kubectl(&["delete", "deviceclass", class]);
+    let dra = facts.notes.iter().find(|note| note.code == "K8S-DRA-EFA");
+    assert!(dra.unwrap().fix.as_ref().unwrap().text.contains("efa.devices"), "{:?}", facts.notes);
+    let nodes =
+        facts.nodes.iter().find(|group| group.instance_type.as_deref() == Some("p5.48xlarge")).unwrap();
+    assert_eq!(nodes.allocatable["vpc.amazonaws.com/efa"], "32", "{nodes:?}");
+    assert_eq!(facts.pod_security.as_deref(), Some("privileged"));
+    assert!(facts.priorities.iter().any(|class| class == "system-node-critical"), "{:?}", facts.priorities);
+    assert!(!facts.notes.iter().any(|note| note.code == "K8S-HIDDEN"), "{:?}", facts.notes);
+}
