@@ -97,6 +97,22 @@ fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
     Some((rank, end + 1 + tag.len() + blank))
 }
 
+/// The pieces of a line of `mpirun --tag-output`. It passes on whatever a rank's pipe held: where that does not end with a line,
+/// the tag of the next rank stands in the middle. Any other line is one piece.
+pub(super) fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let tag = if line.first() == Some(&b'[') { open_mpi(line) } else { None };
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let piece = rest.take()?;
+        let Some((_, taken)) = tag else { return Some(piece) };
+        let next =
+            memchr::memchr_iter(b'[', piece).find(|at| *at > taken && open_mpi(&piece[*at..]).is_some());
+        let Some(at) = next else { return Some(piece) };
+        rest = Some(&piece[at..]);
+        Some(&piece[..at])
+    })
+}
+
 /// `3: `; how many bytes it takes.
 fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
     let digits = rest.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
@@ -168,6 +184,19 @@ mod tests {
         ] {
             let found = prefix(line);
             assert_eq!((found.rank, found.local, found.task, found.len), (None, None, None, 0), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_in_the_middle_begins_a_piece_of_another_rank() {
+        let of = |line: &'static str| pieces(line.as_bytes()).collect::<Vec<_>>();
+        let torn = "[1,0]<stdout>:a | 1[1,14]<stdout>:node1 [6] NCCL[1,0]<stderr>: x";
+        let wanted = ["[1,0]<stdout>:a | 1", "[1,14]<stdout>:node1 [6] NCCL", "[1,0]<stderr>: x"];
+        assert_eq!(of(torn), wanted.map(str::as_bytes));
+        for whole in
+            ["", "[1,0]<stdout>:", "[1,0]<stdout>:[1,0]<stdout>:x", "said [1,3]<stdout>:x", "[rank3]: [1]"]
+        {
+            assert_eq!(of(whole), [whole.as_bytes()]);
         }
     }
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::feed::{Feed, Whole};
 use super::lane::{Lane, LaneId, Lanes};
+use super::prefix::pieces;
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
 use super::severity::level;
@@ -356,14 +357,20 @@ impl LogStore {
         time: Option<Timestamp>,
         era: Era,
     ) {
-        let (lane, prefix) = self.lanes.of(number, source, line.bytes);
-        let level = level(line.bytes);
-        self.lanes.count(lane, level, line.bytes.len(), time);
         self.timed |= time.is_some();
-        let plain = if is_plain(line.bytes) { PLAIN } else { 0 };
-        let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
-        let meta = Meta { start: 0, delta: 0, lane, prefix, bits: level as u8 | plain, time };
-        self.push(meta, line.bytes, Note { cut: line.cut, updates: line.updates }, era);
+        let mut pieces = pieces(line.bytes).peekable();
+        while let Some(bytes) = pieces.next() {
+            let (lane, prefix) = self.lanes.of(number, source, bytes);
+            let level = level(bytes);
+            self.lanes.count(lane, level, bytes.len(), time);
+            let plain = if is_plain(bytes) { PLAIN } else { 0 };
+            let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
+            let meta = Meta { start: 0, delta: 0, lane, prefix, bits: level as u8 | plain, time };
+            // What was left out stood at the end.
+            let last = pieces.peek().is_none();
+            let note = if last { Note { cut: line.cut, updates: line.updates } } else { Note::default() };
+            self.push(meta, bytes, note, era);
+        }
     }
 
     fn push(&mut self, mut meta: Meta, bytes: &[u8], note: Note, era: Era) {
