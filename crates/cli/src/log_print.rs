@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weftrun::Result;
-use weftrun::core::log::{Filter, LogBatch, LogStore, Pattern, clean_text};
+use weftrun::core::log::{Filter, Lane, LogBatch, LogStore, Pattern, clean_text};
 use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 
 use crate::output::{Output, style};
@@ -15,6 +15,8 @@ const BUDGET: usize = 8 << 20;
 pub struct LogPrinter {
     store: LogStore,
     next: u64,
+    /// What stands before the lines of each lane, and the rank it was made for: a lane's is proved as its lines come.
+    prefixes: Vec<(Option<u32>, String)>,
     options: PrintOptions,
     filter: Option<Filter>,
     pattern: Option<Pattern>,
@@ -34,7 +36,14 @@ pub struct PrintOptions {
 impl LogPrinter {
     /// Makes a printer.
     pub fn new(options: PrintOptions) -> Self {
-        Self { store: LogStore::new(BUDGET), next: 0, options, filter: None, pattern: None }
+        Self {
+            store: LogStore::new(BUDGET),
+            next: 0,
+            prefixes: Vec::new(),
+            options,
+            filter: None,
+            pattern: None,
+        }
     }
 
     /// Prints only lines of these ranks that match this regular expression.
@@ -87,8 +96,15 @@ impl LogPrinter {
                 continue;
             }
             if !self.options.bare {
-                let (label, dim) = (lane.label(), style::DIM);
-                text.push_str(&format!("{dim}{}|{dim:#} ", clean_text(&label)));
+                let at = entry.lane as usize;
+                if self.prefixes.len() <= at {
+                    self.prefixes.resize(at + 1, (None, String::new()));
+                }
+                let known = &mut self.prefixes[at];
+                if known.1.is_empty() || known.0 != lane.rank {
+                    *known = (lane.rank, prefix(lane));
+                }
+                text.push_str(&known.1);
             }
             if let Some(time) = entry.time.filter(|_| self.options.timestamps) {
                 text.push_str(&format!("{time} "));
@@ -114,4 +130,10 @@ impl LogPrinter {
             Ok(())
         }
     }
+}
+
+/// Who says it, before a line.
+fn prefix(lane: &Lane) -> String {
+    let dim = style::DIM;
+    format!("{dim}{}|{dim:#} ", clean_text(&lane.label()))
 }

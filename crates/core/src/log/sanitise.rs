@@ -63,8 +63,10 @@ pub fn clean_line(line: &[u8]) -> CleanLine {
         writer.line.cut = (line.len() - LINE_CAP) as u64;
     }
     let line = &line[..line.len().min(LINE_CAP)];
-    if is_plain(line) {
-        writer.line.text = String::from_utf8_lossy(line).into_owned();
+    if is_plain(line)
+        && let Ok(text) = std::str::from_utf8(line)
+    {
+        text.clone_into(&mut writer.line.text);
         return writer.line;
     }
     let (shown, updates) = last_segment(line);

@@ -18,7 +18,7 @@ use super::lane::{Lane, LaneId, Lanes};
 use super::prefix::pieces;
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
-use super::severity::level;
+use super::severity::{level, nccl};
 use super::{Attic, Level, LogBatch, Mark, SourceId};
 
 /// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.
@@ -125,7 +125,7 @@ impl Entry {
     pub fn message(&self) -> &[u8] {
         let text = self.text();
         let near = &text[..text.len().min(160)];
-        if let Some(at) = memchr::memmem::find(near, b" NCCL ") {
+        if let Some(at) = nccl(near) {
             return &text[at..];
         }
         match text.strip_prefix(b"[rank").and_then(|rest| Some((rest, memchr::memchr(b']', rest)?))) {
