@@ -1,7 +1,10 @@
 //! Whether the project would take a body: its name, and the names in it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use weftrun_core::backend::Rendered;
+use weftrun_core::spec::did_you_mean;
 use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::lookup::{self, Asset, text, unknown};
@@ -82,29 +85,39 @@ async fn template(shared: &Shared, rendered: &Rendered, body: &Value) -> Result<
     }
 }
 
-/// Claims and secrets that are called by the name of an asset.
+/// Claims and secrets that are called by the name of an asset, or by nearly a name of one.
 async fn assets(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
-    let mut named: Vec<(Asset, &str)> = Vec::new();
-    for claim in body.pointer("/spec/storage/pvc").and_then(Value::as_array).into_iter().flatten() {
-        named.extend(text(claim, "claimName").map(|name| (Asset::Claim, name)));
-    }
-    for var in body.pointer("/spec/environmentVariables").and_then(Value::as_array).into_iter().flatten() {
-        let secret = var.get("secret").and_then(|secret| text(secret, "name"));
-        named.extend(secret.map(|name| (Asset::Credentials, name)));
-    }
-    named.dedup();
+    let list = |pointer: &str| body.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let claims = list("/spec/storage/pvc").filter_map(|claim| text(claim, "claimName"));
+    let secrets = list("/spec/environmentVariables").filter_map(|var| text(var.get("secret")?, "name"));
     let mut findings = Vec::new();
-    for (asset, name) in named {
-        let project = &shared.project().await?.id;
-        let real = lookup::asset(shared.plane().await?, project, asset, name).await?;
-        if let Some(real) = real.filter(|real| real != name) {
-            let what = if asset == Asset::Claim { "volume claim" } else { "secret" };
-            let message =
-                format!("`{name}` is the name of an asset, and Kubernetes knows its {what} as `{real}`");
-            findings.push(Finding::warning("RUNAI-ASSET", message).fix(format!("write `{real}`")));
+    for (asset, names) in
+        [(Asset::Claim, BTreeSet::from_iter(claims)), (Asset::Credentials, BTreeSet::from_iter(secrets))]
+    {
+        if !names.is_empty() {
+            let project = &shared.project().await?.id;
+            let known = lookup::assets(shared.plane().await?, project, asset).await?;
+            findings.extend(names.into_iter().filter_map(|name| misnamed(asset, name, &known)));
         }
     }
     Ok(findings)
+}
+
+/// Claims and secrets may be there without an asset: a name like none of the project's says nothing.
+fn misnamed(asset: Asset, name: &str, known: &[(String, String)]) -> Option<Finding> {
+    if known.iter().any(|(_, real)| real == name) {
+        return None;
+    }
+    let what = if asset == Asset::Claim { "volume claim" } else { "secret" };
+    if let Some((_, real)) = known.iter().find(|(shown, _)| shown == name) {
+        let message =
+            format!("`{name}` is the name of an asset, and Kubernetes knows its {what} as `{real}`");
+        return Some(Finding::warning("RUNAI-ASSET", message).fix(format!("write `{real}`")));
+    }
+    let near = did_you_mean(name, known.iter().flat_map(|(shown, real)| [shown.as_str(), real.as_str()]))?;
+    let (_, real) = known.iter().find(|(shown, real)| shown == near || real == near)?;
+    let message = format!("no asset of the project is the {what} `{name}`");
+    Some(Finding::warning("RUNAI-ASSET", message).fix(format!("did you mean `{real}`?")))
 }
 
 fn texts(list: Option<&Value>) -> Vec<&str> {

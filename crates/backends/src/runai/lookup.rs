@@ -138,22 +138,17 @@ pub enum Asset {
     Credentials,
 }
 
-/// What the name of an asset of the project stands for in Kubernetes; none if there is no such asset. People take the
-/// asset's name, which the UI shows, for that of the claim or secret.
-pub async fn asset(plane: &ControlPlane, project: &str, asset: Asset, name: &str) -> Result<Option<String>> {
+/// The assets of a project: the name that the UI shows, which people take for the other, and the name that Kubernetes knows.
+pub async fn assets(plane: &ControlPlane, project: &str, asset: Asset) -> Result<Vec<(String, String)>> {
     let (path, field) = match asset {
         Asset::Claim => ("/api/v1/asset/datasource/pvc", "/spec/claimName"),
         Asset::Credentials => ("/api/v1/asset/credentials", "/spec/genericSecret/existingSecretName"),
     };
-    let query = [("projectId", project.to_owned()), ("name", name.to_owned())];
+    let query = [("projectId", project.to_owned())];
     let all: Value = plane.get("cannot look up an asset", path, &query).await?;
-    let found = all
-        .get("entries")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .find(|entry| entry.pointer("/meta/name").and_then(Value::as_str) == Some(name));
-    Ok(found.and_then(|entry| entry.pointer(field)?.as_str()).map(str::to_owned))
+    let entries = all.get("entries").and_then(Value::as_array).into_iter().flatten();
+    let text = |entry: &Value, pointer: &str| Some(entry.pointer(pointer)?.as_str()?.to_owned());
+    Ok(entries.filter_map(|entry| Some((text(entry, "/meta/name")?, text(entry, field)?))).collect())
 }
 
 /// The finding of a name that is not among those the server knows; none if it is.

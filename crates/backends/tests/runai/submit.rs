@@ -223,6 +223,11 @@ async fn names_are_looked_up() {
         source: weftrun_core::spec::VolumeSource::Claim("datasets".into()),
         read_only: true,
     }];
+    spec.secrets = vec![weftrun_core::spec::SecretRef {
+        env: "KEY".into(),
+        secret: "genericsecret-wandbb".into(),
+        key: "k".into(),
+    }];
     let findings = backend.check(&rendered(&backend, spec.clone())).await.unwrap();
     let said: Vec<String> = findings
         .iter()
@@ -233,12 +238,14 @@ async fn names_are_looked_up() {
         "RUNAI-PRIORITY did you mean `high`?",
         "RUNAI-TEMPLATE did you mean `h100-roce`?",
         "RUNAI-ASSET write `datasets-nlp-8f2c`",
+        "RUNAI-ASSET did you mean `genericsecret-wandb`?",
     ];
     assert_eq!(said, wanted);
 
     (spec.queue, spec.priority) = (Some("h100".into()), Some("high".into()));
     spec.backend = BTreeMap::from([("runai".into(), serde_json::json!({"template": "h100-roce"}))]);
     spec.volumes.clear();
+    spec.secrets.clear();
     let rendered = rendered(&backend, spec);
     assert_eq!(rendered.holes.iter().filter(|hole| hole.name == "template-id:h100-roce").count(), 1);
     assert!(backend.check(&rendered).await.unwrap().is_empty());

@@ -48,6 +48,9 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     })?;
     if context.out.format == Format::Table {
         context.out.data(&table(&jobs))?;
+        if jobs.is_empty() && !args.all {
+            context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
+        }
     } else {
         context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?;
     }
