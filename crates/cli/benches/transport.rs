@@ -67,6 +67,11 @@ fn write(path: &Path, megabytes: usize, share: usize) {
     }
 }
 
+/// The program that is measured: `WEFTRUN_BIN`, else the one built with this benchmark.
+fn binary() -> String {
+    std::env::var("WEFTRUN_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_weftrun").to_owned())
+}
+
 fn beside_ripgrep(name: &str, log: &Path) {
     const CAPTURES: &str = r"Channel (\d+)/(\d+) : (\d+)\[\w+\] -> (\d+)\[\w+\] \[(\w+)\] via (\S+)";
     let bytes = fs::metadata(log).map_or(0, |data| data.len()) as f64 / 1e6;
@@ -117,7 +122,7 @@ fn weftrun(inputs: &[PathBuf]) -> (Duration, u64) {
     let mut peak = 0;
     let took = best(|| {
         let started = Instant::now();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weftrun"))
+        let mut child = Command::new(binary())
             .args(["transport", "-o", "json"])
             .args(inputs)
             .stdout(Stdio::null())

@@ -167,6 +167,9 @@ fn parse(text: &str) -> Result<ast::Program, String> {
     if has_bracketed_document(text) {
         return Err("a here-document in it starts with a closing bracket".into());
     }
+    if has_odd_delimiter(text) {
+        return Err("a here-document in it has a delimiter that is no plain word".into());
+    }
     let tokens = brush_parser::uncached_tokenize_str(text, &TokenizerOptions::default())
         .map_err(|error| format!("it cannot be read: {error}"))?;
     measure(&tokens)?;
@@ -195,6 +198,32 @@ fn has_bracketed_document(text: &str) -> bool {
         .clone()
         .zip(lines.skip(1))
         .any(|(line, next)| line.contains("<<") && next.starts_with([')', '}', ']']))
+}
+
+/// Whether the word behind a `<<` is more than a plain or quoted word. In a substitution the parser goes on behind such
+/// a document as if its text had not ended, and panics (brush-parser 0.4: `$(<<E()` and quotes in the middle).
+fn has_odd_delimiter(text: &str) -> bool {
+    let joined = text.replace("\\\n", "");
+    joined.match_indices("<<").any(|(at, _)| {
+        let rest = joined[at + 2..].trim_start_matches('-').trim_start_matches([' ', '\t']);
+        if rest.starts_with('<') || joined[..at].ends_with('<') {
+            return false;
+        }
+        let rest = rest.strip_prefix('\\').unwrap_or(rest);
+        let quote = rest.starts_with(['\'', '"']).then(|| &rest[..1]);
+        let word = quote.map_or(rest, |quote| &rest[quote.len()..]);
+        let end =
+            word.find(|c: char| !(c.is_alphanumeric() || "_-.+:@%/,!=".contains(c))).unwrap_or(word.len());
+        let behind = match quote {
+            Some(quote) => match word[end..].strip_prefix(quote) {
+                Some(behind) => behind,
+                None => return true,
+            },
+            None => &word[end..],
+        };
+        end == 0
+            || !(behind.is_empty() || behind.starts_with([' ', '\t', '\r', '\n', ';', '|', '&', '>', ')']))
+    })
 }
 
 /// The most brackets that are open at one point, whatever they mean.
