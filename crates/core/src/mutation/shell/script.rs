@@ -161,6 +161,10 @@ fn parse(text: &str) -> Result<ast::Program, String> {
     if open_brackets(text) > 4 * MAX_DEPTH {
         return Err("it nests too deeply".into());
     }
+    // No argument holds one, and the parser takes it for the end of the text.
+    if text.contains('\0') {
+        return Err("there is a NUL byte in it".into());
+    }
     if has_huge_number(text) {
         return Err("a number in it is too large".into());
     }
@@ -200,30 +204,42 @@ fn has_bracketed_document(text: &str) -> bool {
         .any(|(line, next)| line.contains("<<") && next.starts_with([')', '}', ']']))
 }
 
-/// Whether the word behind a `<<` is more than a plain or quoted word. In a substitution the parser goes on behind such
-/// a document as if its text had not ended, and panics (brush-parser 0.4: `$(<<E()` and quotes in the middle).
+/// Whether the word behind a `<<` is more than a plain or quoted word, or there are more than three `<`. In a
+/// substitution the parser goes on behind such a document as if its text had not ended, and panics or takes all memory
+/// (brush-parser 0.4: `$(<<E()` with quotes in the middle, `$(<<<<<`).
 fn has_odd_delimiter(text: &str) -> bool {
     let joined = text.replace("\\\n", "");
-    joined.match_indices("<<").any(|(at, _)| {
-        let rest = joined[at + 2..].trim_start_matches('-').trim_start_matches([' ', '\t']);
-        if rest.starts_with('<') || joined[..at].ends_with('<') {
-            return false;
-        }
-        let rest = rest.strip_prefix('\\').unwrap_or(rest);
-        let quote = rest.starts_with(['\'', '"']).then(|| &rest[..1]);
-        let word = quote.map_or(rest, |quote| &rest[quote.len()..]);
-        let end =
-            word.find(|c: char| !(c.is_alphanumeric() || "_-.+:@%/,!=".contains(c))).unwrap_or(word.len());
-        let behind = match quote {
-            Some(quote) => match word[end..].strip_prefix(quote) {
-                Some(behind) => behind,
-                None => return true,
-            },
-            None => &word[end..],
+    let mut rest = joined.as_str();
+    while let Some(at) = rest.find('<') {
+        let behind = rest[at..].trim_start_matches('<');
+        let odd = match rest.len() - at - behind.len() {
+            1 | 3 => false,
+            2 => is_odd_delimiter(behind),
+            _ => true,
         };
-        end == 0
-            || !(behind.is_empty() || behind.starts_with([' ', '\t', '\r', '\n', ';', '|', '&', '>', ')']))
-    })
+        if odd {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+fn is_odd_delimiter(behind: &str) -> bool {
+    let word = behind.trim_start_matches('-').trim_start_matches([' ', '\t']);
+    let word = word.strip_prefix('\\').unwrap_or(word);
+    let quote = word.chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let word = quote.map_or(word, |_| &word[1..]);
+    let plain = |c: char| c.is_alphanumeric() || "_-.+:@%/,!=".contains(c);
+    let after = word.trim_start_matches(plain);
+    let empty = after.len() == word.len();
+    let after = match quote {
+        Some(quote) => after.strip_prefix(quote),
+        None => Some(after),
+    };
+    let ends =
+        |after: &str| after.is_empty() || after.starts_with([' ', '\t', '\r', '\n', ';', '|', '&', '>', ')']);
+    empty || !after.is_some_and(ends)
 }
 
 /// The most brackets that are open at one point, whatever they mean.

@@ -225,13 +225,14 @@ fn numbers_that_no_shell_could_hold_are_left() {
     assert_eq!(commands("mpirun -np 16 app 2>&1 123456789").unwrap().len(), 1);
 }
 
-/// The parser panics on the first; what people write is read.
+/// The parser panics or takes all memory on the first; what people write is read.
 #[test]
 fn a_here_documents_delimiter_is_a_plain_word() {
-    let odd = "; $(<\nE; $(<<E()'<E()'\nE\n mpirun a";
-    let done = rewrite(&["sh".into(), "-c".into(), odd.into()], &[], &rule());
-    assert_eq!(done.command[2], odd);
-    assert!(matches!(done.notes[..], [MpirunNote::Unreadable(_)]), "{:?}", done.notes);
+    for odd in ["; $(<\nE; $(<<E()'<E()'\nE\n mpirun a", "mpirun a $(<<<<<\t\t\u{91}@", "mpirun \0a"] {
+        let done = rewrite(&["sh".into(), "-c".into(), odd.into()], &[], &rule());
+        assert_eq!(done.command[2], odd);
+        assert!(matches!(done.notes[..], [MpirunNote::Unreadable(_)]), "{:?}", done.notes);
+    }
     for usual in [
         "cat <<'EOF' > f\nmpirun b\nEOF\nmpirun a",
         "X=$(cat <<-EOF\na\nEOF\n)\nmpirun a",
