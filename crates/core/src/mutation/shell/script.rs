@@ -214,7 +214,7 @@ fn has_odd_delimiter(text: &str) -> bool {
         let behind = rest[at..].trim_start_matches('<');
         let odd = match rest.len() - at - behind.len() {
             1 | 3 => false,
-            2 => is_odd_delimiter(behind),
+            2 => is_odd_delimiter(behind) || opens_more(behind),
             _ => true,
         };
         if odd {
@@ -223,6 +223,13 @@ fn has_odd_delimiter(text: &str) -> bool {
         rest = behind;
     }
     false
+}
+
+/// Whether the rest of the line opens something that it does not close, so that the document begins inside of it.
+fn opens_more(behind: &str) -> bool {
+    let line = behind.split('\n').next().unwrap_or_default();
+    let count = |of: [char; 2]| line.matches(of).count();
+    count(['(', '{']) > count([')', '}']) || line.matches(['`', '\'', '"']).count() % 2 == 1
 }
 
 fn is_odd_delimiter(behind: &str) -> bool {

@@ -228,7 +228,12 @@ fn numbers_that_no_shell_could_hold_are_left() {
 /// The parser panics or takes all memory on the first; what people write is read.
 #[test]
 fn a_here_documents_delimiter_is_a_plain_word() {
-    for odd in ["; $(<\nE; $(<<E()'<E()'\nE\n mpirun a", "mpirun a $(<<<<<\t\t\u{91}@", "mpirun \0a"] {
+    for odd in [
+        "; $(<\nE; $(<<E()'<E()'\nE\n mpirun a",
+        "mpirun a $(<<<<<\t\t\u{91}@",
+        "mpirun \0a",
+        "X<<E&mpirun $(i? $(<.<E);\nE\n\n",
+    ] {
         let done = rewrite(&["sh".into(), "-c".into(), odd.into()], &[], &rule());
         assert_eq!(done.command[2], odd);
         assert!(matches!(done.notes[..], [MpirunNote::Unreadable(_)]), "{:?}", done.notes);
