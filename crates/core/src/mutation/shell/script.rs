@@ -225,11 +225,14 @@ fn has_odd_delimiter(text: &str) -> bool {
     false
 }
 
-/// Whether the rest of the line opens something that it does not close, so that the document begins inside of it.
+/// Whether the rest of the line begins a substitution, or opens something that it does not close: the parser would read
+/// the document inside of it.
 fn opens_more(behind: &str) -> bool {
     let line = behind.split('\n').next().unwrap_or_default();
     let count = |of: [char; 2]| line.matches(of).count();
-    count(['(', '{']) > count([')', '}']) || line.matches(['`', '\'', '"']).count() % 2 == 1
+    ["$(", "`", "$["].iter().any(|opener| line.contains(opener))
+        || count(['(', '{']) > count([')', '}'])
+        || line.matches(['`', '\'', '"']).count() % 2 == 1
 }
 
 fn is_odd_delimiter(behind: &str) -> bool {
