@@ -106,11 +106,12 @@ pub enum Parsed<'a> {
 /// Reads a message that begins with `Channel`, `Ring`, `Coll` or `CollNet`.
 pub fn parse(message: &[u8]) -> Parsed<'_> {
     let mut at = Cursor::new(message);
-    let collective = match at.word() {
-        b"Channel" | b"Ring" => false,
-        b"Coll" | b"CollNet" => true,
-        _ => return Parsed::Other,
-    };
+    let collective = !at.eat(b"Channel ")
+        && match at.word() {
+            b"Channel" | b"Ring" => false,
+            b"Coll" | b"CollNet" => true,
+            _ => return Parsed::Other,
+        };
     at.blanks();
     let Some(channel) = at.number() else { return torn_if_end(&at) };
     let index = if at.eat(b"/") { at.number() } else { None };
@@ -232,9 +233,8 @@ fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transpo
 /// Where the slash before the device number is.
 fn device_slash(rest: &[u8], from: usize) -> Option<usize> {
     let line = &rest[..rest.len().min(160)];
-    memchr::memchr_iter(b'/', &line[from..])
-        .map(|at| from + at)
-        .find(|at| line.get(at + 1).is_some_and(u8::is_ascii_digit))
+    let slash = line[from..].windows(2).position(|pair| pair[0] == b'/' && pair[1].is_ascii_digit());
+    slash.map(|at| from + at)
 }
 
 const LOCAL: &[(&str, Kind)] = &[

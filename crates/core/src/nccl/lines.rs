@@ -137,10 +137,17 @@ impl Lines {
     fn block(&mut self, block: &[u8], sink: &mut impl FnMut(Line<'_>)) {
         let mut counted = 0;
         let mut from = 0;
+        // How far into its line the last hit was.
+        let mut reach = None;
         while from < block.len() {
-            let Some(hit) = find(block, from) else { break };
-            let start = memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1);
+            let (start, hit) = if let Some(hit) = like_the_last(block, from, reach) {
+                (from, hit)
+            } else {
+                let Some(hit) = find(block, from) else { break };
+                (memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1), hit)
+            };
             let end = memchr::memchr(b'\n', &block[hit..]).map_or(block.len(), |at| hit + at);
+            reach = Some(hit - start);
             self.lines += newlines(&block[counted..start]) + 1;
             let kept = &block[start..end.min(start + LINE_CAP)];
             if end - start <= LINE_CAP || hit < start + LINE_CAP {
@@ -156,6 +163,17 @@ impl Lines {
 /// Whether a kept line would have been found by the search.
 fn is_of_interest(line: &[u8]) -> bool {
     find(line, 0).is_some()
+}
+
+/// NCCL's lines come in rows, each with `NCCL` in about the same place: where the line that begins at `from` has it
+/// there, no search is begun.
+fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usize> {
+    const SHIFT: usize = 3;
+    const TOKEN: &[u8] = b"NCCL";
+    let first = from + reach?.checked_sub(SHIFT)?;
+    let near = block.get(first..first + 2 * SHIFT + TOKEN.len())?;
+    let at = first + near.windows(TOKEN.len()).position(|window| window == TOKEN)?;
+    memchr::memchr(b'\n', &block[from..at]).is_none().then_some(at)
 }
 
 fn find(haystack: &[u8], from: usize) -> Option<usize> {

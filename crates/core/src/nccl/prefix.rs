@@ -95,7 +95,9 @@ pub fn plain(line: &[u8]) -> Option<Record<'_>> {
         return None;
     }
     let rest = at.rest();
-    if memchr::memchr2(b'\r', 0x1b, rest).is_some() || token().find(rest).is_some() {
+    // A redrawn line, colours, or a second record.
+    let strange = |at: usize| rest[at] != b'N' || rest[at..].starts_with(TOKEN);
+    if memchr::memchr3_iter(b'\r', 0x1b, b'N', rest).any(strange) {
         return None;
     }
     let writer = Writer { host: text(host), pid, tid, device: Some(device) };

@@ -49,7 +49,9 @@ impl<'a> Cursor<'a> {
     /// Skips blanks.
     #[inline]
     pub fn blanks(&mut self) {
-        self.take_while(|byte| byte == b' ' || byte == b'\t');
+        while let [b' ' | b'\t', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
     }
 
     /// Skips `what` if it comes next.
@@ -67,7 +69,10 @@ impl<'a> Cursor<'a> {
     /// Takes bytes while they fit.
     #[inline]
     pub fn take_while(&mut self, mut fits: impl FnMut(u8) -> bool) -> &'a [u8] {
-        let end = self.rest.iter().position(|byte| !fits(*byte)).unwrap_or(self.rest.len());
+        let mut end = 0;
+        while self.rest.get(end).is_some_and(|byte| fits(*byte)) {
+            end += 1;
+        }
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
         taken
@@ -132,6 +137,11 @@ impl<'a> Cursor<'a> {
     /// Takes `[1c000]`.
     #[inline]
     pub fn bracketed_hex(&mut self) -> Option<u64> {
+        // A device number: one digit.
+        if let [b'[', digit @ b'0'..=b'9', b']', rest @ ..] = self.rest {
+            self.rest = rest;
+            return Some(u64::from(digit - b'0'));
+        }
         let mut ahead = *self;
         if !ahead.eat(b"[") {
             return None;

@@ -16,7 +16,7 @@ use super::inputs::Input;
 use super::read::{CHUNK, failed, unpacked};
 
 /// Buffers on their way: enough that neither side waits for the other, few enough to stay in the cache.
-const BUFFERS: usize = 4;
+const BUFFERS: usize = 3;
 
 /// What comes next of a source.
 pub enum Piece<'a> {

@@ -13,8 +13,8 @@ use weftrun::{Error, ErrorKind, Result};
 use super::ahead::{self, Piece};
 use super::inputs::Input;
 
-/// Bytes read at once: they stay in the second-level cache.
-pub(super) const CHUNK: usize = 256 * 1024;
+/// Bytes read at once: so many that waking the other thread up for each chunk costs little.
+pub(super) const CHUNK: usize = 1024 * 1024;
 /// How long a followed file is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
 
