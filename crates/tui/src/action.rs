@@ -212,8 +212,8 @@ use Place as P;
 pub const TABLE: &[Row] = &[
     row(A::Help, "help", &["?", "f1"], P::Everywhere, "help; again: what the signs mean", Some("help")),
     row(A::Palette, "palette", &[":"], P::Everywhere, "all actions by name", Some("cmd")),
-    row(A::Back, "back", &["esc", "q"], P::Everywhere, "close, back, quit", None),
-    row(A::Quit, "quit", &["ctrl-c", "Q"], P::Everywhere, "quit", Some("quit")),
+    row(A::Back, "back", &["esc", "q"], P::Everywhere, "close, back, quit", Some("back")),
+    row(A::Quit, "quit", &["ctrl-c", "Q"], P::Everywhere, "quit", None),
     row(A::Sleep, "sleep", &["ctrl-z"], P::Everywhere, "back to the shell until `fg`", None),
     row(A::Refresh, "refresh", &["ctrl-l", "f5"], P::Everywhere, "draw and ask everything again", None),
     row(A::Mouse, "mouse", &["m"], P::Everywhere, "mouse wheel on or off", None),

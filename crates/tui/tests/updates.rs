@@ -335,3 +335,105 @@ fn while_the_question_is_read_the_cluster_is_asked() {
     update(&mut model, Msg::Checked(*revision, Ok(Vec::new())));
     assert!(common::screen(&mut model, 80, 24).contains("prod would take it"));
 }
+
+#[test]
+fn a_line_of_the_diff_switches_its_rule_off_and_on() {
+    let mut model = common::drafted();
+    press(&mut model, "ctrl-d");
+    let screen = |model: &mut weftrun_tui::model::Model| common::screen(model, 120, 40);
+    let under_cursor = |text: &str, what: &str| text.lines().any(|l| l.contains("│>") && l.contains(what));
+    for _ in 0..20 {
+        if under_cursor(&screen(&mut model), "NVIDIA_GDRCOPY") {
+            break;
+        }
+        press(&mut model, "j");
+    }
+    let shown = screen(&mut model);
+    assert!(under_cursor(&shown, "efa.gdrcopy") && shown.contains("why: "), "{shown}");
+    let effects = press(&mut model, "space");
+    let [Effect::Plan(revision, _, spec)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(spec.fabric.rules.contains_key("efa.gdrcopy"));
+    update(&mut model, Msg::Planned(*revision, Ok(Box::new(common::planned(spec)))));
+    let shown = screen(&mut model);
+    assert!(
+        under_cursor(&shown, "off: env NVIDIA_GDRCOPY"),
+        "what is off is listed, the cursor on it: {shown}"
+    );
+    assert!(!shown.contains("+   env NVIDIA_GDRCOPY"), "{shown}");
+    let effects = press(&mut model, "space");
+    assert!(
+        matches!(&effects[..], [Effect::Plan(_, _, spec)] if !spec.fabric.rules.contains_key("efa.gdrcopy"))
+    );
+}
+
+#[test]
+fn a_fix_that_the_job_has_already_is_said_to_be_no_fix() {
+    use weftrun::core::finding::{Fix, PatchEdit};
+    let mut model = opened();
+    let spec = weftrun::core::spec::JobSpec::builder("moe")
+        .role(weftrun::core::spec::Role::worker().nodes(8).gpus_per_node(8).command(["train.py"]))
+        .build()
+        .unwrap();
+    model.open.as_mut().unwrap().spec = Some(spec);
+    let mut picture = common::picture();
+    let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("auto".into()) }];
+    picture.findings[0].fix = Some(Fix { text: "install the plugin".into(), patch });
+    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    press(&mut model, "5");
+    press(&mut model, "A");
+    let said = &model.notice.as_ref().unwrap().text;
+    assert!(said.contains("fabric = \"auto\" already") && said.contains("install the plugin"), "{said}");
+}
+
+#[test]
+fn ranks_that_have_not_come_are_missed() {
+    let mut picture = common::picture();
+    picture.ranks.retain(|rank| !matches!(rank.rank, Some(17 | 40..=47)));
+    let heard = [(17, "pod-2".to_owned()), (3, "pod-0".to_owned())].into();
+    picture.await_ranks(512, &heard);
+    picture.group();
+    assert_eq!(picture.ranks.len(), 64, "NCCL says how many there are, not the job");
+    assert_eq!((picture.reached(0), picture.reached(1), picture.nodes.len()), (56, 55, 7));
+    let mut model = opened();
+    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    press(&mut model, "z");
+    press(&mut model, "s");
+    let shown = common::screen(&mut model, 100, 40);
+    assert!(shown.contains("56/64 not r40-47"), "{shown}");
+    assert!(shown.lines().any(|line| line.contains("> r40") && line.contains("not seen")), "{shown}");
+    let mut nothing = weftrun_tui::model::picture::Picture::default();
+    nothing.await_ranks(16, &std::collections::BTreeMap::new());
+    assert!(nothing.ranks.is_empty(), "of a job that says nothing nobody is said to be missing");
+}
+
+#[test]
+fn a_whole_line_is_read_to_its_end_and_no_further() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    let long: String = (0..4000).map(|n| format!("{n} ")).collect();
+    store.write(|s| s.ingest(&batch(&rank_source(3), &[&long], 40)));
+    update(&mut model, Msg::LogsGrew);
+    press(&mut model, "enter");
+    assert!(!common::screen(&mut model, 80, 24).contains("3999"));
+    for _ in 0..400 {
+        press(&mut model, "space");
+    }
+    assert!(common::screen(&mut model, 80, 24).contains("3999"));
+    press(&mut model, "k");
+    assert!(!common::screen(&mut model, 80, 24).contains("3999"), "one up is one line up");
+}
+
+#[test]
+fn what_was_said_makes_room_for_the_keys_and_a_failure_stays() {
+    let mut model = opened();
+    model.say("done");
+    assert!(common::screen(&mut model, 80, 24).ends_with(" done"));
+    let later = model.now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    update(&mut model, Msg::Now(later));
+    assert!(common::screen(&mut model, 80, 24).ends_with("? help"));
+    model.fail("broken");
+    let later = later.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    update(&mut model, Msg::Now(later));
+    assert!(common::screen(&mut model, 80, 24).ends_with("! broken"));
+}

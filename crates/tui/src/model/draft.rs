@@ -9,6 +9,8 @@ use weftrun::core::fabric::{Fabric, FabricPlan, RuleSetting};
 use weftrun::core::mutation::Op;
 use weftrun::core::spec::{JobSpec, Launch, Role};
 
+use super::compare::{self, Row};
+
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
@@ -59,6 +61,20 @@ impl Field {
         Self::Queue,
         Self::Env,
         Self::Changes,
+    ];
+
+    /// The rows of the form: short fields stand beside each other.
+    pub const ROWS: [&'static [Self]; 10] = [
+        &[Self::Target],
+        &[Self::Name],
+        &[Self::Image],
+        &[Self::Nodes, Self::Gpus],
+        &[Self::Memory, Self::Instance],
+        &[Self::Launch],
+        &[Self::Command],
+        &[Self::Fabric],
+        &[Self::Profile, Self::Queue],
+        &[Self::Env],
     ];
 
     /// Its label.
@@ -138,14 +154,27 @@ pub struct Planned {
     pub plan: FabricPlan,
     /// The changes as they would be with no rule switched off.
     pub all: Vec<Op>,
-    /// What is sent, if it could be rendered.
-    pub rendered: Option<Rendered>,
-    /// What would be sent without any fabric change, for the diff.
-    pub bare: Option<Rendered>,
-    /// Why it could not be rendered.
-    pub error: Option<String>,
+    /// What is sent, line by line, against what would be sent without the changes; or why it cannot be.
+    pub rows: Result<Vec<Row>, String>,
+    /// The changes in the order of those lines.
+    pub order: Vec<usize>,
     /// Whether the cluster was asked what it has.
     pub online: bool,
+}
+
+impl Planned {
+    /// Compares what is sent with what would be sent without any change.
+    pub fn new(
+        plan: FabricPlan,
+        all: Vec<Op>,
+        bare: Option<&Rendered>,
+        sent: Result<&Rendered, String>,
+        online: bool,
+    ) -> Self {
+        let rows = sent.map(|sent| compare::compare(bare, sent, &all));
+        let order = compare::order(rows.as_deref().unwrap_or_default(), all.len());
+        Self { plan, all, rows, order, online }
+    }
 }
 
 /// A new job.
@@ -177,8 +206,8 @@ pub struct Draft {
     pub change: usize,
     /// How the changes are shown.
     pub shown: Shown,
-    /// Lines the document is scrolled.
-    pub scroll: usize,
+    /// Lines the document is scrolled; none while it follows the change under the cursor.
+    pub scroll: Option<usize>,
     /// Counts the edits: answers to older plans are thrown away.
     pub revision: u64,
     /// The answer to the newest plan.
@@ -238,7 +267,7 @@ impl Draft {
             field: Field::Name,
             change: 0,
             shown: Shown::default(),
-            scroll: 0,
+            scroll: None,
             revision: 0,
             planned: None,
             checked: None,
@@ -405,6 +434,48 @@ impl Draft {
             Some(Ok(planned)) => &planned.all,
             _ => &[],
         }
+    }
+
+    /// Moves the cursor over the changes, in the order they are shown; gives whether it was not at their beginning.
+    pub fn step(&mut self, by: isize) -> bool {
+        let count = self.changes().len();
+        let order: Vec<usize> = match (&self.planned, self.shown) {
+            (Some(Ok(planned)), Shown::Diff | Shown::Beside) => planned.order.clone(),
+            _ => (0..count).collect(),
+        };
+        let at = order.iter().position(|change| *change == self.change).unwrap_or(0);
+        if by < 0 && at == 0 {
+            return false;
+        }
+        let next = at.saturating_add_signed(by).min(count.saturating_sub(1));
+        (self.change, self.scroll) = (order.get(next).copied().unwrap_or(0), None);
+        true
+    }
+
+    /// The diff as it is shown.
+    pub fn diff<'p>(&self, planned: &'p Planned) -> Vec<compare::Line<'p>> {
+        let off =
+            planned.order.iter().copied().filter(|at| planned.all.get(*at).is_some_and(|op| self.is_off(op)));
+        compare::diff(planned.rows.as_deref().unwrap_or_default(), off)
+    }
+
+    /// The line of the document that is shown under the cursor.
+    pub fn line(&self) -> usize {
+        let here = Some(self.change);
+        let Some(Ok(planned)) = &self.planned else { return 0 };
+        let found = match self.shown {
+            Shown::Changes => here,
+            Shown::Diff => self.diff(planned).iter().position(|line| line.change() == here),
+            Shown::Beside => {
+                planned.rows.as_ref().ok().and_then(|rows| rows.iter().position(|row| row.change() == here))
+            }
+        };
+        found.unwrap_or(0)
+    }
+
+    /// Whether a line's change is the one under the cursor.
+    pub fn marks(&self, change: Option<usize>) -> bool {
+        self.field == Field::Changes && change == Some(self.change)
     }
 
     /// Whether a change is switched off: its rule, or the rule it depends on.

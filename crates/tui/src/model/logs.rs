@@ -188,6 +188,16 @@ impl LogPane {
         }
     }
 
+    /// Puts the cursor on an index that may be far away: with some lines before it, for what led to it.
+    pub fn jump(&mut self, index: usize) {
+        self.pause();
+        let first = self.first(self.height);
+        if index < first || index >= first + self.height.max(1) {
+            self.top = self.projection.seq(index.saturating_sub(self.height / 3));
+        }
+        self.go(index);
+    }
+
     /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         if self.follows() && by > 0 {

@@ -1,5 +1,6 @@
 //! Everything the screens show: plain data, changed by [`update`](crate::update) alone.
 
+pub mod compare;
 pub mod draft;
 pub mod jobs;
 pub mod layer;
@@ -74,7 +75,12 @@ pub struct Notice {
     pub text: String,
     /// Whether something failed.
     pub bad: bool,
+    /// When it was said.
+    pub at: Timestamp,
 }
+
+/// How long something is said: then the keys of the screen are there again. What failed stays until a key is pressed.
+pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 
 /// Everything the screens show.
 #[derive(Debug)]
@@ -149,13 +155,21 @@ impl Model {
 
     /// Says something in the bottom line.
     pub fn say(&mut self, text: impl AsRef<str>) {
-        self.notice =
-            Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: false });
+        self.tell(text.as_ref(), false);
     }
 
     /// Says in the bottom line that something failed.
     pub fn fail(&mut self, text: impl AsRef<str>) {
-        self.notice =
-            Some(Notice { text: weftrun::core::log::clean_text(text.as_ref()).into_owned(), bad: true });
+        self.tell(text.as_ref(), true);
+    }
+
+    fn tell(&mut self, text: &str, bad: bool) {
+        let text = weftrun::core::log::clean_text(text).into_owned();
+        self.notice = Some(Notice { text, bad, at: self.now });
+    }
+
+    /// What is in the bottom line now, if it was said lately.
+    pub fn said(&self) -> Option<&Notice> {
+        self.notice.as_ref().filter(|notice| notice.bad || self.now.duration_since(notice.at) < SAID_FOR)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
@@ -39,8 +40,8 @@ pub struct Open {
     pub picture: Arc<Picture>,
     /// Its logs.
     pub logs: LogPane,
-    /// What happened to it, oldest first.
-    pub events: Vec<JobEvent>,
+    /// What happened to it, oldest first, and when, where that is known.
+    pub events: Vec<(Option<Timestamp>, JobEvent)>,
     /// Findings of the cluster (stuck, refused).
     pub stuck: Vec<Finding>,
     /// Whether ranks are shown instead of nodes.
@@ -85,8 +86,8 @@ impl Open {
         }
     }
 
-    /// Takes an event in.
-    pub fn event(&mut self, event: JobEvent) {
+    /// Takes an event in; `seen` is when it came, where it came while one looked.
+    pub fn event(&mut self, event: JobEvent, seen: Option<Timestamp>) {
         match &event {
             JobEvent::Status { job } => {
                 if let Some(detail) = &mut self.detail {
@@ -94,7 +95,14 @@ impl Open {
                 }
                 let same =
                     |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
-                if self.events.iter().rev().find(|e| matches!(e, JobEvent::Status { .. })).is_some_and(same) {
+                if self
+                    .events
+                    .iter()
+                    .rev()
+                    .map(|(_, e)| e)
+                    .find(|e| matches!(e, JobEvent::Status { .. }))
+                    .is_some_and(same)
+                {
                     return;
                 }
             }
@@ -108,7 +116,7 @@ impl Open {
         if self.events.len() == MAX_EVENTS {
             self.events.remove(0);
         }
-        self.events.push(event);
+        self.events.push((happened_at(&event).or(seen), event));
     }
 
     fn replica(&mut self, replica: ReplicaStatus) {
@@ -170,5 +178,14 @@ impl Open {
             }
         }
         rows
+    }
+}
+
+/// When an event happened, where it says so.
+fn happened_at(event: &JobEvent) -> Option<Timestamp> {
+    match event {
+        JobEvent::Message { time, .. } => *time,
+        JobEvent::Status { job } if job.phase.is_terminal() => job.ended,
+        _ => None,
     }
 }

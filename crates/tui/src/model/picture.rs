@@ -1,12 +1,17 @@
 //! What the logs have proved so far, in the shape the screens draw: made beside the ingest, never while drawing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun::Finding;
+
+/// Most ranks that are waited for: a hostile line may name any number of them.
+const MOST_AWAITED: u32 = 65_536;
 
 /// How far a rank is. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
+    /// It should be there, and nothing of it was seen.
+    Awaited,
     /// Its log has begun.
     #[default]
     Started,
@@ -34,6 +39,7 @@ impl Step {
     /// Its word.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Awaited => "not seen",
             Self::Started => "started",
             Self::Bootstrap => "bootstrap",
             Self::Init => "init",
@@ -42,20 +48,6 @@ impl Step {
             Self::Trees => "trees",
             Self::Stepping => "stepping",
             Self::Failed => "FAILED",
-        }
-    }
-
-    /// Its sign in a strip of ranks.
-    pub fn sign(self) -> char {
-        match self {
-            Self::Started => 's',
-            Self::Bootstrap => 'b',
-            Self::Init => 'i',
-            Self::Ready => 'r',
-            Self::Rings => 'o',
-            Self::Trees => 't',
-            Self::Stepping => '#',
-            Self::Failed => '!',
         }
     }
 }
@@ -77,6 +69,13 @@ pub struct Rank {
     pub announced: Option<String>,
     /// How far it is.
     pub step: Step,
+}
+
+impl Rank {
+    /// Whether it has a step behind it. One that failed has none: it is where it is no longer.
+    pub fn has_reached(&self, step: Step) -> bool {
+        self.step >= step && self.step != Step::Failed
+    }
 }
 
 /// A group of ranks.
@@ -194,6 +193,23 @@ pub struct Node {
     pub failed: u32,
 }
 
+impl Node {
+    /// How far its ranks are, in words, and whether all of them are that far.
+    pub fn reached_word(&self) -> (String, bool) {
+        let all = u32::try_from(self.ranks.len()).unwrap_or(u32::MAX);
+        if self.failed > 0 {
+            return (format!("FAILED {}/{all} !", self.failed), false);
+        }
+        let at = (0..Step::LIFE.len()).rev().find(|at| self.reached[*at] > 0).unwrap_or(0);
+        let word = Step::LIFE[at].word();
+        if self.reached[at] == all {
+            (format!("{word} {all}/{all}"), true)
+        } else {
+            (format!("{word} {}/{all} >", self.reached[at]), false)
+        }
+    }
+}
+
 /// What the logs have proved so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picture {
@@ -221,17 +237,45 @@ pub struct Picture {
     pub throughput: Vec<f64>,
     /// Its unit.
     pub unit: String,
+    /// Ranks that have reached each step of [`Step::LIFE`].
+    pub counts: [u32; 7],
 }
 
 impl Picture {
     /// Ranks that have reached a step.
     pub fn reached(&self, step: usize) -> u32 {
-        self.nodes.iter().map(|node| node.reached[step]).sum()
+        self.counts[step]
     }
 
-    /// Ranks that failed.
-    pub fn failed(&self) -> u32 {
-        self.nodes.iter().map(|node| node.failed).sum()
+    /// Adds the ranks of which NCCL has said nothing: those whose lines are there (`heard`, each with the place that
+    /// wrote them), and those of which there is nothing at all. The world that NCCL names has the last word on how
+    /// many there are; before it does, what the job asks for.
+    pub fn await_ranks(&mut self, asked: u32, heard: &BTreeMap<u32, String>) {
+        let world = self.communicators.iter().find(|comm| comm.world).map(|comm| comm.nranks);
+        let total = world.unwrap_or(asked).min(MOST_AWAITED);
+        let known: BTreeSet<u32> = self.ranks.iter().filter_map(|rank| rank.rank).collect();
+        // A process whose rank is not proved yet may be any of them.
+        let mut nameless = self.ranks.len() - known.len().min(self.ranks.len());
+        for (rank, host) in heard.iter().filter(|(rank, _)| !known.contains(rank)) {
+            if nameless > 0 {
+                nameless -= 1;
+                continue;
+            }
+            let (rank, host, step) = (Some(*rank), host.clone(), Step::Started);
+            self.ranks.push(Rank { rank, host, step, ..Rank::default() });
+        }
+        // Lines of nobody prove nothing: without a single rank that is known, none is said to be missing.
+        if self.ranks.is_empty() {
+            return;
+        }
+        let missing = (total as usize).saturating_sub(self.ranks.len());
+        let absent =
+            (0..total).filter(|rank| !known.contains(rank) && !heard.contains_key(rank)).take(missing);
+        self.ranks.extend(absent.map(|rank| Rank {
+            rank: Some(rank),
+            step: Step::Awaited,
+            ..Rank::default()
+        }));
     }
 
     /// Networks announced, each with how many ranks.
@@ -246,9 +290,21 @@ impl Picture {
     /// Puts the nodes and their counts together from the ranks.
     pub fn group(&mut self) {
         self.ranks.sort_by_key(|rank| (rank.rank.unwrap_or(u32::MAX), rank.host.clone(), rank.pid));
+        self.counts = [0; 7];
+        for rank in &self.ranks {
+            for (at, step) in Step::LIFE.iter().enumerate() {
+                self.counts[at] += u32::from(rank.has_reached(*step));
+            }
+        }
+        // Where NCCL names the hosts, a rank it has not spoken of is of none of them.
+        let least = if self.ranks.iter().any(|rank| rank.step > Step::Started) {
+            Step::Bootstrap
+        } else {
+            Step::Started
+        };
         let mut nodes: Vec<Node> = Vec::new();
         let mut numbers: BTreeMap<(Option<u32>, String), usize> = BTreeMap::new();
-        for (index, rank) in self.ranks.iter_mut().enumerate() {
+        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| rank.step >= least) {
             let key = (rank.node, rank.host.clone());
             let number = *numbers.entry(key).or_insert_with(|| {
                 nodes.push(Node { host: rank.host.clone(), ..Node::default() });
@@ -261,7 +317,7 @@ impl Picture {
                 node.failed += 1;
             }
             for (at, step) in Step::LIFE.iter().enumerate() {
-                node.reached[at] += u32::from(rank.step >= *step && rank.step != Step::Failed);
+                node.reached[at] += u32::from(rank.has_reached(*step));
             }
             if let Some(name) = &rank.announced {
                 match node.announced.iter_mut().find(|(known, _)| known == name) {

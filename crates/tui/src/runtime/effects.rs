@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -90,7 +91,8 @@ impl Runner {
             }
             Effect::Check(revision, target, spec) => {
                 tokio::spawn(async move {
-                    let answer = plan::check(client, target, *spec).await.map_err(|error| said(&error));
+                    let answer = targets::patient(PATIENCE, plan::check(client, target, *spec)).await;
+                    let answer = answer.map_err(|error| said(&error));
                     let _ = outbox.send(Msg::Checked(revision, answer)).await;
                 });
             }
@@ -152,8 +154,11 @@ pub(super) fn said(error: &weftrun::Error) -> String {
     text
 }
 
+/// How long a cluster may take to do something to a job, or to say what it thinks of one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
-    client.attach(handle).await?.act(action).await
+    targets::patient(PATIENCE, async { client.attach(handle).await?.act(action).await }).await
 }
 
 async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) {
@@ -166,7 +171,7 @@ async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) 
             spec: job.spec().cloned(),
         }))
     };
-    let answer = answer.await.map_err(|error| said(&error));
+    let answer = targets::patient(targets::PATIENCE, answer).await.map_err(|error| said(&error));
     let _ = outbox.send(Msg::Detail(handle, answer)).await;
 }
 

@@ -1,5 +1,6 @@
 //! Reads the open job's logs: bytes into the store, NCCL's lines into the picture, each batch once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::{LogBatch, LogOptions, LogStore};
+use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Result};
 
 use super::attic::TempFile;
@@ -55,7 +57,8 @@ async fn follow(
     let mut options = LogOptions::follow();
     options.previous = previous;
     let whole = job.logs(options.clone());
-    let pictures = Pictures::new(handle.clone(), job.plan().cloned(), store.clone(), outbox.clone());
+    let asked = job.spec().map_or(0, JobSpec::world_size);
+    let pictures = Pictures::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
     if from_end {
         options.tail = Some(FIRST);
         return both(job.logs(options), whole, &store, pictures, grew).await;
@@ -143,6 +146,8 @@ async fn sleep_until(due: Option<Instant>) {
 struct Pictures {
     handle: JobHandle,
     plan: Option<FabricPlan>,
+    /// Ranks the job asks for; 0 where that is not known.
+    asked: u32,
     store: SharedStore,
     survey: Survey,
     outbox: mpsc::Sender<Msg>,
@@ -154,12 +159,12 @@ struct Pictures {
 impl Pictures {
     fn new(
         handle: JobHandle,
-        plan: Option<FabricPlan>,
+        (plan, asked): (Option<FabricPlan>, u32),
         store: SharedStore,
         outbox: mpsc::Sender<Msg>,
     ) -> Self {
-        let survey = Survey::default();
-        Self { handle, plan, store, survey, outbox, touched: false, last: Instant::now(), spacing: PICTURE }
+        let (survey, last) = (Survey::default(), Instant::now());
+        Self { handle, plan, asked, store, survey, outbox, touched: false, last, spacing: PICTURE }
     }
 
     async fn observe(&mut self, batch: &LogBatch) {
@@ -184,7 +189,8 @@ impl Pictures {
             return;
         }
         let begun = Instant::now();
-        let picture = self.survey.picture(self.plan.as_ref());
+        let heard = heard(&self.store.read());
+        let picture = self.survey.picture(self.plan.as_ref(), self.asked, &heard);
         let known = |rank: &Rank| Some(((rank.host.clone(), rank.pid), rank.rank?));
         let ranks = picture.ranks.iter().filter_map(known).collect();
         self.store.write(|store| store.learn(&ranks));
@@ -193,4 +199,11 @@ impl Pictures {
         self.spacing = PICTURE.max((self.last - begun) * 10);
         let _ = self.outbox.send(Msg::Picture(self.handle.clone(), Arc::new(picture))).await;
     }
+}
+
+/// The ranks whose lines have come, each with the place that wrote them: a pod, a node.
+fn heard(store: &LogStore) -> BTreeMap<u32, String> {
+    let place = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+    let known = store.lanes().iter().filter(|lane| lane.lines > 0);
+    known.filter_map(|lane| Some((lane.rank?, place(&lane.source.name)))).collect()
 }

@@ -2,6 +2,8 @@
 //! effects, and draws when something has changed; never more often than every 16 ms, and not at all when nothing does.
 
 mod attic;
+#[cfg(debug_assertions)]
+mod bug;
 mod clipboard;
 mod effects;
 mod halves;
@@ -29,7 +31,7 @@ use weftrun::{Client, Error, ErrorKind, Result};
 use crate::keymap::Keymap;
 use crate::model::jobs::Health;
 use crate::model::session::Session;
-use crate::model::{Model, Screen};
+use crate::model::{Model, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
 use crate::update::update;
@@ -251,7 +253,11 @@ impl Loop {
             match effect {
                 Effect::Quit => return Ok(true),
                 Effect::Sleep => screen.sleep()?,
-                Effect::Redraw => screen.clear()?,
+                Effect::Redraw => {
+                    #[cfg(debug_assertions)]
+                    bug::on_demand();
+                    screen.clear()?;
+                }
                 Effect::Mouse(on) => screen.mouse(on)?,
                 Effect::Copy(text) => {
                     screen.copy(&text)?;
@@ -282,10 +288,14 @@ fn next_tick(model: &Model) -> Option<Duration> {
         _ => None,
     });
     let since = running.filter_map(|entry| entry.summary.created).chain(down);
-    since
+    let ages = since
         .map(|then| now.as_second().saturating_sub(then.as_second()))
-        .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }))
-        .min()
+        .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }));
+    let said = model.said().filter(|notice| !notice.bad).map(|notice| {
+        let left = SAID_FOR.saturating_sub(now.duration_since(notice.at));
+        left.unsigned_abs() + Duration::from_millis(10)
+    });
+    ages.chain(said).min()
 }
 
 fn translate(event: Event) -> Option<Msg> {

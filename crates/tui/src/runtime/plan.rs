@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weftrun::core::fabric::{Fabric, RuleSetting};
+use weftrun::core::fabric::{FabricPlan, RuleSetting};
 use weftrun::core::job::JobHandle;
+use weftrun::core::mutation::Op;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, Plan, Result};
 
@@ -42,25 +43,32 @@ pub(super) async fn plan(
 }
 
 async fn planned(client: &Client, plan: &Plan, online: bool) -> Result<Planned> {
-    let spec = &plan.planned().spec;
-    let facts = plan.planned();
-    let again = |spec: &JobSpec| {
-        weftrun::core::fabric::FabricPlan::new(spec, client.catalogue(), &facts.facts, &facts.profile)
-    };
-    let mut full = spec.clone();
+    let planned = plan.planned();
+    let changes =
+        |spec: &JobSpec| FabricPlan::new(spec, client.catalogue(), &planned.facts, &planned.profile).ops;
+    let mut full = planned.spec.clone();
     full.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
-    let all = again(&full).ops;
-    let mut bare = spec.clone();
-    bare.fabric.kind = Fabric::Off;
-    let bare = match client.plan_offline_for(plan.target().clone(), &bare) {
+    let all = changes(&full);
+    let bare = match client.plan_offline_for(plan.target().clone(), &without(&planned.spec, &changes)) {
         Ok(plan) => plan.render().await.ok(),
         Err(_) => None,
     };
-    let (rendered, error) = match plan.render().await {
-        Ok(rendered) => (Some(rendered), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    Ok(Planned { plan: plan.fabric().clone(), all, rendered, bare, error, online })
+    let sent = plan.render().await.map_err(|error| error.to_string());
+    let sent = sent.as_ref().map_err(Clone::clone);
+    Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, online))
+}
+
+/// The job with every rule off that would change it. One rule's silence may wake another: a few rounds find all.
+fn without(spec: &JobSpec, changes: impl Fn(&JobSpec) -> Vec<Op>) -> JobSpec {
+    let mut bare = spec.clone();
+    for _ in 0..4 {
+        let more = changes(&bare);
+        if more.is_empty() {
+            break;
+        }
+        bare.fabric.rules.extend(more.into_iter().map(|op| (op.rule, RuleSetting::Off)));
+    }
+    bare
 }
 
 /// Asks the cluster whether it would take a draft.

@@ -22,8 +22,9 @@ impl Survey {
         self.map.observe(batch);
     }
 
-    /// What was proved so far.
-    pub fn picture(&self, plan: Option<&FabricPlan>) -> Picture {
+    /// What was proved so far, for a job that asks for some ranks (0 where that is not known) and whose lines were heard
+    /// of some.
+    pub fn picture(&self, plan: Option<&FabricPlan>, asked: u32, heard: &BTreeMap<u32, String>) -> Picture {
         let world = self.map.world();
         let found = diagnose(plan, &self.map);
         let mut picture = Picture {
@@ -41,6 +42,7 @@ impl Survey {
             .into_iter()
             .map(|comm| Communicator { id: comm.id, nranks: comm.nranks, world: comm.world })
             .collect();
+        picture.await_ranks(asked, heard);
         picture.group();
         picture.rank_links = self.links(&world, &picture.communicators, found.verdict.fabric);
         picture.fold_links();

@@ -86,7 +86,8 @@ async fn follow(
     }
 }
 
-async fn patient<T>(patience: Duration, question: impl Future<Output = Result<T>>) -> Result<T> {
+/// Asks, but not for ever.
+pub(super) async fn patient<T>(patience: Duration, question: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(patience, question).await.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Timeout, format!("no answer for {} s", patience.as_secs())))
     })

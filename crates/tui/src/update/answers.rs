@@ -27,7 +27,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                     let crate::msg::Known { detail, plan, spec } = *known;
                     let detail = safe::detail(detail);
                     for event in detail.history.iter().cloned() {
-                        open.event(event);
+                        open.event(event, None);
                     }
                     open.detail = Some(detail);
                     (open.plan, open.spec) = (plan, spec);
@@ -175,8 +175,9 @@ fn happened(model: &mut Model, name: &str, event: weftrun::core::job::JobEvent) 
         | E::Gone { job } => Some(job),
         _ => None,
     };
+    let now = model.now;
     let open = model.open.as_mut().filter(|open| Some(&open.handle) == of);
     let Some(open) = open else { return Vec::new() };
-    open.event(event);
+    open.event(event, Some(now));
     Vec::new()
 }

@@ -3,6 +3,7 @@
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 use weftrun::Finding;
+use weftrun::core::finding::PatchEdit;
 use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
@@ -162,7 +163,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
                 Shown::Diff => Shown::Beside,
                 Shown::Beside => Shown::Changes,
             };
-            draft.scroll = 0;
+            draft.scroll = None;
             draft.field = Field::Changes;
         }
         Action::File => prompt(model, Prompt::JobFile, String::new()),
@@ -175,15 +176,16 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             let command = draft.command();
             return copy(model, command);
         }
+        // Whole pages of a document are scrolled; single steps go from change to change.
+        Action::PageUp | Action::PageDown if draft.shown != Shown::Changes => {
+            let by = distance(action, page).unwrap_or_default();
+            let from = draft.scroll.unwrap_or_else(|| draft.line());
+            draft.scroll = Some(from.saturating_add_signed(by).min(100_000));
+        }
         action => {
             let Some(by) = distance(action, page) else { return Vec::new() };
-            if draft.shown != Shown::Changes {
-                draft.scroll = draft.scroll.saturating_add_signed(by).min(100_000);
-            } else if by < 0 && draft.change == 0 {
+            if !draft.step(by) {
                 return focus(model, -1);
-            } else {
-                let last = draft.changes().len().saturating_sub(1);
-                draft.change = draft.change.saturating_add_signed(by).min(last);
             }
         }
     }
@@ -274,18 +276,34 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
     }
     let (file, target) = (draft.file.clone(), draft.target_name().to_owned());
     let patched = draft.spec().and_then(|spec| {
-        let toml = patched("job.toml", &to_toml(&spec), &patch).map_err(|error| error.to_string())?;
-        JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string())
+        let parse =
+            |toml: &str| JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string());
+        let before = to_toml(&spec);
+        let after = patched("job.toml", &before, &patch).map_err(|error| error.to_string())?;
+        let after = parse(&after)?.spec;
+        Ok((parse(&before)?.spec == after, after))
     });
+    let edits: Vec<String> = patch.iter().map(edit_text).collect();
+    let edits = edits.join(", ");
     match patched {
-        Ok(job) => {
-            effects = take(model, job.spec, file);
+        Ok((true, _)) => model.say(format!("the job says {edits} already; by hand: {text}")),
+        Ok((false, spec)) => {
+            effects = take(model, spec, file);
             effects = aim(model, Some(&target), effects);
-            model.say(format!("the fix is in the new job: {text}"));
+            model.say(format!("in the new job: {edits}"));
         }
         Err(error) => model.fail(format!("{error}; to do by hand: {text}")),
     }
     effects
+}
+
+/// An edit of a job file in a few words: `fabric = "efa"`, `no env.NCCL_NET`.
+pub(crate) fn edit_text(edit: &PatchEdit) -> String {
+    match (&edit.value, edit.op.as_str()) {
+        (Some(value), _) => format!("{} = {value}", edit.path),
+        (None, "unset") => format!("no {}", edit.path),
+        (None, op) => format!("{op} {}", edit.path),
+    }
 }
 
 /// Takes in what was planned, checked or read.

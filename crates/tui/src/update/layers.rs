@@ -40,25 +40,51 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
             let question = question.clone();
             confirm(model, key, question)
         }
-        Layer::Text { scroll, lines, .. } => {
-            let last = lines.len().saturating_sub(1);
-            match key.code {
-                KeyCode::Char('q') | KeyCode::Enter => {
-                    model.layers.pop();
-                }
-                KeyCode::Down | KeyCode::Char('j') => *scroll = (*scroll + 1).min(last),
-                KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
-                KeyCode::PageDown | KeyCode::Char(' ') => *scroll = (*scroll + 10).min(last),
-                KeyCode::PageUp => *scroll = scroll.saturating_sub(10),
-                KeyCode::Char('y') => {
-                    let text = lines.join("\n");
-                    return Some(super::screens::copy(model, text));
-                }
-                _ => {}
-            }
-            Vec::new()
-        }
+        Layer::Text { .. } => text(model, key),
     })
+}
+
+/// Moves over a text on top, or over the help, as far as there is something to see; gives whether the key does that.
+fn scroll(model: &mut Model, key: KeyCode) -> bool {
+    let by: isize = match key {
+        KeyCode::Down => 1,
+        KeyCode::Up => -1,
+        KeyCode::PageDown => 10,
+        KeyCode::PageUp => -10,
+        KeyCode::Home => isize::MIN / 2,
+        KeyCode::End => isize::MAX / 2,
+        _ => return false,
+    };
+    let last = crate::view::layers::last_line(model);
+    if let Some(Layer::Text { scroll, .. } | Layer::Help { scroll, .. }) = model.layers.last_mut() {
+        *scroll = (*scroll).min(last).saturating_add_signed(by).min(last);
+    }
+    true
+}
+
+fn text(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let code = match key.code {
+        KeyCode::Char('j') => KeyCode::Down,
+        KeyCode::Char('k') => KeyCode::Up,
+        KeyCode::Char(' ') => KeyCode::PageDown,
+        KeyCode::Char('g') => KeyCode::Home,
+        KeyCode::Char('G') => KeyCode::End,
+        code => code,
+    };
+    if scroll(model, code) {
+        return Vec::new();
+    }
+    match (code, model.layers.last()) {
+        (KeyCode::Char('q') | KeyCode::Enter, _) => {
+            model.layers.pop();
+        }
+        (KeyCode::Char('y'), Some(Layer::Text { lines, .. })) => {
+            let text = lines.join("\n");
+            return super::screens::copy(model, text);
+        }
+        _ => {}
+    }
+    Vec::new()
 }
 
 /// Gives a pasted letter to the topmost layer, if it takes text.
@@ -73,13 +99,12 @@ fn type_into(input: &mut Input, key: KeyEvent) {
 }
 
 fn help(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    if scroll(model, key.code) {
+        return Vec::new();
+    }
     let Some(Layer::Help { filter, scroll, signs }) = model.layers.last_mut() else { return Vec::new() };
     match key.code {
         KeyCode::Char('?') => (*signs, *scroll) = (!*signs, 0),
-        KeyCode::Down => *scroll += 1,
-        KeyCode::Up => *scroll = scroll.saturating_sub(1),
-        KeyCode::PageDown => *scroll += 10,
-        KeyCode::PageUp => *scroll = scroll.saturating_sub(10),
         KeyCode::Enter => {
             model.layers.pop();
         }

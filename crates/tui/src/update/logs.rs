@@ -155,7 +155,7 @@ pub(super) fn find(model: &mut Model, forward: bool) {
     };
     match found {
         Some(index) => {
-            pane.go(index);
+            pane.jump(index);
             if (forward && index <= at) || (!forward && index >= at) {
                 model.say(format!("`{text}`: from the other end"));
             }
@@ -186,7 +186,7 @@ fn next_bookmark(model: &mut Model) {
     match next {
         Some(seq) => {
             let index = pane.projection.index_of(seq);
-            pane.go(index);
+            pane.jump(index);
         }
         None => model.say("no bookmark; b sets one"),
     }

@@ -8,6 +8,7 @@ mod screens;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
+pub(crate) use draft::edit_text;
 pub(crate) use layers::palette_rows;
 pub(crate) use screens::{open as open_job, verb as layers_verb};
 

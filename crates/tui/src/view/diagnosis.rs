@@ -4,8 +4,8 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use weftrun::Finding;
 use weftrun::core::finding::Confidence;
+use weftrun::{Finding, Severity};
 
 use super::paint::{Paint, fit, ranges, wrap};
 use crate::model::open::Open;
@@ -13,7 +13,7 @@ use crate::theme::Meaning;
 
 pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let findings = open.findings();
-    let inside = paint.frame(frame, area, format!("Diagnosis {}", findings.len()));
+    let inside = paint.frame(frame, area, title(&findings));
     let columns = usize::from(inside.width);
     if findings.is_empty() {
         let text = match open.picture.ok {
@@ -25,18 +25,35 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     let selected = open.finding.min(findings.len() - 1);
-    let mut blocks: Vec<Vec<Line>> = findings
-        .iter()
-        .enumerate()
-        .map(|(at, finding)| block(paint, finding, columns, at == selected))
-        .collect();
-    let mut first = 0;
     let rows = usize::from(inside.height);
+    // Whole where all of them have room, else only the one under the cursor.
+    let blocks_of = |whole: bool| -> Vec<Vec<Line>> {
+        let block = |(at, finding)| block(paint, finding, columns, at == selected, whole || at == selected);
+        findings.iter().copied().enumerate().map(block).collect()
+    };
+    let mut blocks = blocks_of(true);
+    if blocks.iter().map(Vec::len).sum::<usize>() > rows {
+        blocks = blocks_of(false);
+    }
+    let mut first = 0;
     while first < selected && blocks[first..=selected].iter().map(Vec::len).sum::<usize>() > rows {
         first += 1;
     }
     let lines: Vec<Line> = blocks.drain(first..).flatten().collect();
     frame.render_widget(Paragraph::new(lines), inside);
+}
+
+/// How many findings there are, and how bad.
+fn title(findings: &[&Finding]) -> String {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let kinds = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info")];
+    let words: Vec<String> = kinds
+        .iter()
+        .map(|(severity, word)| (count(*severity), word))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}{}", if count > 1 && *word != "info" { "s" } else { "" }))
+        .collect();
+    if words.is_empty() { "Diagnosis".to_owned() } else { format!("Diagnosis ─ {}", words.join(", ")) }
 }
 
 fn confidence(finding: &Finding) -> &'static str {
@@ -48,7 +65,7 @@ fn confidence(finding: &Finding) -> &'static str {
     }
 }
 
-fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool) -> Vec<Line<'a>> {
+fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole: bool) -> Vec<Line<'a>> {
     let (meaning, word) = Paint::severity(finding.severity);
     let room = columns.saturating_sub(10);
     let ranks = if finding.ranks.is_empty() {
@@ -69,17 +86,18 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool) -> Vec
             Span::raw(part),
         ]));
     }
-    let most = if here { 3 } else { 1 };
+    let most = if whole { 3 } else { 1 };
     for evidence in finding.evidence.iter().take(most) {
         let place = format!("         {}:{} ", evidence.source, evidence.line);
         let room = columns.saturating_sub(place.len());
         lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, room)), Meaning::Muted)));
     }
     if let Some(fix) = &finding.fix {
-        let hint = if fix.patch.is_empty() { "" } else { " [A applies it]" };
-        for (number, part) in
-            wrap(&format!("{}{hint}", fix.text), room).into_iter().enumerate().take(if here { 4 } else { 1 })
-        {
+        let edits: Vec<String> = fix.patch.iter().map(crate::update::edit_text).collect();
+        let hint = if edits.is_empty() { String::new() } else { format!(" [A: {}]", edits.join(", ")) };
+        let text = format!("{}{hint}", fix.text);
+        let parts = if whole { wrap(&text, room) } else { vec![fit(&text, room).into_owned()] };
+        for (number, part) in parts.into_iter().enumerate() {
             let head = if number == 0 { "    fix: " } else { "         " };
             lines.push(Line::from(vec![paint.span(head, Meaning::Good), Span::raw(part)]));
         }

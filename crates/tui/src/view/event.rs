@@ -1,13 +1,14 @@
 //! One event of a job as one line.
 
+use jiff::Timestamp;
 use ratatui::text::{Line, Span};
 use weftrun::core::job::JobEvent;
 
 use super::paint::{Paint, fit};
 use crate::theme::Meaning;
 
-/// An event as one line.
-pub fn line<'a>(paint: Paint, event: &JobEvent, columns: usize) -> Line<'a> {
+/// An event as one line, with the time of day in UTC where it is known.
+pub fn line<'a>(paint: Paint, at: Option<Timestamp>, event: &JobEvent, columns: usize) -> Line<'a> {
     let (meaning, word, text) = match event {
         JobEvent::Status { job } => {
             let (meaning, word) = Paint::phase(job.phase);
@@ -30,10 +31,7 @@ pub fn line<'a>(paint: Paint, event: &JobEvent, columns: usize) -> Line<'a> {
         }
         _ => (Meaning::Muted, "", String::new()),
     };
-    let time = match event {
-        JobEvent::Message { time: Some(time), .. } => time.strftime("%H:%M:%S ").to_string(),
-        _ => String::new(),
-    };
+    let time = at.map_or(" ".repeat(9), |at| at.strftime("%H:%M:%S ").to_string());
     let room = columns.saturating_sub(8 + time.len());
     Line::from(vec![
         Span::raw(format!(" {time}")),

@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, fit, width};
-use crate::model::Model;
+use crate::action::Action;
 use crate::model::layer::Layer;
+use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 
 /// Most keys shown.
@@ -29,7 +30,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         frame.set_cursor_position((area.x + u16::try_from(column.min(columns)).unwrap_or(0), area.y));
         return;
     }
-    if let Some(notice) = &model.notice {
+    if let Some(notice) = model.said() {
         let (sign, meaning) = if notice.bad { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
         let text = fit(&notice.text, columns.saturating_sub(3)).into_owned();
         frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
@@ -47,8 +48,11 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     let rows = model.screen.places().iter().flat_map(|place| model.keymap.rows(*place));
     for (row, keys) in rows {
         let Some(word) = row.footer else { continue };
+        let leaves =
+            row.action == Action::Back && model.screen == Screen::Jobs && model.jobs.filter.is_empty();
+        let word = if leaves { "quit" } else { word };
         let Some(key) = keys.split(' ').next().filter(|key| !key.is_empty()) else { continue };
-        if row.name == "help" || (row.name == "demo" && !model.has_demo) || seen.contains(&row.action) {
+        if row.name == "help" || seen.contains(&row.action) || !leads_somewhere(model, row.action) {
             continue;
         }
         let needs = width(key) + width(word) + 3;
@@ -63,4 +67,19 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     spans.push(paint.span(model.keymap.first_key("help").to_owned(), Meaning::Key));
     spans.push(Span::raw(" help"));
     Line::from(spans)
+}
+
+/// Whether an action does something here: it needs a job, or is already done.
+fn leads_somewhere(model: &Model, action: Action) -> bool {
+    let here = |screen| model.screen != screen && model.current().is_some();
+    match action {
+        Action::Overview => here(Screen::Overview),
+        Action::Fabric => here(Screen::Fabric),
+        Action::Logs => here(Screen::Logs),
+        Action::Diagnosis => here(Screen::Diagnosis),
+        Action::Demo => model.has_demo,
+        Action::Open | Action::Cancel | Action::Filter => model.current().is_some(),
+        Action::Communicator => model.open.as_ref().is_some_and(|open| open.picture.communicators.len() > 1),
+        _ => true,
+    }
 }

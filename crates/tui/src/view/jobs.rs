@@ -112,7 +112,10 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     let job = &entry.summary;
     let room = columns.saturating_sub(14);
     let mut facts = vec![("handle", job.handle.to_string())];
-    let mut state = format!("{} {}", job.phase, job.reason);
+    let mut state = job.phase.to_string();
+    if !job.reason.is_empty() {
+        state.push_str(&format!(": {}", job.reason));
+    }
     if let Some(code) = job.exit_code {
         state.push_str(&format!(", exit code {code}"));
     }

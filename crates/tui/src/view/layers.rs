@@ -15,8 +15,41 @@ use crate::model::picture::{Kind, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
 
+/// Size of the help and of texts, on a screen's body of this size.
+fn popup_size(columns: u16, rows: u16) -> (u16, u16) {
+    (columns.saturating_sub(4).min(130), rows.saturating_sub(1))
+}
+
+/// How far what lies on top can be scrolled on a terminal of this size.
+pub(crate) fn last_line(model: &Model) -> usize {
+    let (columns, rows) = (model.size.0, model.size.1.saturating_sub(2));
+    let (columns, rows) = popup_size(columns, rows);
+    let (columns, rows) = (columns.saturating_sub(2), usize::from(rows.saturating_sub(2)));
+    match model.layers.last() {
+        Some(Layer::Text { lines, .. }) => wrapped(lines, columns).len().saturating_sub(rows),
+        Some(Layer::Help { filter, signs, .. }) => {
+            let (lines, beside) = help(model, Paint::new(model.theme), filter.value(), *signs, columns);
+            lines.len().saturating_sub(rows * beside)
+        }
+        _ => 0,
+    }
+}
+
+fn wrapped(lines: &[String], columns: u16) -> Vec<String> {
+    lines.iter().flat_map(|line| wrap(line, usize::from(columns))).collect()
+}
+
+/// The lines of the help or of the signs, and how many columns of them stand beside each other.
+fn help<'a>(model: &Model, paint: Paint, filter: &str, signs: bool, columns: u16) -> (Vec<Line<'a>>, usize) {
+    if signs {
+        return (signs_lines(usize::from(columns)), 1);
+    }
+    let beside = if columns >= 100 { 2 } else { 1 };
+    (help_lines(model, paint, filter, usize::from(columns) / beside), beside)
+}
+
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
-    let size = (area.width.saturating_sub(4).min(110), area.height.saturating_sub(1));
+    let size = popup_size(area.width, area.height);
     match model.layers.last() {
         Some(Layer::Help { filter, scroll, signs }) => {
             let title = if *signs {
@@ -25,38 +58,39 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
                 "Help ─ type to filter ─ ? signs ─ esc closes"
             };
             let inside = paint.popup(frame, area, size, title);
-            let columns = if inside.width >= 100 { 2 } else { 1 };
+            let (lines, beside) = help(model, paint, filter.value(), *signs, inside.width);
+            let columns = u16::try_from(beside).unwrap_or(1);
             let each = inside.width / columns;
-            let lines = if *signs {
-                signs_lines()
-            } else {
-                help_lines(model, paint, filter.value(), usize::from(each))
-            };
             let rows = usize::from(inside.height);
-            let last = lines.len().saturating_sub(rows * usize::from(columns));
+            let last = lines.len().saturating_sub(rows * beside);
             let mut rest = lines.into_iter().skip((*scroll).min(last));
             for column in 0..columns {
                 let text: Vec<Line> = rest.by_ref().take(rows).collect();
                 let place = Rect { x: inside.x + column * each, width: each, ..inside };
                 frame.render_widget(Paragraph::new(text), place);
             }
-            if rest.next().is_some() {
-                let more =
-                    Rect { x: inside.right().saturating_sub(12), y: inside.bottom(), width: 11, height: 1 };
-                frame.render_widget(Line::from(paint.span(" more: pgdn", Meaning::Key)), more);
-            }
+            more(frame, paint, inside, rest.next().is_some());
         }
         Some(Layer::Palette { input, selected }) => palette(model, frame, paint, area, input, *selected),
         Some(Layer::Confirm(question)) => confirm(model, frame, paint, area, question),
         Some(Layer::Text { title, lines, scroll }) => {
             let inside = paint.popup(frame, area, size, format!("{title} ─ y copies ─ esc closes"));
-            let wrapped: Vec<String> =
-                lines.iter().flat_map(|line| wrap(line, usize::from(inside.width))).collect();
-            let last = wrapped.len().saturating_sub(1);
-            let shown: Vec<Line> = wrapped.into_iter().skip((*scroll).min(last)).map(Line::from).collect();
+            let lines = wrapped(lines, inside.width);
+            let rows = usize::from(inside.height);
+            let first = (*scroll).min(lines.len().saturating_sub(rows));
+            more(frame, paint, inside, first + rows < lines.len());
+            let shown: Vec<Line> = lines.into_iter().skip(first).take(rows).map(Line::from).collect();
             frame.render_widget(Paragraph::new(shown), inside);
         }
         Some(Layer::Prompt { .. }) | None => {}
+    }
+}
+
+/// Says on the lower border that there is more.
+fn more(frame: &mut Frame, paint: Paint, inside: Rect, there_is: bool) {
+    if there_is {
+        let place = Rect { x: inside.right().saturating_sub(12), y: inside.bottom(), width: 11, height: 1 };
+        frame.render_widget(Line::from(paint.span(" more: pgdn", Meaning::Key)), place);
     }
 }
 
@@ -97,11 +131,15 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         ] {
             lines.push(Line::from(format!("   {text}")));
         }
+        lines.push(Line::from(paint.span(" Actions with a word behind them (:)", Meaning::Title)));
+        for text in [":submit FILE  :filter TEXT  :find TEXT", ":ranks 0-7  :export FILE  :save-job FILE"] {
+            lines.push(Line::from(format!("   {text}")));
+        }
     }
     lines
 }
 
-fn signs_lines<'a>() -> Vec<Line<'a>> {
+fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
     lines.extend(Kind::ALL.iter().map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
     for text in [
@@ -116,10 +154,12 @@ fn signs_lines<'a>() -> Vec<Line<'a>> {
         lines.push(Line::from(text));
     }
     let steps: Vec<&str> = Step::LIFE.iter().map(|step| step.word()).collect();
-    lines.push(Line::from(format!(" Steps: {}", steps.join(", "))));
-    lines.push(Line::from(
-        " Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing",
-    ));
+    let steps = format!(" Steps: {}; `not seen`: nothing has come of the rank", steps.join(", "));
+    let logs =
+        " Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing  < > cut here";
+    for text in [steps.as_str(), logs] {
+        lines.extend(wrap(text, columns).into_iter().map(Line::from));
+    }
     lines
 }
 
@@ -141,11 +181,12 @@ fn palette(
         vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
     for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(room) {
         let here = at == selected;
-        let text = fit(row.help, usize::from(inside.width).saturating_sub(40)).into_owned();
+        let (name, key) = if inside.width >= 66 { (20, 16) } else { (16, 8) };
+        let text = fit(row.help, usize::from(inside.width).saturating_sub(name + key + 4)).into_owned();
         let line = Line::from(vec![
             Span::raw(if here { " > " } else { "   " }),
-            Span::raw(cell(row.name, 20)),
-            paint.span(cell(keys, 14), Meaning::Key),
+            Span::raw(format!("{} ", cell(row.name, name - 1))),
+            paint.span(format!("{} ", cell(keys, key - 1)), Meaning::Key),
             Span::raw(text),
         ]);
         lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });

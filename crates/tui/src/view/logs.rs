@@ -10,7 +10,7 @@ use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthChar;
 use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore};
 
-use super::paint::{Paint, cell, fit};
+use super::paint::{Paint, cell, fit, ranges, width};
 use crate::model::Model;
 use crate::model::logs::{LogPane, Times};
 use crate::model::open::Open;
@@ -42,6 +42,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let inside = paint.frame(frame, upper, title(open, &store));
     let lines = if pane.projection.is_empty() {
         let text = match (store.count(), open.logs_ended) {
+            (0, true) if pane.previous => " There is no log of an attempt before. p shows the present one.",
             (0, false) => " Waiting for the first line …",
             (0, true) => " The job wrote nothing.",
             _ => " No line is left by the filter. & changes it, r the ranks, v the level.",
@@ -52,41 +53,50 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     };
     frame.render_widget(Paragraph::new(lines), inside);
     if strip > 0 {
-        frame.render_widget(Paragraph::new(lane_strip(open, &store, paint, usize::from(lower.width))), lower);
+        frame.render_widget(Paragraph::new(lane_strip(&store, paint, usize::from(lower.width))), lower);
     }
     let _ = model;
 }
 
+/// What the reader must know first comes first: a title is cut at its end.
 fn title(open: &Open, store: &LogStore) -> String {
     let pane = &open.logs;
-    let ranks = if pane.ranks.is_empty() { "all ranks".to_owned() } else { format!("r{}", pane.ranks) };
-    let level = match pane.level {
-        Level::Debug => String::new(),
-        level => format!(" ─ >= {level:?}").to_uppercase(),
-    };
-    let filter = if pane.filter.is_empty() { String::new() } else { format!(" ─ & {}", pane.filter) };
-    let find = pane.find.as_ref().map_or(String::new(), |(text, _)| format!(" ─ / {text}"));
-    let state = if pane.follows() {
-        if open.logs_ended { "END".to_owned() } else { "FOLLOW".to_owned() }
-    } else {
-        format!("PAUSED, +{} new", pane.new_lines())
-    };
-    let previous = if pane.previous { " ─ attempt before" } else { "" };
-    let mut lost = match store.dropped() + pane.projection.left_out() {
-        0 => String::new(),
-        dropped => format!(" ─ {dropped} oldest dropped"),
-    };
-    if store.reads_history() {
-        lost.push_str(" ─ reading the beginning");
+    let mut parts = vec![open.handle.name().to_owned()];
+    parts.push(match (pane.follows(), open.logs_ended) {
+        (true, true) => "END".to_owned(),
+        (true, false) => "FOLLOW".to_owned(),
+        _ => format!("PAUSED, +{} new", pane.new_lines()),
+    });
+    if pane.previous {
+        parts.push("attempt before".to_owned());
+    }
+    parts.push(if pane.ranks.is_empty() { "all ranks".to_owned() } else { format!("r{}", pane.ranks) });
+    if pane.level != Level::Debug {
+        parts.push(format!(">= {:?}", pane.level).to_uppercase());
+    }
+    if !pane.filter.is_empty() {
+        parts.push(format!("& {}", pane.filter));
+    }
+    if let Some((text, _)) = &pane.find {
+        parts.push(format!("/ {text}"));
     }
     if pane.folded {
-        lost.push_str(" ─ folded");
+        parts.push("folded".to_owned());
     }
-    format!(
-        "{} ─ {ranks}{level}{filter}{find}{previous} ─ {state} ─ {} lines{lost}",
-        open.handle.name(),
-        store.count()
-    )
+    let shown = pane.projection.len() as u64;
+    parts.push(if pane.projection.filter().is_empty() || shown >= store.count() {
+        format!("{} lines", store.count())
+    } else {
+        format!("{shown} of {} lines", store.count())
+    });
+    let dropped = store.dropped() + pane.projection.left_out();
+    if dropped > 0 {
+        parts.push(format!("{dropped} oldest dropped"));
+    }
+    if store.reads_history() {
+        parts.push("reading the beginning".to_owned());
+    }
+    parts.join(" ─ ")
 }
 
 /// Rows the pinned rank takes, its frame included; none without one, or where there is no room.
@@ -188,7 +198,7 @@ impl Shown<'_> {
         let parts = if self.pane.wrap {
             split(&pieces, self.columns.saturating_sub(used))
         } else {
-            vec![cut(&pieces, self.pane.column, room)]
+            vec![self.cut(&pieces, room)]
         };
         let count = parts.len();
         let mut lines = Vec::with_capacity(count);
@@ -205,6 +215,23 @@ impl Shown<'_> {
             lines.push(Line::from(spans));
         }
         lines
+    }
+
+    /// The part of a line that is seen; what is cut off on a side is marked there.
+    fn cut<'a>(&self, pieces: &[(String, Style)], room: usize) -> Vec<Span<'a>> {
+        let from = self.pane.column;
+        let all: usize = pieces.iter().map(|(text, _)| width(text)).sum();
+        let (left, right) = (usize::from(from > 0 && all > 0), usize::from(all > from + room));
+        let mut spans = cut(pieces, from + left, room.saturating_sub(left + right));
+        if left > 0 {
+            spans.insert(0, self.paint.span("<", Meaning::Key));
+        }
+        if right > 0 {
+            let used: usize = spans.iter().map(Span::width).sum();
+            let blanks = room.saturating_sub(used + 1);
+            spans.push(self.paint.span(format!("{}>", " ".repeat(blanks)), Meaning::Key));
+        }
+        spans
     }
 
     fn head<'a>(&self, entry: &Entry) -> Vec<Span<'a>> {
@@ -348,8 +375,8 @@ fn split<'a>(pieces: &[(String, Style)], columns: usize) -> Vec<Vec<Span<'a>>> {
     rows
 }
 
-/// One sign a rank: `E` where it wrote errors, `W` warnings, `.` nothing of the kind.
-fn lane_strip<'a>(open: &Open, store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+/// One sign a rank: `E` where it wrote errors, `W` warnings, `.` nothing of the kind; then what the store holds.
+fn lane_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let mut ranks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for lane in store.lanes() {
         if let Some(rank) = lane.rank {
@@ -358,10 +385,28 @@ fn lane_strip<'a>(open: &Open, store: &LogStore, paint: Paint, columns: usize) -
             sum.1 += lane.warnings;
         }
     }
-    let room = columns.saturating_sub(24).max(8);
-    let group = ranks.len().div_ceil(room).max(1);
+    let memory = format!(
+        " {} sources, {:.1} MB held, {} gaps",
+        open_sources(store),
+        store.size() as f64 / 1e6,
+        store.gaps()
+    );
+    let memory = Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted));
     let all: Vec<(u64, u64)> = ranks.values().copied().collect();
-    let mut spans = vec![Span::raw(" ")];
+    if all.is_empty() {
+        let text = " which rank wrote which line is not known yet";
+        return vec![Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)), memory];
+    }
+    let numbers: Vec<u32> = ranks.keys().copied().collect();
+    let label = format!(" r{} ", fit(&ranges(&numbers), 14));
+    let bad = |of: fn(&(u64, u64)) -> u64| all.iter().filter(|rank| of(rank) > 0).count();
+    let said = match (bad(|rank| rank.0), bad(|rank| rank.1)) {
+        (0, 0) => "  no rank wrote errors or warnings".to_owned(),
+        (errors, warnings) => format!("  E errors: {errors}  W warnings: {warnings} of {} ranks", all.len()),
+    };
+    let room = columns.saturating_sub(width(&label) + width(&said)).max(8);
+    let group = all.len().div_ceil(room).max(1);
+    let mut spans = vec![paint.span(label, Meaning::Muted)];
     for chunk in all.chunks(group) {
         let (text, meaning) = if chunk.iter().any(|(errors, _)| *errors > 0) {
             ("E", Meaning::Bad)
@@ -372,17 +417,8 @@ fn lane_strip<'a>(open: &Open, store: &LogStore, paint: Paint, columns: usize) -
         };
         spans.push(paint.span(text, meaning));
     }
-    let errors = all.iter().filter(|(errors, _)| *errors > 0).count();
-    let warnings = all.iter().filter(|(_, warnings)| *warnings > 0).count();
-    spans.push(Span::raw(format!("  E{errors} W{warnings} of {} ranks", all.len())));
-    let memory = format!(
-        " {} sources, {:.1} MB held, {} gaps",
-        open_sources(store),
-        store.size() as f64 / 1e6,
-        store.gaps()
-    );
-    let _ = open;
-    vec![Line::from(spans), Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted))]
+    spans.push(Span::raw(said));
+    vec![Line::from(spans), memory]
 }
 
 fn open_sources(store: &LogStore) -> usize {

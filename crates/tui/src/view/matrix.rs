@@ -6,10 +6,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::overview::intended;
-use super::paint::{Paint, cell, fit};
+use super::paint::{Paint, cell, fit, width};
 use crate::model::Model;
 use crate::model::open::Open;
-use crate::model::picture::{Kind, Link, Picture};
+use crate::model::picture::{Kind, Link, Node, Picture};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -27,8 +27,10 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     let count = picture.communicators.len();
     let communicator = picture.communicators.get(open.communicator);
     let comm = communicator.map_or("no communicator yet".to_owned(), |c| {
+        let which =
+            if count > 1 { format!(" [c: {} of {count}]", open.communicator + 1) } else { String::new() };
         let world = if c.world { "world" } else { "comm" };
-        format!("{world} {}, {} ranks [c: {} of {count}]", fit(&c.id, 18), c.nranks, open.communicator + 1)
+        format!("{world} of {} ranks{which} ─ {}", c.nranks, c.id)
     });
     let unit = if open.by_rank { "rank × rank" } else { "node × node" };
     let inside = paint.frame(frame, area, format!("Fabric ─ {unit} ─ {comm}"));
@@ -42,10 +44,12 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
         return;
     }
     let columns = usize::from(inside.width);
-    let rows = usize::from(inside.height).saturating_sub(2);
+    let legend = legend(picture, paint, columns);
+    let rows = usize::from(inside.height).saturating_sub(1 + legend.len());
     let head = if open.by_rank { 7 } else { 16 };
-    let tail = if columns >= 70 { 20 } else { 0 };
-    let across = (columns.saturating_sub(head + tail) / 3).clamp(1, size);
+    // What each node announced stands beside its row where there is room for all columns or for many.
+    let tail = Tail::of(open, columns, columns.saturating_sub(head + 3 * size));
+    let across = (columns.saturating_sub(head + tail.columns()) / 3).clamp(1, size);
     let (row, column) = (open.cell.0.min(size - 1), open.cell.1.min(size - 1));
     let left = window(column, across, size);
     let top = window(row, rows, size);
@@ -53,8 +57,39 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     for at in top..(top + rows).min(size) {
         lines.push(matrix_row(model, open, paint, at, (left, across), head, (row, column), tail));
     }
-    lines.push(legend(picture, paint, columns));
+    lines.extend(legend);
     frame.render_widget(Paragraph::new(lines), inside);
+}
+
+/// What stands beside each row of the matrix: nothing, the networks it announced, and also whether GPUDirect RDMA is
+/// used and how far its ranks are.
+#[derive(Clone, Copy)]
+struct Tail {
+    announced: usize,
+    phase: bool,
+}
+
+impl Tail {
+    /// Columns of `GDR` and `phase`.
+    const PHASE: usize = 22;
+
+    /// As much as there is room for; on a wide screen the networks even where not all columns are seen.
+    fn of(open: &Open, columns: usize, spare: usize) -> Self {
+        let names = open.picture.nodes.iter().map(|node| width(&networks(node)) + 2);
+        let announced = names.max().unwrap_or(0).clamp(9, 18);
+        let phase = spare >= announced + 2 + Self::PHASE;
+        Self { announced: if columns >= 70 || spare >= announced + 2 { announced } else { 0 }, phase }
+    }
+
+    fn columns(self) -> usize {
+        let announced = if self.announced > 0 { self.announced + 2 } else { 0 };
+        announced + if self.phase { Self::PHASE } else { 0 }
+    }
+}
+
+/// The networks the ranks of a node announced.
+fn networks(node: &Node) -> String {
+    node.announced.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("+")
 }
 
 /// Where a window of some size begins, so that the cursor is inside.
@@ -62,13 +97,16 @@ fn window(cursor: usize, room: usize, size: usize) -> usize {
     if size <= room { 0 } else { cursor.saturating_sub(room / 2).min(size - room) }
 }
 
-fn numbers<'a>(paint: Paint, head: usize, left: usize, across: usize, size: usize, tail: usize) -> Line<'a> {
+fn numbers<'a>(paint: Paint, head: usize, left: usize, across: usize, size: usize, tail: Tail) -> Line<'a> {
     let mut text = " ".repeat(head);
     for at in left..(left + across).min(size) {
         text.push_str(&format!("{:>2} ", at % 100));
     }
-    if tail > 0 {
-        text.push_str("  announced");
+    if tail.announced > 0 {
+        text.push_str(&format!("  {}", cell("announced", tail.announced)));
+    }
+    if tail.phase {
+        text.push_str(" GDR   phase");
     }
     Line::from(paint.span(text, Meaning::Muted))
 }
@@ -88,12 +126,14 @@ fn link(open: &Open, row: usize, column: usize) -> Option<&Link> {
     links.get(&(from, to)).or_else(|| links.get(&(to, from)))
 }
 
-/// Whether a link between nodes is of another kind than planned.
-fn is_wrong(planned: Option<&str>, link: &Link, inside_node: bool) -> bool {
+/// Whether a link between nodes is of another kind than planned; `judged`: the job as a whole is.
+fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool) -> bool {
     if inside_node {
         return matches!(link.kind, Kind::Socket);
     }
     match planned {
+        // Nobody asked for sockets, and the diagnosis calls them wrong.
+        Some("auto") | None => judged && matches!(link.kind, Kind::Socket),
         Some("efa") => !matches!(link.kind, Kind::Efa),
         Some("infiniband") => !matches!(link.kind, Kind::InfiniBand | Kind::Verbs | Kind::Offload),
         Some("roce") => !matches!(link.kind, Kind::Roce | Kind::Verbs),
@@ -113,7 +153,7 @@ fn matrix_row<'a>(
     (left, across): (usize, usize),
     head: usize,
     cursor: (usize, usize),
-    tail: usize,
+    tail: Tail,
 ) -> Line<'a> {
     let picture = &open.picture;
     let label = if open.by_rank {
@@ -130,7 +170,7 @@ fn matrix_row<'a>(
             None if at == column && open.by_rank => (" - ".to_owned(), Meaning::Muted),
             None => (" . ".to_owned(), Meaning::Muted),
             Some(link) => {
-                let wrong = is_wrong(planned, link, inside);
+                let wrong = is_wrong(planned, picture.ok == Some(false), link, inside);
                 let mixed = link.transports.len() > 1;
                 let sign = if wrong {
                     '!'
@@ -152,22 +192,51 @@ fn matrix_row<'a>(
         let style = paint.style(if (at, column) == cursor { Meaning::Selected } else { meaning });
         spans.push(Span::styled(text, style));
     }
-    if tail > 0 {
+    if tail.announced > 0 {
         let (text, odd) = if open.by_rank {
             let rank = picture.ranks.get(at);
             (rank.and_then(|r| r.announced.clone()).unwrap_or_default(), false)
         } else {
-            let names = picture
-                .nodes
-                .get(at)
-                .map(|n| n.announced.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
-            (names.unwrap_or_default().join("+"), odd_node(picture, at))
+            (picture.nodes.get(at).map(networks).unwrap_or_default(), odd_node(picture, at))
         };
         let text = if odd { format!("{text} !") } else { text };
         let meaning = if odd { Meaning::Bad } else { Meaning::Muted };
-        spans.push(paint.span(format!("  {}", fit(&text, tail.saturating_sub(2))), meaning));
+        spans.push(paint.span(format!("  {}", cell(&text, tail.announced)), meaning));
+    }
+    if tail.phase {
+        let (gdr, phase) = (gdr_word(open, at), phase_word(open, at));
+        spans.push(paint.span(format!(" {} {}", cell(gdr, 5), phase), Meaning::Muted));
     }
     Line::from(spans)
+}
+
+/// Whether the links of a row to other nodes use GPUDirect RDMA.
+fn gdr_word(open: &Open, at: usize) -> &'static str {
+    let ranks = &open.picture.ranks;
+    let node = |rank: usize| ranks.get(rank).and_then(|rank| rank.node);
+    let leaves = |to: usize| if open.by_rank { node(at) != node(to) } else { at != to };
+    let mut known: Vec<Option<bool>> = (0..open.matrix_size())
+        .filter(|to| leaves(*to))
+        .filter_map(|to| Some(link(open, at, to)?.gdr))
+        .collect();
+    known.sort_unstable();
+    known.dedup();
+    match known[..] {
+        [] => "-",
+        [Some(true)] => "yes",
+        [Some(false)] => "no",
+        [None] => "?",
+        _ => "some",
+    }
+}
+
+/// How far the ranks of a row are.
+fn phase_word(open: &Open, at: usize) -> String {
+    let picture = &open.picture;
+    if open.by_rank {
+        return picture.ranks.get(at).map_or(String::new(), |rank| rank.step.word().to_owned());
+    }
+    picture.nodes.get(at).map_or(String::new(), |node| node.reached_word().0)
 }
 
 /// Whether a node announced another network than most.
@@ -178,17 +247,26 @@ pub fn odd_node(picture: &Picture, at: usize) -> bool {
         && picture.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
-fn legend<'a>(picture: &Picture, paint: Paint, columns: usize) -> Line<'a> {
+/// The letters that are seen and what they mean, on as many lines as that takes.
+fn legend<'a>(picture: &Picture, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let mut seen: Vec<Kind> =
         picture.node_links.iter().flat_map(|links| links.values().map(|link| link.kind)).collect();
     seen.sort_unstable();
     seen.dedup();
-    let mut text: Vec<String> =
+    let mut words: Vec<String> =
         seen.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
-    text.push(". no channel".to_owned());
-    text.push("* mixed".to_owned());
-    text.push("! not as planned".to_owned());
-    Line::from(paint.span(fit(&format!(" {}", text.join("  ")), columns).into_owned(), Meaning::Muted))
+    words.extend([". no channel", "* mixed", "! not as planned"].map(str::to_owned));
+    let mut lines = vec![String::new()];
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || width(line) + width(&word) + 2 <= columns => {
+                line.push_str(if line.is_empty() { " " } else { "  " });
+                line.push_str(&word);
+            }
+            _ => lines.push(format!(" {word}")),
+        }
+    }
+    lines.into_iter().map(|line| Line::from(paint.span(line, Meaning::Muted))).collect()
 }
 
 /// Title and text of the cell under the cursor.

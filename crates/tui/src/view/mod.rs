@@ -6,7 +6,7 @@ mod document;
 pub mod event;
 mod footer;
 mod jobs;
-mod layers;
+pub(crate) mod layers;
 mod logs;
 pub mod matrix;
 mod overview;
@@ -17,7 +17,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::model::jobs::Health;
+use crate::model::jobs::{Health, Target};
 use crate::model::logs::LogPane;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -75,40 +75,54 @@ pub(crate) fn log_height_of(pane: &LogPane, screen: Screen, size: (u16, u16)) ->
     if screen == Screen::Logs { logs::height(pane, rows.saturating_sub(2)) } else { rows / 4 }
 }
 
-/// The tabs, and whether the targets answer.
+/// The tabs, and whether the targets answer. The tabs' words stand where the targets leave room for them.
 fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
-    let mut tabs: Vec<Span> = Vec::new();
-    let short = width < 100;
-    for (number, screen) in Screen::ALL.into_iter().enumerate() {
-        let here = screen == model.screen;
-        let text = match (here, short) {
-            (true, _) => format!("[{} {}]", number + 1, screen.word()),
-            (false, false) => format!(" {} {} ", number + 1, screen.word()),
-            (false, true) => format!(" {} ", number + 1),
+    let badges: Vec<(String, &str, Meaning)> =
+        model.jobs.targets.iter().map(|target| badge(model, target)).collect();
+    let wanted: usize =
+        badges.iter().map(|(word, name, _)| paint::width(word) + paint::width(name) + 3).sum();
+    let tabs_with = |words: bool| -> Vec<Span<'static>> {
+        let tab = |(number, screen): (usize, Screen)| {
+            let here = screen == model.screen;
+            let text = match (here, words) {
+                (true, _) => format!("[{} {}]", number + 1, screen.word()),
+                (false, true) => format!(" {} {} ", number + 1, screen.word()),
+                (false, false) => format!(" {} ", number + 1),
+            };
+            Span::styled(text, paint.style(if here { Meaning::Title } else { Meaning::Muted }))
         };
-        tabs.push(Span::styled(text, paint.style(if here { Meaning::Title } else { Meaning::Muted })));
+        Screen::ALL.into_iter().enumerate().map(tab).collect()
+    };
+    let long = |tabs: &[Span]| tabs.iter().map(Span::width).sum::<usize>();
+    let mut tabs = tabs_with(true);
+    if long(&tabs) + wanted >= width {
+        tabs = tabs_with(false);
     }
-    let used: usize = tabs.iter().map(Span::width).sum();
-    let mut badges: Vec<Span> = Vec::new();
+    let used = long(&tabs);
+    let mut shown: Vec<Span> = Vec::new();
     let mut room = width.saturating_sub(used + 1);
-    for target in &model.jobs.targets {
-        let (word, meaning) = match &target.health {
-            Health::Asking => ("…".to_owned(), Meaning::Busy),
-            Health::Up => ("ok".to_owned(), Meaning::Good),
-            Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
-        };
-        let name = format!("  {} ", target.name);
+    for (word, name, meaning) in badges {
+        let name = format!("  {name} ");
         let needs = paint::width(&name) + paint::width(&word);
         if needs > room {
-            badges.push(Span::raw(if room >= 2 { " +" } else { "" }));
+            shown.push(Span::raw(if room >= 2 { " +" } else { "" }));
             break;
         }
         room -= needs;
-        badges.push(Span::raw(name));
-        badges.push(Span::styled(word, paint.style(meaning)));
+        shown.push(Span::raw(name));
+        shown.push(Span::styled(word, paint.style(meaning)));
     }
-    let badge_width: usize = badges.iter().map(Span::width).sum();
-    tabs.push(Span::raw(" ".repeat(width.saturating_sub(used + badge_width))));
-    tabs.extend(badges);
+    tabs.push(Span::raw(" ".repeat(width.saturating_sub(used + long(&shown)))));
+    tabs.extend(shown);
     Line::from(tabs)
+}
+
+/// Whether a target answers: the word, its name, and how bad that is.
+fn badge<'m>(model: &Model, target: &'m Target) -> (String, &'m str, Meaning) {
+    let (word, meaning) = match &target.health {
+        Health::Asking => ("…".to_owned(), Meaning::Busy),
+        Health::Up => ("ok".to_owned(), Meaning::Good),
+        Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
+    };
+    (word, &target.name, meaning)
 }

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::paint::{Paint, age, cell, fit, sparkline};
+use super::paint::{Paint, age, cell, fit, sparkline, width};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
@@ -67,7 +67,11 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     let mut title = format!("{} ─ {}", open.handle.name(), open.handle.target());
     if let Some(job) = summary {
         let (_, word) = Paint::phase(job.phase);
-        title.push_str(&format!(" ─ {word} {}", age(model.now, job.created)));
+        let lived = match (job.created, job.ended) {
+            (created, Some(ended)) => format!("after {}", age(ended, created)),
+            (created, None) => age(model.now, created),
+        };
+        title.push_str(&format!(" ─ {word} {lived}"));
     }
     let inside = paint.frame(frame, area, title);
     let columns = usize::from(inside.width);
@@ -91,8 +95,13 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         lines.push(Line::from(spans));
     }
     if total == 0 {
-        let text =
-            if open.logs_ended { "the logs say nothing of NCCL" } else { "waiting for the ranks' logs …" };
+        let lines_came = open.logs.store.read().count() > 0;
+        let text = match (lines_came, open.logs_ended) {
+            (false, false) => "waiting for the ranks' logs …",
+            (false, true) => "the job wrote nothing",
+            (true, false) => "no line of NCCL yet (NCCL_DEBUG=INFO makes it speak); 4 shows the logs",
+            (true, true) => "the logs say nothing of NCCL (NCCL_DEBUG=INFO makes it speak)",
+        };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
     let speed = usize::from(!picture.throughput.is_empty());
@@ -113,25 +122,28 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
+/// Planned, connected, announced and GPUDirect RDMA; what there is no room for is left out whole.
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
     let picture = &open.picture;
     let planned = intended(model, open).unwrap_or("not known");
-    let announced: Vec<String> =
-        picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
-    let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
     let (seen, meaning) = match picture.ok {
         Some(true) => (format!("{} ok", picture.verdict), Meaning::Good),
         Some(false) => (format!("{} !", picture.verdict), Meaning::Bad),
         None if picture.verdict.is_empty() => ("unknown".to_owned(), Meaning::Muted),
         None => (picture.verdict.clone(), Meaning::Muted),
     };
-    let head = format!(" planned {planned}   connected ");
-    let tail = format!(
-        "   GDR {}   announced {announced}",
-        if picture.gdr.is_empty() { "unknown" } else { &picture.gdr }
-    );
-    let room = columns.saturating_sub(head.len() + seen.len());
-    Line::from(vec![Span::raw(head), paint.span(seen, meaning), Span::raw(fit(&tail, room).into_owned())])
+    let mut spans = vec![Span::raw(format!(" planned {planned}  connected ")), paint.span(seen, meaning)];
+    let announced: Vec<String> =
+        picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
+    let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
+    let gdr = if picture.gdr.is_empty() { "unknown" } else { &picture.gdr };
+    for text in [format!("  announced {announced}"), format!("  GDR {gdr}")] {
+        let used: usize = spans.iter().map(Span::width).sum();
+        if used + width(&text) <= columns {
+            spans.push(Span::raw(text));
+        }
+    }
+    Line::from(spans)
 }
 
 /// The steps there is room for: those everybody has behind them go first.
@@ -237,14 +249,11 @@ fn node_widths(columns: usize) -> [usize; 4] {
 }
 
 fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: [usize; 4]) -> Line<'a> {
-    let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
-    let at = (0..Step::LIFE.len()).rev().find(|at| node.reached[*at] > 0).unwrap_or(0);
-    let (reached, meaning) = if node.failed > 0 {
-        (format!("FAILED {}/{all} !", node.failed), Meaning::Bad)
-    } else if node.reached[at] == all {
-        (format!("{} {all}/{all}", Step::LIFE[at].word()), Meaning::Good)
-    } else {
-        (format!("{} {}/{all} >", Step::LIFE[at].word(), node.reached[at]), Meaning::Busy)
+    let (reached, all) = node.reached_word();
+    let meaning = match (node.failed > 0, all) {
+        (true, _) => Meaning::Bad,
+        (_, true) => Meaning::Good,
+        _ => Meaning::Busy,
     };
     let announced: Vec<String> = node.announced.iter().map(|(name, _)| name.clone()).collect();
     let odd = matrix::odd_node(&open.picture, number);
@@ -264,49 +273,73 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
+/// Columns of host and network in the list of ranks, which give way on a small screen, and whether there is one for
+/// the silence.
+fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
+    let fixed = 2 + 7 + 4 + 11 + 5 + 4;
+    let silence = if timed { 8 } else { 0 };
+    let left = columns.saturating_sub(fixed + 2);
+    let timed = timed && left >= silence + 24;
+    let left = left.saturating_sub(if timed { silence } else { 0 });
+    let announced = (left * 2 / 5).clamp(8, 15);
+    (left.saturating_sub(announced).clamp(8, 24), announced, timed)
+}
+
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside =
         paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
     let rows = usize::from(inside.height).saturating_sub(1);
+    let columns = usize::from(inside.width);
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
+    let store = open.logs.store.read();
+    let (host, announced, timed) = rank_widths(columns, store.has_times());
     let head = format!(
         "  {} {} gpu {} {} warn err{}",
         cell("rank", 6),
-        cell("host:pid", 22),
+        cell("host:pid", host),
         cell("phase", 10),
-        cell("announced", 15),
-        if open.logs.store.read().has_times() { "  silent" } else { "" }
+        cell("announced", announced),
+        if timed { "  silent" } else { "" }
     );
-    let mut lines =
-        vec![Line::from(paint.span(fit(&head, usize::from(inside.width)).into_owned(), Meaning::Muted))];
-    let store = open.logs.store.read();
+    let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         let rank = &open.picture.ranks[*at];
         let lanes = store.lanes().iter().filter(|lane| lane.rank.is_some() && lane.rank == rank.rank);
         let (warnings, errors, last) = lanes.fold((0, 0, None), |sum, lane| {
             (sum.0 + lane.warnings, sum.1 + lane.errors, lane.last.max(sum.2))
         });
-        let silent = last.map_or(String::new(), |last| format!("  {}", age(model.now, Some(last))));
+        let silent =
+            last.filter(|_| timed).map_or(String::new(), |last| format!("  {}", age(model.now, Some(last))));
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
         let meaning = match rank.step {
             Step::Failed => Meaning::Bad,
             Step::Stepping => Meaning::Good,
+            Step::Awaited => Meaning::Warn,
             _ => Meaning::Busy,
+        };
+        let process = match (rank.host.as_str(), rank.pid) {
+            ("", _) => "-".to_owned(),
+            (host, 0) => host.to_owned(),
+            (host, pid) => format!("{host}:{pid}"),
         };
         let here = index == open.row;
         let line = Line::from(vec![
             Span::raw(if here { "> " } else { "  " }),
             Span::raw(format!("{} ", cell(&number, 6))),
-            Span::raw(format!("{} ", cell(&format!("{}:{}", rank.host, rank.pid), 22))),
+            Span::raw(format!("{} ", cell(&process, host))),
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
             paint.span(format!("{} ", cell(rank.step.word(), 10)), meaning),
-            Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), 15)),
+            Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
             paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
             paint.span(silent, Meaning::Muted),
         ]);
-        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
+        lines.push(if here { paint.under_cursor(line, columns) } else { line });
+    }
+    if order.is_empty() {
+        let text = "  none has spoken yet; what the nodes do is in the events";
+        lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -319,7 +352,7 @@ fn event_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
         .iter()
         .rev()
         .take(rows)
-        .map(|e| event::line(paint, e, usize::from(inside.width)))
+        .map(|(at, e)| event::line(paint, *at, e, usize::from(inside.width)))
         .collect::<Vec<_>>();
     frame.render_widget(Paragraph::new(lines), inside);
 }

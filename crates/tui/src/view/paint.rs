@@ -64,6 +64,15 @@ impl Paint {
         inside
     }
 
+    /// A remark on the lower border of a frame, on the right, where there is room for it.
+    pub fn corner(self, frame: &mut Frame, area: Rect, text: &str) {
+        let wide = u16::try_from(width(text)).unwrap_or(u16::MAX);
+        if area.height > 1 && wide.saturating_add(4) <= area.width {
+            let place = Rect { x: area.right() - wide - 1, y: area.bottom() - 1, width: wide, height: 1 };
+            frame.render_widget(Line::from(self.span(text.to_owned(), Meaning::Key)), place);
+        }
+    }
+
     /// A frame with lines in it.
     pub fn panel(self, frame: &mut Frame, area: Rect, title: impl Into<String>, lines: Vec<Line<'_>>) {
         let inside = self.frame(frame, area, title);

@@ -18,11 +18,11 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         paint.panel(frame, area, "New job", vec![Line::from("n begins one")]);
         return;
     };
+    let whole = u16::try_from(Field::ROWS.len() + 2).unwrap_or(12);
     if area.width >= 120 {
         let [left, right] =
             Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
-        let form = u16::try_from(Field::ALL.len() + 1).unwrap_or(15);
-        let [form, checks] = Layout::vertical([Constraint::Length(form), Constraint::Min(3)]).areas(left);
+        let [form, checks] = Layout::vertical([Constraint::Length(whole), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);
         check_panel(draft, frame, paint, checks);
         changes_panel(draft, frame, paint, right);
@@ -30,8 +30,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     // On a small screen the pane under the cursor gets the room.
     let on_changes = draft.field == Field::Changes;
-    let fields = if on_changes { 3 } else { u16::try_from(Field::ALL.len() + 1).unwrap_or(13) };
     let checks = if area.height >= 20 { 5 } else { 0 };
+    let fields = if on_changes { 3 } else { whole };
     let form = fields.min(area.height.saturating_sub(5 + checks).max(3));
     let [form, changes, checks] =
         Layout::vertical([Constraint::Length(form), Constraint::Min(3), Constraint::Length(checks)])
@@ -43,42 +43,69 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
+/// Columns of a field's label.
+const LABEL: usize = 13;
+
 fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let from = draft.file.as_ref().map_or(String::new(), |file| format!(" ─ from {file}"));
     let inside = paint.frame(frame, area, format!("New job ─ {}{from}", draft.target_name()));
-    let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
-    let at = Field::ALL.iter().position(|field| *field == draft.field).unwrap_or(0);
-    let fields = &Field::ALL[..Field::ALL.len() - 1];
-    let first = at.min(fields.len() - 1).saturating_sub(rows.saturating_sub(1));
+    // Coming from the changes the whole job in a line says more than its last field.
+    let here = Field::ROWS.iter().position(|row| row.contains(&draft.field));
+    let first = here.unwrap_or(1).saturating_sub(rows.saturating_sub(1));
     let mut lines = Vec::new();
-    for field in fields.iter().skip(first).take(rows) {
-        let here = *field == draft.field;
-        let room = columns.saturating_sub(13);
-        let value = match field {
-            Field::Target => choice(&draft.targets, draft.target, room),
-            Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
-            Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
-            Field::Profile => choice(&profiles(draft), draft.profile, room),
-            field => draft.text(*field).to_owned(),
-        };
-        let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), 10));
-        let mut shown = value.clone();
-        if here && field.is_text() {
-            let input = draft.inputs.iter().find(|(known, _)| known == field).map(|(_, input)| input);
-            let scroll = input.map_or(0, |input| input.visual_scroll(room.saturating_sub(1)));
-            shown = value.chars().skip(scroll).collect();
-            let cursor = input.map_or(0, |input| input.visual_cursor().saturating_sub(scroll));
-            let row = inside.y + u16::try_from(lines.len()).unwrap_or(0);
-            let column = u16::try_from(13 + cursor).unwrap_or(0).min(inside.width);
-            frame.set_cursor_position((inside.x + column, row));
+    for (at, row) in Field::ROWS.iter().enumerate().skip(first).take(rows) {
+        let width = usize::from(inside.width) / row.len();
+        let y = inside.y + u16::try_from(at - first).unwrap_or(0);
+        let mut spans = Vec::new();
+        for (number, field) in row.iter().enumerate() {
+            let x = inside.x + u16::try_from(number * width).unwrap_or(0);
+            spans.extend(form_field(draft, *field, frame, paint, (x, y, width)));
         }
-        lines.push(Line::from(vec![
-            paint.span(label, if here { Meaning::Selected } else { Meaning::Muted }),
-            Span::raw(format!(" {}", fit(&shown, room))),
-        ]));
+        lines.push(Line::from(spans));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    let below = Field::ROWS.len().saturating_sub(first + rows);
+    let text = match (first, below) {
+        (0, 0) => return,
+        (0, below) => format!(" more: {below} below "),
+        (above, 0) => format!(" more: {above} above "),
+        (above, below) => format!(" more: {above} above, {below} below "),
+    };
+    if here.is_some() {
+        paint.corner(frame, area, &text);
+    }
+}
+
+/// A field: its label and its value. The cursor of the terminal stands in the one that is typed into.
+fn form_field<'a>(
+    draft: &Draft,
+    field: Field,
+    frame: &mut Frame,
+    paint: Paint,
+    (x, y, width): (u16, u16, usize),
+) -> [Span<'a>; 2] {
+    let here = field == draft.field;
+    let room = width.saturating_sub(LABEL + 1);
+    let value = match field {
+        Field::Target => choice(&draft.targets, draft.target, room),
+        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
+        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
+        Field::Profile => choice(&profiles(draft), draft.profile, room),
+        field => draft.text(field).to_owned(),
+    };
+    let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), LABEL - 3));
+    let mut shown = value.clone();
+    if here && field.is_text() {
+        let input = draft.inputs.iter().find(|(known, _)| *known == field).map(|(_, input)| input);
+        let scroll = input.map_or(0, |input| input.visual_scroll(room.saturating_sub(1)));
+        shown = value.chars().skip(scroll).collect();
+        let cursor = input.map_or(0, |input| input.visual_cursor().saturating_sub(scroll));
+        let column = u16::try_from((LABEL + cursor).min(width)).unwrap_or(0);
+        frame.set_cursor_position((x + column, y));
+    }
+    let label = paint.span(label, if here { Meaning::Selected } else { Meaning::Muted });
+    [label, Span::raw(format!(" {} ", cell(&shown, room)))]
 }
 
 /// The chosen word in brackets between the others; those before it go where there is no room.
@@ -110,15 +137,12 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
         Shown::Beside => "your job | what is sent",
     };
     let focus = if here { "> " } else { "" };
-    let rests = match &draft.planned {
-        Some(Ok(planned)) if !planned.online => ", the cluster not asked yet",
-        _ => "",
-    };
-    let title = format!("{focus}{what}: +{on}, {} off{rests} (ctrl-d)", ops.len() - on);
-    let inside = paint.frame(frame, area, title);
+    let off = if ops.len() > on { format!(", {} off", ops.len() - on) } else { String::new() };
+    let inside = paint.frame(frame, area, format!("{focus}{what}: +{on}{off}"));
+    let asked = !matches!(&draft.planned, Some(Ok(planned)) if !planned.online);
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
-    let lines = match &draft.planned {
+    let mut lines = match &draft.planned {
         None => vec![Line::from(paint.span(" planning …", Meaning::Busy))],
         Some(Err(error)) => wrap(error, columns.saturating_sub(3))
             .into_iter()
@@ -127,26 +151,41 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
                 Line::from(paint.span(format!(" {} {part}", if at == 0 { "!" } else { " " }), Meaning::Bad))
             })
             .collect(),
-        Some(Ok(planned)) => match draft.shown {
-            Shown::Changes => changes(draft, planned, paint, columns, rows),
-            Shown::Diff => document::diff(draft, planned, paint, columns, rows),
-            Shown::Beside => document::beside(draft, planned, paint, columns, rows),
-        },
+        Some(Ok(planned)) => {
+            let why = here.then(|| planned.all.get(draft.change)).flatten();
+            let room = rows.saturating_sub(usize::from(why.is_some())).max(1);
+            let mut lines = match draft.shown {
+                Shown::Changes => changes(draft, planned, paint, columns, room),
+                Shown::Diff => document::diff(draft, planned, paint, columns, room),
+                Shown::Beside => document::beside(draft, planned, paint, columns, room),
+            };
+            if let Some(op) = why {
+                lines.push(Line::from(
+                    paint.span(fit(&format!(" why: {}", op.why), columns).into_owned(), Meaning::Busy),
+                ));
+            }
+            lines
+        }
     };
+    lines.truncate(rows);
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.corner(
+        frame,
+        area,
+        if asked { " ctrl-d " } else { " assumed: the cluster is asked next ─ ctrl-d " },
+    );
 }
 
 fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Vec<Line<'a>> {
-    let here = draft.field == Field::Changes;
     let mut lines = Vec::new();
-    let list = rows.saturating_sub(1).max(1);
-    let first = draft.change.saturating_sub(list.saturating_sub(1));
-    for (at, op) in planned.all.iter().enumerate().skip(first).take(list) {
+    let first = draft.change.saturating_sub(rows.saturating_sub(1));
+    let longest = planned.all.iter().map(|op| width(&op.rule)).max().unwrap_or(0);
+    let rule_width = longest.min(24).min(columns / 3);
+    let room = columns.saturating_sub(rule_width + 8);
+    for (at, op) in planned.all.iter().enumerate().skip(first).take(rows) {
         let off = draft.is_off(op);
-        let selected = here && at == draft.change;
+        let selected = draft.marks(Some(at));
         let sign = if off { "  off" } else { "+" };
-        let rule_width = 24.min(columns / 3);
-        let room = columns.saturating_sub(rule_width + 8);
         let line = Line::from(vec![
             Span::raw(if selected { ">" } else { " " }),
             paint.span(cell(sign, 6), if off { Meaning::Muted } else { Meaning::Added }),
@@ -161,10 +200,6 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
             let text = format!("   {}: {}", skipped.rule, skipped.why);
             lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
         }
-    } else if let (true, Some(op)) = (here, planned.all.get(draft.change)) {
-        lines.push(Line::from(
-            paint.span(fit(&format!(" why: {}", op.why), columns).into_owned(), Meaning::Busy),
-        ));
     }
     lines
 }
@@ -183,32 +218,44 @@ pub fn change_text(op: &Op) -> String {
         Change::Colocate { topology_key } => format!("colocate by {topology_key}"),
         Change::Toleration { key, .. } => format!("toleration {key}"),
         Change::Command { after, .. } => format!("command {}", after.join(" ")),
-        _ => "change".to_owned(),
+        other => format!("{} {}", other.target(), other.value()),
     };
     let what = if op.role == "worker" { what } else { format!("{}: {what}", op.role) };
     weftrun::core::log::clean_text(&what).into_owned()
 }
 
 fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(frame, area, "Checks (ctrl-r asks the cluster) ─ same as (ctrl-y copies)");
+    let inside = paint.frame(frame, area, "Checks ─ same as");
+    paint.corner(frame, area, " ctrl-r asks the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
+    let rows = usize::from(inside.height);
+    let told = told(draft, paint, columns, rows >= 10);
     // The command whole where there is room, so that it can be read before it is copied.
-    let most = usize::from(inside.height).saturating_sub(3).clamp(1, 4);
-    let mut lines: Vec<Line> = wrap(&draft.command(), columns.saturating_sub(3))
+    let wrapped = wrap(&draft.command(), columns.saturating_sub(3));
+    let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
+    let cut = wrapped.len() > most;
+    let mut lines: Vec<Line> = wrapped
         .into_iter()
         .enumerate()
         .take(most)
         .map(|(at, part)| {
             let head = if at == 0 { " $ " } else { "   " };
-            Line::from(vec![paint.span(head, Meaning::Key), Span::raw(part)])
+            let tail = if cut && at + 1 == most { "…" } else { "" };
+            Line::from(vec![
+                paint.span(head, Meaning::Key),
+                Span::raw(part.trim_end().to_owned()),
+                paint.span(tail, Meaning::Muted),
+            ])
         })
         .collect();
-    if draft.needs_file() {
-        let text = " flags cannot say all of it: ctrl-g saves the file";
-        lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Warn)));
-    }
-    // Whole where there is room; what stops the job first.
-    let tall = inside.height >= 10;
+    lines.extend(told);
+    lines.truncate(rows);
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+/// What stands in the way, what the plan warns of and what the cluster said; whole where there is room.
+fn told<'a>(draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
+    let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
         let room = columns.saturating_sub(8);
@@ -220,32 +267,28 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
         };
         parts.into_iter().enumerate().map(line).collect::<Vec<_>>()
     };
+    let mut lines = Vec::new();
+    match &draft.checked {
+        Some((revision, _)) if *revision != draft.revision => {
+            lines.push(one(" changed since the last check".to_owned(), Meaning::Muted));
+        }
+        Some((_, Ok(findings))) if findings.is_empty() => {
+            lines.push(one(format!(" ok     {} would take it", draft.target_name()), Meaning::Good));
+        }
+        Some((_, Ok(findings))) => lines.extend(findings.iter().flat_map(finding)),
+        Some((_, Err(error))) => lines.push(one(format!(" ! {error}"), Meaning::Bad)),
+        None => {}
+    }
     if let Some(Ok(planned)) = &draft.planned {
-        if let Some(error) = &planned.error {
-            lines.push(Line::from(
-                paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
-            ));
+        if let Err(error) = &planned.rows {
+            lines.push(one(format!(" ! {error}"), Meaning::Bad));
         }
         let mut findings: Vec<&Finding> = planned.plan.findings.iter().collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         lines.extend(findings.into_iter().flat_map(finding));
     }
-    match &draft.checked {
-        Some((revision, _)) if *revision != draft.revision => {
-            lines.push(Line::from(paint.span(" changed since the last check", Meaning::Muted)));
-        }
-        Some((_, Ok(findings))) if findings.is_empty() => {
-            lines.push(Line::from(
-                paint.span(format!(" ok     {} would take it", draft.target_name()), Meaning::Good),
-            ));
-        }
-        Some((_, Ok(findings))) => lines.extend(findings.iter().flat_map(finding)),
-        Some((_, Err(error))) => {
-            lines.push(Line::from(
-                paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
-            ));
-        }
-        None => {}
+    if draft.needs_file() {
+        lines.push(one(" flags cannot say all of it: ctrl-g saves the file".to_owned(), Meaning::Warn));
     }
-    frame.render_widget(Paragraph::new(lines), inside);
+    lines
 }

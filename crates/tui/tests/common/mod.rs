@@ -236,7 +236,7 @@ pub fn broken() -> Model {
     model
 }
 
-/// A new job as it is planned for a cluster with EFA; the rule of huge pages is switched off.
+/// A new job as it is planned for a cluster with EFA; one rule is switched off.
 pub fn drafted() -> Model {
     let mut model = opened();
     model.profiles = vec!["dgxc".into(), "eks-image".into(), "roce".into()];
@@ -258,7 +258,7 @@ pub fn drafted() -> Model {
             _ => {}
         }
     }
-    plan(&mut model, &["efa.hugepages"]);
+    plan(&mut model, &["efa.device-rdma"]);
     model
 }
 
@@ -278,8 +278,8 @@ pub fn planned(spec: &JobSpec) -> Planned {
         Rendered::new(&spec.name, SubmissionId::from_random(7), document)
     };
     let mine = plan(spec);
-    let rendered = Some(text(&mine.ops));
-    Planned { plan: mine, all: plan(&full).ops, rendered, bare: Some(text(&[])), error: None, online: false }
+    let (bare, sent) = (text(&[]), text(&mine.ops));
+    Planned::new(mine, plan(&full).ops, Some(&bare), Ok(&sent), false)
 }
 
 pub fn down() -> Model {

@@ -65,6 +65,35 @@ fn the_shell_gets_the_terminal_back_and_gives_it_again() {
     t.until("the shell", |screen| !screen.contains("[4 logs]") && screen.contains("bash-"), || {});
 }
 
+/// The hook of the UI and that of the program end the process before anything unwinds, here as in a release, where
+/// nothing could: what gives the terminal back is the hook.
+#[test]
+fn a_bug_gives_the_terminal_back_before_it_is_said() {
+    for place in ["loop", "task"] {
+        let Some(t) = Tmux::with(&format!("bug-{place}"), (100, 30), |weftrun| {
+            let weftrun = weftrun.replace("-u NO_COLOR", &format!("-u NO_COLOR RUST_BACKTRACE=0 WEFTRUN_TEST_BUG={place}"));
+            format!("{weftrun}; echo ended with $?; stty -a; exec cat")
+        }) else {
+            return;
+        };
+        let modes = || {
+            let format = "alternate #{alternate_on} cursor #{cursor_flag} mouse #{mouse_any_flag}";
+            String::from_utf8_lossy(&t.tmux(&["display-message", "-p", "-t", "t", format]).stdout)
+                .trim()
+                .to_owned()
+        };
+        t.wait(&["local ok"]);
+        t.keys(&["m"]);
+        t.wait(&["mouse wheel on"]);
+        assert_eq!(modes(), "alternate 1 cursor 0 mouse 1");
+        t.keys(&["C-l"]);
+        let screen =
+            t.wait(&["a bug on demand", "this is a bug in weftrun", "ended with 70", " icanon", " echo "]);
+        assert_eq!(modes(), "alternate 0 cursor 1 mouse 0", "{screen}");
+        assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "{screen}");
+    }
+}
+
 #[test]
 fn what_is_copied_is_on_the_clipboard_and_in_a_file() {
     let Some(t) = replay("copy", 120, 30) else { return };
