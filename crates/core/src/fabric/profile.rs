@@ -68,7 +68,7 @@ pub struct StackProfile {
     pub opal_prefix: Option<String>,
     /// Folder of `mpirun`.
     pub mpirun_dir: Option<String>,
-    /// Absolute path of the NCCL net plugin, which `--strict` pins.
+    /// Absolute path of the NCCL net plugin in the mounted stack, which `--strict` pins.
     pub net_plugin: Option<String>,
 }
 
@@ -96,6 +96,8 @@ pub struct EfaProfile {
     pub device_rdma: Option<String>,
     /// Value of `NVIDIA_GDRCOPY`: with `enabled` NVIDIA's container toolkit adds `/dev/gdrdrv`.
     pub gdrcopy: Option<String>,
+    /// Absolute path of the NCCL net plugin in the image, or on the nodes, where no stack is mounted; `--strict` pins it.
+    pub net_plugin: Option<String>,
     /// Whether the capability IPC_LOCK is added (NVIDIA's examples do, AWS's do not).
     pub memlock: bool,
     /// What Neuron needs (rule `efa.neuron`).

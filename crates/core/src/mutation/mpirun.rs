@@ -40,6 +40,8 @@ pub enum MpirunNote {
     EnvList(Vec<String>),
     /// The user forwards an `LD_LIBRARY_PATH` of their own that lacks the stack's folders (`W-MPIRUN-LDPATH`).
     LibraryPath(String),
+    /// A here-document holds one, which may be run later; it was left (`W-MPIRUN-OPAQUE`).
+    Document,
     /// The shell string cannot be read; it was left (`W-MPIRUN-OPAQUE`).
     Unreadable(String),
 }

@@ -4,7 +4,7 @@ use weftrun_core::Severity;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Profiles, RuleSetting};
-use weftrun_core::mutation::view::JobKind;
+use weftrun_core::mutation::view::{JobKind, RoleView};
 use weftrun_core::mutation::{Options, decide};
 
 use crate::situation::{
@@ -44,6 +44,36 @@ fn strict_pins_the_network() {
     let outcome =
         decide(&view, &known.get("k").unwrap(), &strict, &Catalogue::builtin(), &ClusterFacts::default());
     assert!(has(&outcome, "Worker: env NCCL_NET_PLUGIN = /opt/p/libnccl-net.so"));
+}
+
+/// The file of a stack that is not mounted is not there.
+#[test]
+fn strict_pins_the_plugin_that_the_ranks_load() {
+    let strict = Options { strict: true, ..Options::default() };
+    let known = Profiles::builtin().with(
+        "k",
+        "extends = 'dgxc'\n[stack]\nnet-plugin = '/opt/p/of-stack.so'\n[efa]\nnet-plugin = '/opt/p/of-image.so'"
+            .parse()
+            .unwrap(),
+    );
+    let profile = known.get("k").unwrap();
+    let pinned = |worker: RoleView| {
+        let view = pytorch(worker);
+        decide(&view, &profile, &strict, &Catalogue::builtin(), &ClusterFacts::default())
+    };
+    let mounted = pinned(worker("Worker"));
+    assert!(has(&mounted, "Worker: env NCCL_NET_PLUGIN = /opt/p/of-stack.so"));
+    let bundled = pinned(with_env(worker("Worker"), &[("FI_PROVIDER_PATH", "/opt/amazon/efa/lib")]));
+    assert!(has(&bundled, "Worker: env NCCL_NET_PLUGIN = /opt/p/of-image.so"));
+}
+
+/// No shipped profile knows where the file is, and says so (docs/decisions/strict-pins-the-name.md).
+#[test]
+fn strict_says_that_it_pins_by_name_alone() {
+    let strict = Options { strict: true, ..Options::default() };
+    let outcome = run(&pytorch(worker("Worker")), "dgxc", &strict);
+    let why = outcome.decisions.iter().find(|decision| decision.rule == "strict.net").map(|d| d.why.as_str());
+    assert!(why.is_some_and(|why| why.contains("pinned by its name")), "{why:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@
 )]
 
 mod knocked;
+mod shells;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -36,6 +36,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> b
         return false;
     }
     let parts = parts(ctx, draft, efa);
+    launch.from_stack = parts.stack.is_some() && draft.active("efa.stack");
     for (at, role) in ctx.roles() {
         report_idle_gpus(ctx, draft, at, role);
         if !role.worker && opt_out::role_is_out(ctx, role) {

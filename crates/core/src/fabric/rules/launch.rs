@@ -96,6 +96,11 @@ fn report(draft: &mut Draft, at: At, mpirun: &Mpirun, note: &MpirunNote) {
             );
             Finding::warning("W-MPIRUN-OPAQUE", seen).fix(format!("where it calls mpirun, write: {line}"))
         }
+        MpirunNote::Document => Finding::warning(
+            "W-MPIRUN-OPAQUE",
+            "a here-document of the launcher's command calls mpirun; its text is left as it is",
+        )
+        .fix(format!("if that text is run, write there: {line}")),
         MpirunNote::Unreadable(why) => {
             Finding::warning("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"))
                 .fix(format!("where it calls mpirun, write: {line}"))

@@ -41,6 +41,8 @@ pub(crate) struct Launch {
     /// The folder, the names, and for each name the rule it comes from.
     pub(crate) mpirun: Mpirun,
     pub(crate) rules: Vec<&'static str>,
+    /// Whether the profile's stack is what the ranks load, and not one of the image or the node.
+    pub(crate) from_stack: bool,
 }
 
 impl Launch {

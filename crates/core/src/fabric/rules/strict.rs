@@ -20,14 +20,31 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
         Fabric::Tcp => "Socket",
         Fabric::Auto | Fabric::Off => return,
     };
-    let plugin = ctx.profile.stack.as_ref().and_then(|stack| stack.net_plugin.as_deref());
-    let plugin = plugin.filter(|_| ctx.fabric == Fabric::Efa && draft.active("efa.stack"));
+    let plugin = plugin(ctx, launch);
     let pins = [Some(("NCCL_NET", net)), plugin.map(|path| ("NCCL_NET_PLUGIN", path))];
+    let by_name = if ctx.fabric == Fabric::Efa && plugin.is_none() {
+        "; the profile names no file of the plugin, so it is pinned by its name"
+    } else {
+        ""
+    };
     for (name, value) in pins.into_iter().flatten() {
         for (at, role) in ctx.workers() {
-            let why = "--strict: NCCL fails if this network is not there, instead of using another";
-            set::env(draft, at, role, RULE, (name, value), why, Origin::Job);
+            let why = format!(
+                "--strict: NCCL fails if this network is not there, instead of using another{by_name}"
+            );
+            set::env(draft, at, role, RULE, (name, value), &why, Origin::Job);
         }
         launch.forward(RULE, name);
     }
+}
+
+/// Where the plugin's file is, if the profile knows: that of the mounted stack, else that of the image or node.
+fn plugin<'p>(ctx: &Context<'p>, launch: &Launch) -> Option<&'p str> {
+    let (stack, efa) = (ctx.profile.stack.as_ref(), ctx.profile.efa.as_ref());
+    let path = match ctx.fabric {
+        Fabric::Efa if launch.from_stack => &stack?.net_plugin,
+        Fabric::Efa => &efa?.net_plugin,
+        _ => return None,
+    };
+    path.as_deref()
 }

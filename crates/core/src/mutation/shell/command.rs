@@ -7,6 +7,11 @@ const WORDS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
 /// Folders whose Open MPI is the image's own and can be replaced (Debian, NGC's HPC-X, NGC's older images).
 const IMAGE_FOLDERS: [&str; 4] = ["/usr/local/mpi/bin", "/opt/hpcx/ompi/bin", "/usr/bin", "/usr/local/bin"];
 
+/// Whether a word calls an `mpirun`, by whatever path.
+pub(super) fn is_mpirun(word: &str) -> bool {
+    WORDS.contains(&word.rsplit('/').next().unwrap_or(word))
+}
+
 /// What becomes of a command word.
 pub(super) enum Verdict {
     /// It is no `mpirun`.

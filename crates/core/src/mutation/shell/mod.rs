@@ -5,6 +5,7 @@
 //! a container's environment on to the ranks.
 
 mod command;
+mod reader;
 mod script;
 mod wrapper;
 
