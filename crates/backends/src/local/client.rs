@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use process_wrap::std::{CommandWrap, ProcessSession};
 use weftrun_core::backend::TargetConfig;
@@ -20,7 +20,7 @@ use super::folder::{self, Folder};
 use super::record::{Origin, Record};
 use super::status::Snapshot;
 use super::supervisor::{self, Request};
-use super::watch::Look;
+use super::watch::{Ended, Look};
 use super::{NAME, error, process};
 
 /// How long a supervisor that lives may take to write its first record. It takes milliseconds, but not on a machine
@@ -348,7 +348,7 @@ impl Store {
     }
 
     /// One look of a watch. A job that is not there is an error only at the first; later it is gone.
-    pub fn look(&self, filter: &JobFilter, first: bool) -> Result<Vec<Look>> {
+    pub fn look(&self, filter: &JobFilter, first: bool, ended: &mut Ended) -> Result<Vec<Look>> {
         let jobs = if first || filter.handles.is_empty() {
             self.chosen(filter)?
         } else {
@@ -356,17 +356,34 @@ impl Store {
         };
         let mut looks = Vec::new();
         for job in jobs {
+            let record = modified(&job.folder.record());
+            if let Some(look) = ended.get(job.folder.path(), record) {
+                if filter.ended || !filter.handles.is_empty() {
+                    looks.push(look);
+                }
+                continue;
+            }
             let (Ok(snapshot), Ok(list)) = (Self::snapshot(&job), Self::list_of(&job)) else { continue };
             if snapshot.phase.is_terminal() && !filter.ended && filter.handles.is_empty() {
                 continue;
             }
-            looks.push(Look {
+            let look = Look {
                 summary: snapshot.summary(job.handle, &job.submission),
                 replicas: snapshot.replicas(&list),
                 attempt: snapshot.attempt(),
-            });
+            };
+            if look.summary.phase.is_terminal() && look.summary.ended.is_some() && snapshot.orphans.is_empty()
+            {
+                ended.put(job.folder.path(), record, &look);
+            }
+            looks.push(look);
         }
         Ok(looks)
+    }
+
+    /// When a job was last added or removed.
+    pub fn changed(&self) -> Option<SystemTime> {
+        modified(&self.jobs())
     }
 
     /// Everything known of one job.
@@ -480,4 +497,8 @@ impl Store {
         let moved = fs::rename(job.folder.path(), &trash).and_then(|()| fs::remove_dir_all(&trash));
         moved.map_err(|e| error::file("remove the job's folder", job.folder.path(), e))
     }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
 }

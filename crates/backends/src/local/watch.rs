@@ -1,7 +1,8 @@
 //! Jobs of this machine, watched by looking at their folders.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::Result;
@@ -13,6 +14,12 @@ use super::error;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(150);
 
+/// Time between two glances at the folder of the jobs while all of them have ended: only a new job can change anything.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// Glances after which it is looked at all of them nevertheless.
+const GLANCES: u32 = 10;
+
 /// What was last told of a job.
 #[derive(Default)]
 struct Told {
@@ -22,6 +29,7 @@ struct Told {
 }
 
 /// One look at a job.
+#[derive(Clone)]
 pub(super) struct Look {
     /// Its line in the list.
     pub summary: JobSummary,
@@ -31,30 +39,84 @@ pub(super) struct Look {
     pub attempt: u32,
 }
 
+/// Jobs that have ended, as they were last seen, with the time of their record: they are not read again and again.
+#[derive(Default)]
+pub(super) struct Ended(HashMap<PathBuf, (SystemTime, Look)>);
+
+impl Ended {
+    /// The job of a folder, if its record is still the one that was seen.
+    pub fn get(&self, folder: &Path, record: Option<SystemTime>) -> Option<Look> {
+        let (seen, look) = self.0.get(folder)?;
+        (Some(*seen) == record).then(|| look.clone())
+    }
+
+    /// Remembers an ended job.
+    pub fn put(&mut self, folder: &Path, record: Option<SystemTime>, look: &Look) {
+        if let Some(record) = record {
+            self.0.insert(folder.to_owned(), (record, look.clone()));
+        }
+    }
+}
+
+/// A watch between two looks.
+struct Watch {
+    store: Store,
+    filter: JobFilter,
+    told: BTreeMap<JobHandle, Told>,
+    ended: Ended,
+    looks: u64,
+    /// Whether everything has ended, and the folder as it was then.
+    quiet: Option<SystemTime>,
+    over: bool,
+}
+
 /// Watches the jobs of a filter; ends when every job asked for by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-    let state = (store, filter, BTreeMap::<JobHandle, Told>::new(), 0_u64, false);
-    stream::unfold(state, |(store, filter, mut told, looks, over)| async move {
-        if over {
+    let (told, ended) = (BTreeMap::new(), Ended::default());
+    let watch = Watch { store, filter, told, ended, looks: 0, quiet: None, over: false };
+    stream::unfold(watch, |mut watch| async move {
+        if watch.over {
             return None;
         }
-        if looks > 0 {
-            tokio::time::sleep(LOOK).await;
+        if watch.looks > 0 {
+            watch.wait().await;
         }
-        let seen = look(&store, &filter, looks == 0).await;
-        let (events, over) = match seen {
-            Ok(seen) => compare(&mut told, seen, &filter),
-            Err(e) => (vec![Err(e)], true),
-        };
-        Some((stream::iter(events), (store, filter, told, looks + 1, over)))
+        let events = watch.look().await.unwrap_or_else(|error| {
+            watch.over = true;
+            vec![Err(error)]
+        });
+        Some((stream::iter(events), watch))
     })
     .flatten()
     .boxed()
 }
 
-async fn look(store: &Store, filter: &JobFilter, first: bool) -> Result<Vec<Look>> {
-    let (store, filter) = (store.clone(), filter.clone());
-    error::blocking(move || store.look(&filter, first)).await
+impl Watch {
+    /// Waits until there may be something new.
+    async fn wait(&self) {
+        let Some(quiet) = self.quiet else { return tokio::time::sleep(LOOK).await };
+        for _ in 0..GLANCES {
+            tokio::time::sleep(GLANCE).await;
+            if self.store.changed() != Some(quiet) {
+                return;
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Vec<Result<JobEvent>>> {
+        let (store, filter, first) = (self.store.clone(), self.filter.clone(), self.looks == 0);
+        let mut ended = std::mem::take(&mut self.ended);
+        // Before the look: a job that comes meanwhile is seen by the next.
+        let changed = self.store.changed();
+        let (seen, ended) =
+            error::blocking(move || Ok((store.look(&filter, first, &mut ended)?, ended))).await?;
+        (self.ended, self.looks) = (ended, self.looks + 1);
+        let all_ended = seen.iter().all(|look| look.summary.phase.is_terminal());
+        self.quiet = changed.filter(|_| all_ended);
+        let (events, over) = compare(&mut self.told, seen, &self.filter);
+        self.over = over;
+        Ok(events)
+    }
 }
 
 /// What is new since the last look, and whether everything that was asked for has ended.

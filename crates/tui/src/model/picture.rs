@@ -104,6 +104,43 @@ pub struct Link {
     pub gdr: Option<bool>,
 }
 
+/// Whether links use GPUDirect RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gdr {
+    /// All of them.
+    Yes,
+    /// None of them.
+    No,
+    /// Some of them.
+    Some,
+    /// Nobody said.
+    Unknown,
+}
+
+impl Gdr {
+    fn of(link: Option<bool>) -> Self {
+        match link {
+            Some(true) => Self::Yes,
+            Some(false) => Self::No,
+            None => Self::Unknown,
+        }
+    }
+
+    fn join(self, other: Self) -> Self {
+        if self == other { self } else { Self::Some }
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Some => "some",
+            Self::Unknown => "?",
+        }
+    }
+}
+
 /// Kinds of connection, the worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -231,6 +268,10 @@ pub struct Picture {
     pub rank_links: Vec<BTreeMap<(u32, u32), Link>>,
     /// For each communicator: pairs of nodes.
     pub node_links: Vec<BTreeMap<(u32, u32), Link>>,
+    /// For each communicator: whether the links of a rank to other nodes use GPUDirect RDMA.
+    pub rank_gdr: Vec<BTreeMap<u32, Gdr>>,
+    /// The same for each node.
+    pub node_gdr: Vec<BTreeMap<u32, Gdr>>,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
     /// Throughput as it was printed, oldest first.
@@ -334,7 +375,22 @@ impl Picture {
         let node_of: BTreeMap<u32, u32> =
             self.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
         self.node_links = self.rank_links.iter().map(|links| fold(links, &node_of)).collect();
+        let apart = |from: u32, to: u32| node_of.get(&from) != node_of.get(&to);
+        self.rank_gdr = self.rank_links.iter().map(|links| gdr(links, apart)).collect();
+        self.node_gdr = self.node_links.iter().map(|links| gdr(links, |from, to| from != to)).collect();
     }
+}
+
+/// Whether links between different nodes use GPUDirect RDMA, for each of their ends.
+fn gdr(links: &BTreeMap<(u32, u32), Link>, apart: impl Fn(u32, u32) -> bool) -> BTreeMap<u32, Gdr> {
+    let mut ends = BTreeMap::new();
+    for ((from, to), link) in links.iter().filter(|((from, to), _)| apart(*from, *to)) {
+        let own = Gdr::of(link.gdr);
+        for end in [*from, *to] {
+            ends.entry(end).and_modify(|known: &mut Gdr| *known = known.join(own)).or_insert(own);
+        }
+    }
+    ends
 }
 
 fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTreeMap<(u32, u32), Link> {

@@ -9,7 +9,7 @@ use super::overview::intended;
 use super::paint::{Paint, cell, fit, width};
 use crate::model::Model;
 use crate::model::open::Open;
-use crate::model::picture::{Kind, Link, Node, Picture};
+use crate::model::picture::{Gdr, Kind, Link, Node, Picture};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -116,12 +116,14 @@ fn links(open: &Open) -> Option<&std::collections::BTreeMap<(u32, u32), Link>> {
     all.get(open.communicator).or(all.first())
 }
 
+/// The number of a row: of its rank, or of its node.
+fn name(open: &Open, at: usize) -> Option<u32> {
+    if open.by_rank { open.picture.ranks.get(at)?.rank } else { u32::try_from(at).ok() }
+}
+
 /// The link of a cell, whichever way it was printed.
 fn link(open: &Open, row: usize, column: usize) -> Option<&Link> {
-    let name = |at: usize| -> Option<u32> {
-        if open.by_rank { open.picture.ranks.get(at)?.rank } else { u32::try_from(at).ok() }
-    };
-    let (from, to) = (name(row)?, name(column)?);
+    let (from, to) = (name(open, row)?, name(open, column)?);
     let links = links(open)?;
     links.get(&(from, to)).or_else(|| links.get(&(to, from)))
 }
@@ -212,22 +214,10 @@ fn matrix_row<'a>(
 
 /// Whether the links of a row to other nodes use GPUDirect RDMA.
 fn gdr_word(open: &Open, at: usize) -> &'static str {
-    let ranks = &open.picture.ranks;
-    let node = |rank: usize| ranks.get(rank).and_then(|rank| rank.node);
-    let leaves = |to: usize| if open.by_rank { node(at) != node(to) } else { at != to };
-    let mut known: Vec<Option<bool>> = (0..open.matrix_size())
-        .filter(|to| leaves(*to))
-        .filter_map(|to| Some(link(open, at, to)?.gdr))
-        .collect();
-    known.sort_unstable();
-    known.dedup();
-    match known[..] {
-        [] => "-",
-        [Some(true)] => "yes",
-        [Some(false)] => "no",
-        [None] => "?",
-        _ => "some",
-    }
+    let all = if open.by_rank { &open.picture.rank_gdr } else { &open.picture.node_gdr };
+    let known = all.get(open.communicator).or(all.first());
+    let gdr = name(open, at).and_then(|name| known?.get(&name).copied());
+    gdr.map_or("-", Gdr::word)
 }
 
 /// How far the ranks of a row are.
