@@ -8,8 +8,6 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::Profiles;
 use weftrun_core::manifest::{Settings, Splitter, Start, mutate};
@@ -51,16 +49,8 @@ fn main() {
 
 fn measure(name: &str, stream: &str) -> f64 {
     let profile = Profiles::builtin().get("dgxc").unwrap();
-    let (catalogue, facts, options) = (Catalogue::builtin(), ClusterFacts::default(), Options::default());
-    let settings = Settings {
-        profile: &profile,
-        options: &options,
-        catalogue: &catalogue,
-        facts: &facts,
-        trainer: None,
-        runtimes: &[],
-        reformat: false,
-    };
+    let (catalogue, options) = (Catalogue::builtin(), Options::default());
+    let settings = Settings::offline(&profile, &options, &catalogue);
     let started = Clock::start();
     let (mut splitter, mut out, mut changed) = (Splitter::default(), 0, 0);
     for chunk in stream.as_bytes().chunks(256 * 1024) {

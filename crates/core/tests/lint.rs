@@ -8,8 +8,6 @@
 
 use std::fs;
 use std::path::Path;
-
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::Profiles;
@@ -199,16 +197,8 @@ fn only_what_kubernetes_leaves_alone_counts_as_unexpanded() {
 fn every_finding_has_a_source_and_a_fix() {
     let text = include_str!("cases/lint/every.yaml");
     let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
-    let (facts, options) = (ClusterFacts::default(), Options::default());
-    let settings = Settings {
-        profile: &profile,
-        options: &options,
-        catalogue: &catalogue,
-        facts: &facts,
-        trainer: None,
-        runtimes: &[],
-        reformat: false,
-    };
+    let options = Options::default();
+    let settings = Settings::offline(&profile, &options, &catalogue);
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();

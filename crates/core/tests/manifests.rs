@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, Gid, Profile, Profiles, RuleSetting, Webhook};
 use weftrun_core::manifest::{JobReport, Settings, Splitter, Start, TrainerVersion, lint_document, mutate};
@@ -71,16 +70,9 @@ fn ways() -> Vec<With> {
 }
 
 fn run(text: &str, way: &With) -> Result<(String, Vec<JobReport>), String> {
-    let (catalogue, facts) = (Catalogue::builtin(), ClusterFacts::default());
-    let settings = Settings {
-        profile: &way.profile,
-        options: &way.options,
-        catalogue: &catalogue,
-        facts: &facts,
-        trainer: way.trainer,
-        runtimes: &[],
-        reformat: false,
-    };
+    let catalogue = Catalogue::builtin();
+    let settings =
+        Settings { trainer: way.trainer, ..Settings::offline(&way.profile, &way.options, &catalogue) };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();

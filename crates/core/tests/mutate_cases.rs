@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::manifest::{
@@ -100,16 +99,13 @@ fn load(folder: &Path) -> Case {
 }
 
 fn run(case: &Case, text: &str) -> (String, Vec<JobReport>) {
-    let (catalogue, facts) = (Catalogue::builtin(), ClusterFacts::default());
+    let catalogue = Catalogue::builtin();
     let learned: Vec<Json> = case.runtimes.iter().cloned().chain(runtimes_in(text)).collect();
     let settings = Settings {
-        profile: &case.profile,
-        options: &case.options,
-        catalogue: &catalogue,
-        facts: &facts,
         trainer: case.trainer,
         runtimes: &learned,
         reformat: case.reformat,
+        ..Settings::offline(&case.profile, &case.options, &catalogue)
     };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());

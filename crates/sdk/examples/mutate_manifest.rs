@@ -1,7 +1,5 @@
 //! Applies the fabric to a raw manifest, offline and without touching a byte that need not change.
 //! `cargo run -p weftrun --example mutate_manifest job.yaml > mutated.yaml`
-
-use weftrun::core::backend::ClusterFacts;
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::fabric::{Fabric, FabricRequest, Profiles};
 use weftrun::core::manifest::{Settings, Splitter, Start, mutate};
@@ -14,15 +12,8 @@ fn main() -> weftrun::Result<()> {
 
     let profile = Profiles::builtin().get(Profiles::for_manifest(Fabric::Efa))?;
     let options = FabricRequest { kind: Fabric::Efa, ..FabricRequest::default() };
-    let settings = Settings {
-        profile: &profile,
-        options: &options,
-        catalogue: &Catalogue::builtin(),
-        facts: &ClusterFacts::default(),
-        trainer: None,
-        runtimes: &[],
-        reformat: false,
-    };
+    let catalogue = Catalogue::builtin();
+    let settings = Settings::offline(&profile, &options, &catalogue);
 
     // Nothing is printed before all of it is good: in a pipe to kubectl half a job would be worse than none.
     let mut out = String::new();

@@ -1,6 +1,7 @@
 //! One document: read, decided, changed.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
@@ -35,6 +36,22 @@ pub struct Settings<'a> {
     pub runtimes: &'a [Json],
     /// Write a document anew where it cannot be changed in place.
     pub reformat: bool,
+}
+
+impl<'a> Settings<'a> {
+    /// What can be said without a cluster: nothing is known of nodes and runtimes, and every text is changed in place.
+    ///
+    /// ```
+    /// use weftrun_core::{catalogue::Catalogue, fabric::Profiles, manifest::Settings, mutation::Options};
+    /// let (profile, catalogue, options) = (Profiles::builtin().get("dgxc")?, Catalogue::builtin(), Options::default());
+    /// let settings = Settings { reformat: true, ..Settings::offline(&profile, &options, &catalogue) };
+    /// assert!(!settings.facts.online);
+    /// # Ok::<(), weftrun_core::Error>(())
+    /// ```
+    pub fn offline(profile: &'a Profile, options: &'a Options, catalogue: &'a Catalogue) -> Self {
+        static NOTHING: LazyLock<ClusterFacts> = LazyLock::new(ClusterFacts::default);
+        Self { profile, options, catalogue, facts: &NOTHING, trainer: None, runtimes: &[], reformat: false }
+    }
 }
 
 /// A place in a file: its name, and where a document starts in it.

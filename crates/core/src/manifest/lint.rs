@@ -130,7 +130,6 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ClusterFacts;
     use crate::catalogue::Catalogue;
     use crate::fabric::Profiles;
     use crate::mutation::Options;
@@ -139,16 +138,8 @@ mod tests {
     fn what_only_the_text_shows_is_found_at_its_line() {
         let text = "apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nspec:\n  mpiReplicaSpecs:\n    Worker:\n      template:\n        spec:\n          imagePullPolicy: Always\n          nodeSelector:\n            beta.kubernetes.io/instance-type: p5.48xlarge\n          containers:\n          - name: a\n            resources:\n              limits:\n                nvidia.com/gpu:\n            env:\n            - name: NCCL_BUFFERSIZE\n              value: '1'\n            resources: {}\n";
         let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
-        let (facts, options) = (ClusterFacts::default(), Options::default());
-        let settings = Settings {
-            profile: &profile,
-            options: &options,
-            catalogue: &catalogue,
-            facts: &facts,
-            trainer: None,
-            runtimes: &[],
-            reformat: false,
-        };
+        let options = Options::default();
+        let settings = Settings::offline(&profile, &options, &catalogue);
         let start = Start { file: "a.yaml", offset: 100, line: 10 };
         let found: Vec<(String, usize)> = lint_document(text, start, &settings)
             .into_iter()

@@ -434,22 +434,13 @@ fn apply_wish(wish: &str, options: &mut Options) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ClusterFacts;
     use crate::catalogue::Catalogue;
     use crate::fabric::Profiles;
 
     fn run(text: &str, profile: &str) -> (String, JobReport) {
         let profile = Profiles::builtin().get(profile).unwrap();
-        let (catalogue, facts, options) = (Catalogue::builtin(), ClusterFacts::default(), Options::default());
-        let settings = Settings {
-            profile: &profile,
-            options: &options,
-            catalogue: &catalogue,
-            facts: &facts,
-            trainer: None,
-            runtimes: &[],
-            reformat: false,
-        };
+        let (catalogue, options) = (Catalogue::builtin(), Options::default());
+        let settings = Settings::offline(&profile, &options, &catalogue);
         let done = mutate_sbatch(text, Start::of("job.sbatch"), &settings);
         let new = done.text.into_owned();
         let again = mutate_sbatch(&new, Start::of("job.sbatch"), &settings);
@@ -479,7 +470,8 @@ mod tests {
             "{HEAD}timeout 5 srun --container-image=a#b \\\n  --container-env=FOO,FI_PROVIDER bash -c 'srun x'\n\
              srun --container-image x --container-mounts \"/a:/b\" y\nsrun hostname\n"
         );
-        let (new, _) = run(&text, "dgxc");
+        let (new, report) = run(&text, "dgxc");
+        assert!(report.notes.iter().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.notes);
         assert!(new.contains("--container-env=FOO,FI_PROVIDER,LD_LIBRARY_PATH"), "{new}");
         assert!(
             new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"),

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::Profiles;
 use weftrun_core::manifest::{Settings, Splitter, Start, is_sbatch, lint_document, mutate, mutate_sbatch};
@@ -57,16 +56,8 @@ fn knock(text: &str, blows: &[(u8, usize, usize)]) -> String {
 
 fn pass(text: &str, reformat: bool) -> Option<String> {
     let profile = Profiles::builtin().get("dgxc").ok()?;
-    let (catalogue, facts, options) = (Catalogue::builtin(), ClusterFacts::default(), Options::default());
-    let settings = Settings {
-        profile: &profile,
-        options: &options,
-        catalogue: &catalogue,
-        facts: &facts,
-        trainer: None,
-        runtimes: &[],
-        reformat,
-    };
+    let (catalogue, options) = (Catalogue::builtin(), Options::default());
+    let settings = Settings { reformat, ..Settings::offline(&profile, &options, &catalogue) };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();

@@ -15,6 +15,7 @@
     reason = "tests fail by panicking, and say when they are skipped"
 )]
 
+mod hostile;
 mod knocked;
 mod shells;
 
@@ -23,7 +24,6 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::manifest::{JobReport, Settings, Start, TrainerVersion, apply_ops, mutate};
@@ -42,15 +42,11 @@ struct Call {
 fn run(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
     let profiles = Profiles::builtin();
     let profile = profiles.get(&call.profile).unwrap();
-    let (catalogue, facts) = (Catalogue::builtin(), ClusterFacts::default());
+    let catalogue = Catalogue::builtin();
     let settings = Settings {
-        profile: &profile,
-        options: &call.options,
-        catalogue: &catalogue,
-        facts: &facts,
         trainer: call.trainer.and_then(TrainerVersion::parse),
         runtimes: &call.runtimes,
-        reformat: false,
+        ..Settings::offline(&profile, &call.options, &catalogue)
     };
     let done = mutate(text, Start::of("x.yaml"), &settings).map_err(|finding| finding.message)?;
     Ok((done.text.into_owned(), done.jobs))

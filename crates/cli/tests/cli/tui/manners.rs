@@ -71,7 +71,8 @@ fn the_shell_gets_the_terminal_back_and_gives_it_again() {
 fn a_bug_gives_the_terminal_back_before_it_is_said() {
     for place in ["loop", "task"] {
         let Some(t) = Tmux::with(&format!("bug-{place}"), (100, 30), |weftrun| {
-            let weftrun = weftrun.replace("-u NO_COLOR", &format!("-u NO_COLOR RUST_BACKTRACE=0 WEFTRUN_TEST_BUG={place}"));
+            let weftrun = weftrun
+                .replace("-u NO_COLOR", &format!("-u NO_COLOR RUST_BACKTRACE=0 WEFTRUN_TEST_BUG={place}"));
             format!("{weftrun}; echo ended with $?; stty -a; exec cat")
         }) else {
             return;

@@ -7,11 +7,16 @@ use crate::Finding;
 use crate::fabric::{Fabric, Origin, Webhook};
 use crate::mutation::Change;
 use crate::mutation::draft::Draft;
+use crate::mutation::view::JobKind;
 
 /// Tells a webhook to keep out, where there is one or may be one.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, _parts: Parts) {
     const RULE: &str = "efa.webhook";
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| draft.active(RULE)) else { return };
+    if ctx.job.kind == JobKind::Sbatch {
+        draft.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
+        return;
+    }
     let (why, origin) = match known(ctx) {
         Some(false) => {
             draft.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
