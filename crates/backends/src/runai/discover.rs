@@ -99,7 +99,7 @@ fn pool(name: String) -> Queue {
     queue
 }
 
-fn groups(nodes: &[Value]) -> Vec<NodeGroup> {
+pub(super) fn groups(nodes: &[Value]) -> Vec<NodeGroup> {
     let mut groups: Vec<NodeGroup> = Vec::new();
     for node in nodes {
         let product = node.pointer("/gpuInfo/gpuType").and_then(Value::as_str).map(str::to_owned);

@@ -10,6 +10,8 @@ mod config;
 mod discover;
 mod doctor;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod logs;
 mod lookup;
 mod official;

@@ -43,7 +43,7 @@ pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
     }
     let workers = workload.pointer("/spec/numWorkers").and_then(Value::as_u64).unwrap_or(1);
     let master = workload.get("masterSpecSameAsWorker").and_then(Value::as_bool) == Some(true);
-    job.ready.1 = u32::try_from(workers + u64::from(master)).unwrap_or(u32::MAX);
+    job.ready.1 = u32::try_from(workers.saturating_add(u64::from(master))).unwrap_or(u32::MAX);
     job
 }
 
