@@ -11,7 +11,9 @@ pub fn printed(status: u16, answer: &str) -> Vec<String> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     let refused = error::of_answer("cannot read", status, answer);
     let mut texts = vec![refused.to_string()];
-    texts.extend(refused.findings().iter().flat_map(|finding| [finding.message.clone(), finding.code.clone()]));
+    texts.extend(
+        refused.findings().iter().flat_map(|finding| [finding.message.clone(), finding.code.clone()]),
+    );
     texts.extend(Version::parse(answer).map(|version| version.to_string()));
     match serde_json::from_str::<Value>(answer) {
         Ok(value) => of_value(&value, &mut texts),
