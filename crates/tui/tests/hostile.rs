@@ -140,6 +140,10 @@ fn hostile_model() -> Model {
         };
         update(&mut model, Msg::Event("prod".into(), event));
         let mut finding = Finding::error(*evil, format!("found {evil}")).at(*evil).fix(*evil);
+        if let Some(fix) = &mut finding.fix {
+            let (path, op, value) = ((*evil).into(), (*evil).into(), Some((*evil).into()));
+            fix.patch.push(weftrun::core::finding::PatchEdit { path, op, value });
+        }
         finding.evidence.push(weftrun::core::finding::Evidence {
             source: (*evil).into(),
             line: 1,
@@ -185,6 +189,9 @@ fn nothing_reaches_the_terminal_but_what_we_drew() {
         ("4", &["f", "enter"]),
         ("5", &[]),
         ("5", &["enter"]),
+        ("5", &["j", "j", "j", "enter"]),
+        ("5", &["A"]),
+        ("2", &["z", "s"]),
         ("1", &["x"]),
         ("1", &["y"]),
         ("6", &[]),

@@ -158,8 +158,19 @@ pub struct Planned {
     pub rows: Result<Vec<Row>, String>,
     /// The changes in the order of those lines.
     pub order: Vec<usize>,
-    /// Whether the cluster was asked what it has.
-    pub online: bool,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// What a plan rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// What is assumed: the cluster is being asked.
+    Assumed,
+    /// What is assumed: the cluster does not say.
+    Unanswered,
+    /// What the cluster said it has.
+    Cluster,
 }
 
 impl Planned {
@@ -169,11 +180,11 @@ impl Planned {
         all: Vec<Op>,
         bare: Option<&Rendered>,
         sent: Result<&Rendered, String>,
-        online: bool,
+        basis: Basis,
     ) -> Self {
         let rows = sent.map(|sent| compare::compare(bare, sent, &all));
         let order = compare::order(rows.as_deref().unwrap_or_default(), all.len());
-        Self { plan, all, rows, order, online }
+        Self { plan, all, rows, order, basis }
     }
 }
 

@@ -11,7 +11,7 @@ use weftrun::core::mutation::Op;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, Plan, Result};
 
-use crate::model::draft::Planned;
+use crate::model::draft::{Basis, Planned};
 use crate::msg::Msg;
 
 /// How long typing must pause before the cluster is asked.
@@ -28,21 +28,29 @@ pub(super) async fn plan(
     outbox: mpsc::Sender<Msg>,
 ) {
     let offline = match client.plan_offline(&target, &spec) {
-        Ok(plan) => planned(&client, &plan, false).await,
+        Ok(plan) => planned(&client, &plan, Basis::Assumed).await,
         Err(error) => Err(error),
     };
     let send = |answer: Result<Planned>| {
         let msg = Msg::Planned(revision, answer.map(Box::new).map_err(|error| error.to_string()));
         outbox.send(msg)
     };
+    let assumed = offline.as_ref().ok().cloned();
     let _ = send(offline).await;
     tokio::time::sleep(PAUSE).await;
-    if let Ok(Ok(plan)) = tokio::time::timeout(PATIENCE, client.plan(&target, &spec)).await {
-        let _ = send(planned(&client, &plan, true).await).await;
+    let asked = tokio::time::timeout(PATIENCE, client.plan(&target, &spec)).await;
+    match (asked, assumed) {
+        (Ok(Ok(plan)), _) => {
+            let _ = send(planned(&client, &plan, Basis::Cluster).await).await;
+        }
+        (_, Some(assumed)) => {
+            let _ = send(Ok(Planned { basis: Basis::Unanswered, ..assumed })).await;
+        }
+        (_, None) => {}
     }
 }
 
-async fn planned(client: &Client, plan: &Plan, online: bool) -> Result<Planned> {
+async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> {
     let planned = plan.planned();
     let changes =
         |spec: &JobSpec| FabricPlan::new(spec, client.catalogue(), &planned.facts, &planned.profile).ops;
@@ -55,7 +63,7 @@ async fn planned(client: &Client, plan: &Plan, online: bool) -> Result<Planned> 
     };
     let sent = plan.render().await.map_err(|error| error.to_string());
     let sent = sent.as_ref().map_err(Clone::clone);
-    Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, online))
+    Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, basis))
 }
 
 /// The job with every rule off that would change it. One rule's silence may wake another: a few rounds find all.

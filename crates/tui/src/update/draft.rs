@@ -4,6 +4,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 use weftrun::Finding;
 use weftrun::core::finding::PatchEdit;
+use weftrun::core::log::clean_text;
 use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
@@ -299,11 +300,12 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
 
 /// An edit of a job file in a few words: `fabric = "efa"`, `no env.NCCL_NET`.
 pub(crate) fn edit_text(edit: &PatchEdit) -> String {
-    match (&edit.value, edit.op.as_str()) {
+    let text = match (&edit.value, edit.op.as_str()) {
         (Some(value), _) => format!("{} = {value}", edit.path),
         (None, "unset") => format!("no {}", edit.path),
         (None, op) => format!("{op} {}", edit.path),
-    }
+    };
+    clean_text(&text).into_owned()
 }
 
 /// Takes in what was planned, checked or read.

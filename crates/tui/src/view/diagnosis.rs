@@ -123,10 +123,7 @@ pub fn finding_lines(finding: &Finding) -> Vec<String> {
     if let Some(fix) = &finding.fix {
         lines.push(String::new());
         lines.push(format!("What to do: {}", fix.text));
-        for edit in &fix.patch {
-            let value = edit.value.as_ref().map_or(String::new(), |value| format!(" = {value}"));
-            lines.push(format!("  {} {}{value}", edit.op, edit.path));
-        }
+        lines.extend(fix.patch.iter().map(|edit| format!("  {}", crate::update::edit_text(edit))));
     }
     if let Some(source) = &finding.source {
         lines.push(String::new());

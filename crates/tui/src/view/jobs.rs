@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use super::paint::{Paint, age, cell, fit, width};
+use super::paint::{Paint, age, cell, fit, width, wrap};
 use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health};
 use crate::model::{Model, Screen};
@@ -24,7 +24,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     let columns = usize::from(inside.width);
-    let rows = usize::from(inside.height).saturating_sub(1);
+    let why = why_down(model, paint, columns, usize::from(inside.height) / 4);
+    let rows = usize::from(inside.height).saturating_sub(1 + why.len());
     let selected =
         model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
@@ -32,6 +33,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
         lines.push(row(model, paint, entry, columns, Some(index) == selected));
     }
+    lines.resize(rows + 1, Line::default());
+    lines.extend(why);
     frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
     if let (true, Some(entry)) = (peek > 0, model.jobs.current()) {
         paint.panel(
@@ -41,6 +44,18 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             peek_lines(model, entry, usize::from(below.width)),
         );
     }
+}
+
+/// Why targets are down, a line each, below the jobs that are known of them.
+fn why_down<'a>(model: &Model, paint: Paint, columns: usize, most: usize) -> Vec<Line<'a>> {
+    let down = model.jobs.targets.iter().filter_map(|target| match &target.health {
+        Health::Down(since, why) => {
+            let text = format!(" ! {} DOWN {}: {why}", target.name, age(model.now, Some(*since)));
+            Some(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Bad)))
+        }
+        _ => None,
+    });
+    down.take(most).collect()
 }
 
 /// Widths of name and target, and whether there is room for them.
@@ -154,10 +169,10 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
             }
         };
         let room = usize::from(columns).saturating_sub(16);
-        lines.push(Line::from(vec![
-            Span::raw(format!("  {} ", cell(&target.name, 12))),
-            paint.span(fit(&text, room).into_owned(), meaning),
-        ]));
+        for (at, part) in wrap(&text, room).into_iter().take(3).enumerate() {
+            let name = cell(if at == 0 { &target.name } else { "" }, 12);
+            lines.push(Line::from(vec![Span::raw(format!("  {name} ")), paint.span(part, meaning)]));
+        }
     }
     lines
 }

@@ -10,7 +10,7 @@ use weftrun::core::mutation::{Change, Op};
 use super::document;
 use super::paint::{Paint, cell, fit, width, wrap};
 use crate::model::Model;
-use crate::model::draft::{Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
+use crate::model::draft::{Basis, Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -139,7 +139,6 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let focus = if here { "> " } else { "" };
     let off = if ops.len() > on { format!(", {} off", ops.len() - on) } else { String::new() };
     let inside = paint.frame(frame, area, format!("{focus}{what}: +{on}{off}"));
-    let asked = !matches!(&draft.planned, Some(Ok(planned)) if !planned.online);
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let mut lines = match &draft.planned {
@@ -169,11 +168,14 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     };
     lines.truncate(rows);
     frame.render_widget(Paragraph::new(lines), inside);
-    paint.corner(
-        frame,
-        area,
-        if asked { " ctrl-d " } else { " assumed: the cluster is asked next ─ ctrl-d " },
-    );
+    let basis = match &draft.planned {
+        Some(Ok(planned)) if planned.basis == Basis::Assumed => "assumed, asking the cluster ─ ".to_owned(),
+        Some(Ok(planned)) if planned.basis == Basis::Unanswered => {
+            format!("assumed: {} does not answer ─ ", fit(draft.target_name(), 16))
+        }
+        _ => String::new(),
+    };
+    paint.corner(frame, area, &format!(" {basis}ctrl-d "));
 }
 
 fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Vec<Line<'a>> {

@@ -19,7 +19,7 @@ use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
 use weftrun::core::mutation::Op;
 use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
-use weftrun_tui::model::draft::{Field, Planned};
+use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
 use weftrun_tui::msg::{Effect, Msg};
@@ -231,7 +231,8 @@ pub fn broken() -> Model {
     let finding = Finding::error("JOB-QUOTA", "the namespace asks for 23 GPUs more than its quota has")
         .fix("ask for a larger quota, or for fewer nodes");
     update(&mut model, Msg::Event("prod".into(), JobEvent::Stuck { job: name.clone(), finding }));
-    update(&mut model, Msg::LogsEnded(name, Some(why)));
+    update(&mut model, Msg::LogsEnded(name, Some(why.clone())));
+    update(&mut model, Msg::Lost("prod".into(), why));
     model.notice = None;
     model
 }
@@ -279,7 +280,7 @@ pub fn planned(spec: &JobSpec) -> Planned {
     };
     let mine = plan(spec);
     let (bare, sent) = (text(&[]), text(&mine.ops));
-    Planned::new(mine, plan(&full).ops, Some(&bare), Ok(&sent), false)
+    Planned::new(mine, plan(&full).ops, Some(&bare), Ok(&sent), Basis::Assumed)
 }
 
 pub fn down() -> Model {

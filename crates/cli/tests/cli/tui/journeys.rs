@@ -11,17 +11,21 @@ fn write(path: &Path, text: &str) -> String {
 
 #[test]
 fn first_start_to_verdict() {
-    let Some(t) = Tmux::start("first", 80, 24) else { return };
-    t.wait(&["No jobs yet", "starts a demo on this machine", "local ok"]);
-    t.keys(&["D"]);
-    t.wait(&["[2 overview]", "demo-"]);
-    t.wait(&["connected socket", "16/16", "announced Socket"]);
-    t.keys(&["3"]);
-    t.wait(&["node × node", "T TCP socket"]);
-    t.keys(&["4"]);
-    t.wait(&["NCCL INFO", "lines"]);
-    t.keys(&["Q"]);
-    t.wait(&["ended with 0"]);
+    for (columns, rows) in [(60, 15), (80, 24), (160, 48)] {
+        let Some(t) = Tmux::start(&format!("first-{columns}"), columns, rows) else { return };
+        t.wait(&["No jobs yet", "starts a demo on this machine", "local ok"]);
+        t.keys(&["D"]);
+        t.wait(&["[2 overview]", "demo-"]);
+        t.wait(&["connected socket", "16/16", "announced Socket"]);
+        t.keys(&["3"]);
+        t.wait(&["node × node", "T TCP socket"]);
+        t.keys(&["4"]);
+        t.wait(&["NCCL INFO", "lines"]);
+        t.keys(&["5"]);
+        t.wait(&["[5 diagnosis]", "TCP sockets", "fix:"]);
+        t.keys(&["Q"]);
+        t.wait(&["ended with 0"]);
+    }
 }
 
 #[test]
