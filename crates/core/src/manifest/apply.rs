@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::job;
-use super::object::{ObjectKind, kind_of_json};
+use super::object::{ObjectKind, kind_of_json, pointer_mut};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use crate::Finding;
 use crate::mutation::view::{JobKind, JobView, RoleView};
@@ -54,22 +54,22 @@ pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op)
     let label = "training.kubeflow.org/job-name";
     match &op.change {
         Change::Annotation { key, value } => {
-            let Some(template) = object.pointer_mut(template) else { return };
+            let Some(template) = pointer_mut(object, template) else { return };
             set(template, &["metadata", "annotations"], key, json!(value));
         }
         Change::NodeSelector { .. } | Change::Colocate { .. } | Change::Toleration { .. } => {
-            let Some(spec) = object.pointer_mut(&format!("{template}/spec")) else { return };
+            let Some(spec) = pointer_mut(object, &format!("{template}/spec")) else { return };
             placement(spec, &op.change, label, &job.name);
         }
         Change::Mount { name, host_path, .. } => {
-            if let Some(spec) = object.pointer_mut(&format!("{template}/spec")) {
+            if let Some(spec) = pointer_mut(object, &format!("{template}/spec")) {
                 volume(spec, name, host_path);
             }
-            let Some(container) = object.pointer_mut(at) else { return };
+            let Some(container) = pointer_mut(object, at) else { return };
             container_op(container, "resources", &op.change);
         }
         change => {
-            let Some(container) = object.pointer_mut(at) else { return };
+            let Some(container) = pointer_mut(object, at) else { return };
             container_op(container, "resources", change);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::edit::{Blocked, edit, same};
-use super::object::{ObjectKind, kind_of_json, kind_of_tree};
+use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::report::JobReport;
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, emit, job, own_runtime};
@@ -309,10 +309,7 @@ fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std
 
 /// The value at a JSON pointer.
 pub fn at_pointer<'n, 'a>(node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n SpanTree<'a>> {
-    pointer.split('/').skip(1).try_fold(node, |node, step| {
-        let step = step.replace("~1", "/").replace("~0", "~");
-        node.at([step.as_str()])
-    })
+    steps(pointer).try_fold(node, |node, step| node.at([step.as_ref()]))
 }
 
 fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {

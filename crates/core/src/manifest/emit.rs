@@ -1,5 +1,7 @@
 //! Values as YAML or JSON text, in the shape of what stands around them.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
 use crate::span::{Style, Value, resolve_plain};
@@ -13,6 +15,14 @@ pub(super) struct Layout {
     pub list_indent: usize,
     /// Whether the document is JSON, so that all is quoted.
     pub json: bool,
+}
+
+fn is_filled(value: &Json) -> bool {
+    match value {
+        Json::Object(map) => !map.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        _ => false,
+    }
 }
 
 /// The line break of a text: that of its first line, so that what is added behind it does not change the answer.
@@ -40,43 +50,84 @@ impl Layout {
 
     /// `key: value` of a block map whose keys stand at a column; the first line without its indentation.
     pub fn entry(self, key: &str, value: &Json, indent: usize) -> String {
-        let key = self.inline_text(key);
-        match value {
-            Json::Object(map) if !map.is_empty() => format!("{key}:{}", self.block(value, indent)),
-            Json::Array(items) if !items.is_empty() => format!("{key}:{}", self.block(value, indent)),
-            _ => format!("{key}: {}", self.scalar(value, indent + 2)),
-        }
+        let mut out = String::with_capacity(64);
+        self.put_entry(&mut out, key, value, indent);
+        out
     }
 
     /// The lines of a map or list below a key that stands at a column.
     pub fn block(self, value: &Json, indent: usize) -> String {
-        match value {
-            Json::Object(map) => map
-                .iter()
-                .map(|(key, value)| self.line(indent + 2) + &self.entry(key, value, indent + 2))
-                .collect(),
-            Json::Array(items) => {
-                let dash = indent + self.list_indent;
-                items.iter().map(|item| self.line(dash) + &self.item(item, dash)).collect()
-            }
-            scalar => format!(" {}", self.scalar(scalar, indent + 2)),
-        }
+        let mut out = String::with_capacity(64);
+        self.put_block(&mut out, value, indent);
+        out
     }
 
     /// `- value` of a block list whose dashes stand at a column; the first line without its indentation.
     pub fn item(self, value: &Json, dash: usize) -> String {
+        let mut out = String::with_capacity(64);
+        self.put_item(&mut out, value, dash);
+        out
+    }
+
+    fn put_line(self, out: &mut String, indent: usize) {
+        out.push_str(self.newline);
+        out.extend(std::iter::repeat_n(' ', indent));
+    }
+
+    fn put_entry(self, out: &mut String, key: &str, value: &Json, indent: usize) {
+        out.push_str(&self.inline_text(key));
+        out.push(':');
+        if is_filled(value) {
+            self.put_block(out, value, indent);
+        } else {
+            out.push(' ');
+            out.push_str(&self.scalar(value, indent + 2));
+        }
+    }
+
+    fn put_block(self, out: &mut String, value: &Json, indent: usize) {
+        match value {
+            Json::Object(map) => {
+                for (key, value) in map {
+                    self.put_line(out, indent + 2);
+                    self.put_entry(out, key, value, indent + 2);
+                }
+            }
+            Json::Array(items) => {
+                let dash = indent + self.list_indent;
+                for item in items {
+                    self.put_line(out, dash);
+                    self.put_item(out, item, dash);
+                }
+            }
+            scalar => {
+                out.push(' ');
+                out.push_str(&self.scalar(scalar, indent + 2));
+            }
+        }
+    }
+
+    fn put_item(self, out: &mut String, value: &Json, dash: usize) {
         let inside = dash + 2;
+        out.push_str("- ");
         match value {
             Json::Object(map) if !map.is_empty() => {
-                let entries: Vec<String> =
-                    map.iter().map(|(key, value)| self.entry(key, value, inside)).collect();
-                format!("- {}", entries.join(&self.line(inside)))
+                for (index, (key, value)) in map.iter().enumerate() {
+                    if index > 0 {
+                        self.put_line(out, inside);
+                    }
+                    self.put_entry(out, key, value, inside);
+                }
             }
             Json::Array(items) if !items.is_empty() => {
-                let items: Vec<String> = items.iter().map(|item| self.item(item, inside)).collect();
-                format!("- {}", items.join(&self.line(inside)))
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        self.put_line(out, inside);
+                    }
+                    self.put_item(out, item, inside);
+                }
             }
-            _ => format!("- {}", self.scalar(value, inside)),
+            _ => out.push_str(&self.scalar(value, inside)),
         }
     }
 
@@ -91,7 +142,7 @@ impl Layout {
             Json::Array(items) => {
                 format!("[{}]", items.iter().map(|item| self.flow(item)).collect::<Vec<_>>().join(", "))
             }
-            Json::String(text) => self.inline_text(text),
+            Json::String(text) => self.inline_text(text).into_owned(),
             scalar => scalar.to_string(),
         }
     }
@@ -102,25 +153,27 @@ impl Layout {
     }
 
     /// A scalar in block context; text of several lines as a `|` block whose lines stand at a column.
-    fn scalar(self, value: &Json, indent: usize) -> String {
+    fn scalar(self, value: &Json, indent: usize) -> Cow<'_, str> {
         match value {
-            Json::String(text) => self.literal(text, indent).unwrap_or_else(|| self.block_text(text)),
-            other => self.flow(other),
+            Json::String(text) => {
+                self.literal(text, indent).map_or_else(|| self.block_text(text), Cow::Owned)
+            }
+            other => Cow::Owned(self.flow(other)),
         }
     }
 
-    fn block_text(self, text: &str) -> String {
-        if !self.json && is_plain(text) { text.to_owned() } else { quoted(text) }
+    fn block_text(self, text: &str) -> Cow<'_, str> {
+        if !self.json && is_plain(text) { Cow::Borrowed(text) } else { Cow::Owned(quoted(text)) }
     }
 
-    fn inline_text(self, text: &str) -> String {
+    fn inline_text(self, text: &str) -> Cow<'_, str> {
         if self.json {
-            return double_quoted(text);
+            return Cow::Owned(double_quoted(text));
         }
         if is_plain(text) && !text.contains([',', '[', ']', '{', '}']) {
-            text.to_owned()
+            Cow::Borrowed(text)
         } else {
-            quoted(text)
+            Cow::Owned(quoted(text))
         }
     }
 
@@ -152,7 +205,7 @@ impl Layout {
         match (style, value) {
             (Style::DoubleQuoted, Json::String(text)) => double_quoted(text),
             (Style::SingleQuoted, Json::String(text)) if is_one_line(text) => single_quoted(text),
-            (_, Json::String(text)) if !in_flow => self.block_text(text),
+            (_, Json::String(text)) if !in_flow => self.block_text(text).into_owned(),
             _ => self.flow(value),
         }
     }
@@ -236,7 +289,7 @@ pub(super) fn document(value: &Json) -> String {
         Json::Array(items) if !items.is_empty() => {
             items.iter().map(|item| layout.item(item, 0)).collect::<Vec<_>>().join("\n")
         }
-        other => layout.scalar(other, 2),
+        other => layout.scalar(other, 2).into_owned(),
     };
     text.trim_end_matches('\n').to_owned() + "\n"
 }

@@ -2,19 +2,19 @@
 
 use serde_json::Value as Json;
 
-use super::object::{number, placeholder, text_at};
+use super::object::{number, placeholder, pointer, text_at};
 use super::pod;
 use crate::mutation::view::{JobKind, JobView, Mpi, RoleView};
 
 /// Reads a job object that has pod templates of its own.
 pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
     let replicas = if kind == JobKind::PyTorchJob { "pytorchReplicaSpecs" } else { "mpiReplicaSpecs" };
-    let roles = object.pointer(&format!("/spec/{replicas}")).and_then(Json::as_object);
+    let roles = pointer(object, &format!("/spec/{replicas}")).and_then(Json::as_object);
     JobView {
         kind,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
         namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
-        annotations: pod::annotations(object.pointer("/metadata/annotations")),
+        annotations: pod::annotations(pointer(object, "/metadata/annotations")),
         roles: roles
             .into_iter()
             .flatten()
@@ -61,7 +61,7 @@ fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -
 /// Whether a launcher has ranks: as mpi-operator's own field says, or, in training-operator, if its limits name a GPU.
 fn launcher_works(object: &Json, kind: JobKind, launcher: &RoleView) -> bool {
     if kind == JobKind::MpiJobV2 {
-        return object.pointer("/spec/runLauncherAsWorker").and_then(Json::as_bool).unwrap_or(false);
+        return pointer(object, "/spec/runLauncherAsWorker").and_then(Json::as_bool).unwrap_or(false);
     }
     let containers = std::iter::once(&launcher.container).chain(&launcher.sidecars);
     let mut limits = containers.flat_map(|container| container.limits.keys());

@@ -1,5 +1,7 @@
 //! Which Kubernetes objects are jobs.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
 use crate::mutation::view::JobKind;
@@ -42,9 +44,38 @@ pub(super) fn kind_of_json(object: &Json) -> ObjectKind {
     kind_of(text("apiVersion"), text("kind"))
 }
 
+/// The value at a JSON pointer. (That of `serde_json` makes two strings for each step; most steps have nothing to unescape.)
+pub(super) fn pointer<'j>(object: &'j Json, pointer: &str) -> Option<&'j Json> {
+    steps(pointer).try_fold(object, |value, step| match value {
+        Json::Object(map) => map.get(step.as_ref()),
+        Json::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The same, to be changed.
+pub(super) fn pointer_mut<'j>(object: &'j mut Json, pointer: &str) -> Option<&'j mut Json> {
+    steps(pointer).try_fold(object, |value, step| match value {
+        Json::Object(map) => map.get_mut(step.as_ref()),
+        Json::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The steps of a JSON pointer (RFC 6901).
+pub(super) fn steps(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    pointer.split('/').skip(1).map(|step| {
+        if step.contains('~') {
+            Cow::Owned(step.replace("~1", "/").replace("~0", "~"))
+        } else {
+            Cow::Borrowed(step)
+        }
+    })
+}
+
 /// The text at a JSON pointer.
 pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
-    object.pointer(pointer).and_then(Json::as_str)
+    self::pointer(object, pointer).and_then(Json::as_str)
 }
 
 /// The members of a list at a key; none if there is no list.
@@ -63,4 +94,33 @@ pub(super) fn number(object: &Json, key: &str) -> Option<u32> {
 pub(super) fn placeholder(object: &Json, key: &str) -> Option<String> {
     let text = object.get(key).and_then(Json::as_str)?;
     text.parse::<u64>().is_err().then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_leads_where_that_of_serde_json_leads() {
+        let mut object = serde_json::json!({"a/b": {"c~d": [1, {"~1": 2}]}, "": {"": 3}, "0": 4});
+        for pointer in [
+            "",
+            "/",
+            "//",
+            "/0",
+            "/a~1b",
+            "/a~1b/c~0d/1/~01",
+            "/a~1b/c~0d/2",
+            "/a~1b/c~0d/x",
+            "/0/0",
+            "/none",
+        ] {
+            assert_eq!(super::pointer(&object, pointer), object.pointer(pointer), "{pointer}");
+            assert_eq!(
+                super::pointer_mut(&mut object.clone(), pointer),
+                object.pointer_mut(pointer),
+                "{pointer}"
+            );
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::object::list;
+use super::object::{list, pointer};
 use crate::mutation::view::{Annotation, ContainerView, EnvView, MountView, RoleView, VolumeView};
 
 const INSTANCE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
@@ -18,7 +18,7 @@ pub(super) fn role(template: &Json, at: &str, main: impl Fn(&[Json]) -> usize) -
     let chosen = main(containers);
     let view = |index: usize| container(&containers[index], &format!("{at}/spec/containers/{index}"));
     RoleView {
-        annotations: annotations(template.pointer("/metadata/annotations")),
+        annotations: annotations(pointer(template, "/metadata/annotations")),
         instance_types: instance_types(spec),
         node_selector: texts(spec.get("nodeSelector")),
         colocated_by: colocated_by(spec),
@@ -53,15 +53,17 @@ pub(super) fn container(container: &Json, at: &str) -> ContainerView {
         command: words(container, "command"),
         args: words(container, "args"),
         env: env(container, at),
-        limits: texts(container.pointer("/resources/limits")),
-        requests: texts(container.pointer("/resources/requests")),
+        limits: texts(pointer(container, "/resources/limits")),
+        requests: texts(pointer(container, "/resources/requests")),
         mounts: mounts(container),
-        capabilities: list(container.pointer("/securityContext/capabilities").unwrap_or(&Json::Null), "add")
+        capabilities: list(pointer(container, "/securityContext/capabilities").unwrap_or(&Json::Null), "add")
             .iter()
             .filter_map(Json::as_str)
             .map(|name| name.strip_prefix("CAP_").unwrap_or(name).to_owned())
             .collect(),
-        privileged: container.pointer("/securityContext/privileged").and_then(Json::as_bool).unwrap_or(false),
+        privileged: pointer(container, "/securityContext/privileged")
+            .and_then(Json::as_bool)
+            .unwrap_or(false),
     }
 }
 
@@ -89,8 +91,8 @@ pub(super) fn volumes(spec: &Json, at: &str) -> Vec<VolumeView> {
         Some(VolumeView {
             name: text(volume, "name")?,
             at: format!("{at}/spec/volumes/{index}"),
-            host_path: volume.pointer("/hostPath/path").and_then(Json::as_str).map(str::to_owned),
-            medium: volume.pointer("/emptyDir/medium").and_then(Json::as_str).map(str::to_owned),
+            host_path: pointer(volume, "/hostPath/path").and_then(Json::as_str).map(str::to_owned),
+            medium: pointer(volume, "/emptyDir/medium").and_then(Json::as_str).map(str::to_owned),
         })
     };
     list(spec, "volumes").iter().enumerate().filter_map(one).collect()
@@ -124,7 +126,7 @@ pub(super) fn instance_types(spec: &Json) -> Vec<String> {
         return vec![name.to_owned()];
     }
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let terms = spec.pointer(required).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let terms = pointer(spec, required).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
     let mut found: Vec<String> = Vec::new();
     for term in terms {
         let said = list(term, "matchExpressions").iter().find(|expression| {
@@ -145,6 +147,6 @@ pub(super) fn instance_types(spec: &Json) -> Vec<String> {
 
 pub(super) fn colocated_by(spec: &Json) -> Vec<String> {
     let required = "/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    let terms = spec.pointer(required).and_then(Json::as_array).into_iter().flatten();
+    let terms = pointer(spec, required).and_then(Json::as_array).into_iter().flatten();
     terms.filter_map(|term| text(term, "topologyKey")).collect()
 }

@@ -266,6 +266,10 @@ impl Settings {
 
     /// What applies to a rule.
     pub(crate) fn of(&self, id: &str) -> RuleSetting {
+        // Mostly the user says nothing of rules, and then none has to be looked up.
+        if self.set.is_empty() {
+            return RuleSetting::default();
+        }
         match Rule::get(id) {
             Some(rule) if self.base_that_is_off(rule).is_some() => RuleSetting::Off,
             _ => self.own(id),
