@@ -73,6 +73,7 @@ impl LogPrinter {
 
     fn flush(&mut self, out: &Output) -> Result<()> {
         let mut text = String::new();
+        let styled = out.is_styled(self.options.to_stdout);
         for entry in self.store.from(self.next) {
             self.next = entry.seq + 1;
             if self.filter.as_ref().is_some_and(|filter| !filter.shows(&self.store, &entry)) {
@@ -102,7 +103,7 @@ impl LogPrinter {
                 }
                 let known = &mut self.prefixes[at];
                 if known.1.is_empty() || known.0 != lane.rank {
-                    *known = (lane.rank, prefix(lane));
+                    *known = (lane.rank, prefix(lane, styled));
                 }
                 text.push_str(&known.1);
             }
@@ -133,7 +134,7 @@ impl LogPrinter {
 }
 
 /// Who says it, before a line.
-fn prefix(lane: &Lane) -> String {
-    let dim = style::DIM;
+fn prefix(lane: &Lane, styled: bool) -> String {
+    let dim = if styled { style::DIM } else { anstyle::Style::new() };
     format!("{dim}{}|{dim:#} ", clean_text(&lane.label()))
 }

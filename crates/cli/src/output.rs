@@ -1,8 +1,11 @@
 //! The only way to stdout and stderr: data to one, talk to the other.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
-use anstream::AutoStream;
+use anstream::adapter::strip_str;
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
@@ -62,22 +65,46 @@ impl Output {
         std::io::stderr().is_terminal()
     }
 
-    fn choice(&self) -> anstream::ColorChoice {
+    fn choice(&self) -> ColorChoice {
         match self.color {
-            ColorWhen::Auto => anstream::ColorChoice::Auto,
-            ColorWhen::Always => anstream::ColorChoice::Always,
-            ColorWhen::Never => anstream::ColorChoice::Never,
+            ColorWhen::Auto => ColorChoice::Auto,
+            ColorWhen::Always => ColorChoice::Always,
+            ColorWhen::Never => ColorChoice::Never,
         }
     }
 
     /// Writes text to stdout as it is. A reader that went away ends the program quietly.
     pub fn data(&self, text: &str) -> Result<()> {
-        let mut stream = self.stdout();
+        let mut stream = std::io::stdout().lock();
+        let text = self.styled(&stream, text);
         let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
         written.map_err(|error| match error.kind() {
             std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
             _ => Error::new(ErrorKind::Io, format!("cannot write to stdout: {error}")).source(error),
         })
+    }
+
+    /// Text as a stream wants it, with styles or without, in one piece: a stream that strips while it writes makes a system call of
+    /// every piece between two styles, which cost following a third of its time.
+    fn styled<'a>(&self, stream: &impl RawStream, text: &'a str) -> Cow<'a, str> {
+        // memchr is many times faster than looking at each byte, and long texts are made without styles where none are shown.
+        if self.shows_styles(stream) || memchr::memchr(0x1b, text.as_bytes()).is_none() {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(strip_str(text).to_string())
+    }
+
+    fn shows_styles(&self, stream: &impl RawStream) -> bool {
+        let choice = match self.choice() {
+            ColorChoice::Auto => AutoStream::choice(stream),
+            choice => choice,
+        };
+        choice != ColorChoice::Never
+    }
+
+    /// Whether data, or talk, is shown with styles.
+    pub fn is_styled(&self, data: bool) -> bool {
+        if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }
 
     /// Stdout, for text that comes in pieces.
@@ -138,9 +165,9 @@ impl Output {
 
     /// Says something on stderr whatever was asked.
     pub fn stderr(&self, text: &str) {
-        let stderr = std::io::stderr();
-        let mut stream = AutoStream::new(stderr.lock(), self.choice());
-        let _ = writeln!(stream, "{text}");
+        let mut stream = std::io::stderr().lock();
+        let line = format!("{text}\n");
+        let _ = stream.write_all(self.styled(&stream, &line).as_bytes());
     }
 
     /// Writes to stderr as it is, without a newline: what moves a terminal's cursor.

@@ -12,6 +12,7 @@
 //! | [`mutation`] | the changes ("ops") those decisions mean, the rule table, the codes |
 //! | [`manifest`] | raw Kubeflow objects and sbatch scripts, edited by span |
 //! | [`backend`] | the seam every cluster stands behind, and the registry of those linked in |
+//! | [`image`] | what a container image brings along for the fabric, and whether that fits the plan |
 //! | [`job`] | handles, phases, events: a job after it was submitted |
 //! | [`log`] | log bytes, resumed and sanitised |
 //! | [`nccl`] | NCCL's log lines become a map of which transport each pair of ranks uses |
@@ -28,6 +29,7 @@ pub mod error;
 pub mod exit_codes;
 pub mod fabric;
 pub mod finding;
+pub mod image;
 pub mod job;
 pub mod log;
 pub mod manifest;

@@ -97,7 +97,7 @@
 //!
 //! # Features
 //! `local`, `slurm`, `kubeflow` and `runai` each bring a backend; all are on. A backend of another crate needs no feature:
-//! name the crate in your source, and [`Registry::linked`] has it.
+//! name the crate in your source, and [`Registry::linked`] has it. `image` brings [`Plan::check_image`].
 //!
 //! # Minimum supported Rust version
 //! 1.95, which is also what CI builds with. Raising it is a minor release. Structs and enums that will grow are
@@ -106,6 +106,8 @@
 mod client;
 mod config;
 mod files;
+#[cfg(feature = "image")]
+mod image;
 mod job;
 mod job_file;
 mod journal;

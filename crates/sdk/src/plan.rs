@@ -77,6 +77,40 @@ impl Plan {
         backend.check(&rendered).await
     }
 
+    /// Reads the job's images from their registries, without a container engine, and holds what is in them against the plan: what
+    /// does not fit (`GLIBC 2.31 < 2.34: the mounted EFA stack will not load`) is a finding of the plan from then on, and an error of
+    /// [`Plan::submit`] if it is one. Layers that were read before are known by their digests; `say` hears how much is read.
+    /// Credentials are those of `docker login`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::NotFound`] and [`ErrorKind::Credentials`] as the registry answers;
+    /// [`ErrorKind::InvalidSpec`] for a job whose image is not one of a registry.
+    #[cfg(feature = "image")]
+    pub async fn check_image(
+        &mut self,
+        say: impl Fn(String) + Sync,
+    ) -> Result<Vec<weftrun_core::image::ImageFacts>> {
+        let spec = &self.planned.spec;
+        let images: std::collections::BTreeSet<&String> =
+            spec.roles.iter().filter_map(|role| role.image.as_ref().or(spec.image.as_ref())).collect();
+        if images.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidSpec, "the job names no image that could be read"));
+        }
+        let (mut read, mut findings) = (Vec::new(), Vec::new());
+        for image in images {
+            let facts = crate::image::read(self.client.config(), image, &say).await?;
+            findings.extend(weftrun_core::image::judge(
+                &facts,
+                spec,
+                &self.planned.plan,
+                &self.planned.profile,
+            ));
+            read.push(facts);
+        }
+        self.planned.plan.findings.extend(findings);
+        Ok(read)
+    }
+
     /// Submits the job, exactly once.
     ///
     /// # Errors

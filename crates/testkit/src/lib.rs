@@ -16,6 +16,8 @@ pub mod fake;
 #[cfg(feature = "fake-runai")]
 pub mod fake_runai;
 mod plan;
+#[cfg(feature = "fake-registry")]
+pub mod registry;
 pub mod replay;
 
 pub use plan::{planned, random_submission};

@@ -67,9 +67,11 @@ impl Client {
         let served = served?;
         facts.serves.extend(served.iter().map(|kind| kind.served_as()));
         facts.ids.insert("namespace".into(), cluster.namespace.clone());
-        for (right, allowed) in wanted.iter().zip(allowed) {
-            self.note_right(&mut facts, right, allowed, served);
+        let answers: Vec<_> = wanted.iter().zip(allowed).collect();
+        for (right, allowed) in &answers {
+            self.note_right(&mut facts, right, *allowed, served);
         }
+        facts.notes.extend(no_job(&cluster.namespace, served, &answers));
         if served.contains(&Kind::TrainJob) {
             self.trainer(cluster, &mut facts).await;
         }
@@ -132,6 +134,29 @@ impl Client {
         }
         facts.extra.insert("runtimes".into(), json!(runtimes));
     }
+}
+
+/// What stops every job: that no kind is served, or that one may make none of those that are.
+pub fn no_job(namespace: &str, served: &[Kind], answers: &[(&Right, Option<bool>)]) -> Option<Finding> {
+    if served.is_empty() {
+        let operators = Kind::ALL.map(Kind::operator).join(", or ");
+        return Some(
+            Finding::error("K8S-NO-KIND", "the cluster serves no kind of training job")
+                .fix(format!("have an administrator install {operators}")),
+        );
+    }
+    let may_make = |kind: &Kind| {
+        let asked = |right: &Right| right.verb == "create" && right.resource == kind.resource();
+        // Where the cluster does not say, it is tried.
+        answers.iter().any(|(right, allowed)| asked(right) && *allowed != Some(false))
+    };
+    if served.iter().any(may_make) {
+        return None;
+    }
+    let kinds: Vec<_> = served.iter().map(|kind| kind.resource().plural).collect();
+    let text = format!("you may create no job in the namespace `{namespace}`: no {}", kinds.join(", no "));
+    let fix = "ask for a Role in this namespace that allows it (docs/backends/rbac.yaml has one), or name another with -n";
+    Some(Finding::error("K8S-NO-RIGHT", text).fix(fix))
 }
 
 pub fn wanted_rights() -> Vec<Right> {

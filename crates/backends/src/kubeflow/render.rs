@@ -75,6 +75,9 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     }
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
+    if kind == Kind::TrainJob {
+        rendered.findings.extend(train_job::restarts(&draft));
+    }
     Ok(rendered)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::discover::wanted_rights;
+use super::discover::{no_job, wanted_rights};
 use super::kinds::Kind;
 use crate::kubernetes::Resource;
 
@@ -51,4 +51,22 @@ fn no_role_grants_more_than_reading_outside_the_namespace() {
             assert!(role["kind"] == "Role" || !writes, "{rule}");
         }
     }
+}
+
+#[test]
+fn what_stops_every_job_is_an_error() {
+    let rights = wanted_rights();
+    let answers = |may: &dyn Fn(&str) -> Option<bool>| -> Vec<_> {
+        rights.iter().map(|right| (right, may(right.resource.plural))).collect()
+    };
+    let served = [Kind::PyTorchJob, Kind::TrainJob];
+    let code = |served: &[Kind], may: &dyn Fn(&str) -> Option<bool>| {
+        no_job("nlp", served, &answers(may)).map(|finding| (finding.is_error(), finding.code))
+    };
+    assert_eq!(code(&served, &|_| Some(true)), None);
+    assert_eq!(code(&served, &|plural| Some(plural == "trainjobs")), None);
+    assert_eq!(code(&served, &|_| None), None, "what the cluster does not say is tried");
+    assert_eq!(code(&served, &|_| Some(false)), Some((true, "K8S-NO-RIGHT".to_owned())));
+    assert_eq!(code(&served, &|plural| Some(plural == "mpijobs")), Some((true, "K8S-NO-RIGHT".to_owned())));
+    assert_eq!(code(&[], &|_| Some(true)), Some((true, "K8S-NO-KIND".to_owned())));
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use weftrun_core::manifest::TrainerVersion;
-use weftrun_core::spec::{Launch, Rendezvous};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::spec::{Launch, Rendezvous, RestartPolicy};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::kinds::Kind;
 use super::pod::resources;
@@ -43,11 +43,11 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     if !asked.is_empty() {
         trainer["resourcesPerNode"] = json!({"limits": asked, "requests": asked});
     }
-    let mut runtime = json!({"name": draft.settings.runtime.as_deref().unwrap_or("torch-distributed")});
+    let mut reference = json!({"name": runtime(draft)});
     if let Some(kind) = &draft.settings.runtime_kind {
-        runtime["kind"] = json!(kind);
+        reference["kind"] = json!(kind);
     }
-    let mut out = json!({"runtimeRef": runtime, "trainer": trainer});
+    let mut out = json!({"runtimeRef": reference, "trainer": trainer});
     if let Some(limit) = spec.time_limit {
         if draft.trainer < TrainerVersion::V2_2 {
             return Err(Error::new(
@@ -64,6 +64,48 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     }
     overrides(draft, &mut out)?;
     Ok(out)
+}
+
+/// How often a Job tries again unless it says (https://kubernetes.io/docs/concepts/workloads/controllers/job/, 2026-11-21).
+const JOB_TRIES: u64 = 6;
+
+/// A TrainJob has no field for restarts, and none of the overrides reaches the Job's: its runtime's count, which is said where they are
+/// not what the job file says.
+pub fn restarts(draft: &Draft<'_>) -> Option<Finding> {
+    let asked = match draft.spec.restart {
+        RestartPolicy::Never => 0,
+        RestartPolicy::OnFailure { max } => u64::from(max),
+    };
+    let name = runtime(draft);
+    let found = draft.runtimes.iter().find(|runtime| runtime["metadata"]["name"] == name);
+    let tries = found.map(tries);
+    if tries == Some(asked) {
+        return None;
+    }
+    let does = match tries {
+        Some(tries) => format!("the runtime `{name}` starts what failed again up to {tries} times"),
+        None => format!("what the runtime `{name}` says of them counts, which is not known here"),
+    };
+    let text = format!("a TrainJob has no restarts of its own, and the job file says {asked}: {does}");
+    let fix =
+        "name a runtime whose Job has that `backoffLimit`, or use a PyTorchJob (`kind = \"pytorchjob\"`)";
+    Some(Finding::warning("K8S-TRAINJOB-RESTARTS", text).at("restart").fix(fix))
+}
+
+/// How often a runtime's nodes are started again: pod by pod by the Job, all together by the JobSet.
+fn tries(runtime: &Value) -> u64 {
+    let set = &runtime["spec"]["template"]["spec"];
+    let jobs = set["replicatedJobs"].as_array().map_or(&[][..], Vec::as_slice);
+    let node = jobs.iter().find(|job| job["name"] == Kind::TrainJob.container());
+    let job =
+        node.map_or(JOB_TRIES, |job| job["template"]["spec"]["backoffLimit"].as_u64().unwrap_or(JOB_TRIES));
+    let all = set["failurePolicy"]["maxRestarts"].as_u64().unwrap_or(0);
+    // Each restart of the whole gives every Job its tries anew.
+    job.saturating_add(all.saturating_mul(job.saturating_add(1)))
+}
+
+fn runtime<'a>(draft: &'a Draft<'_>) -> &'a str {
+    draft.settings.runtime.as_deref().unwrap_or("torch-distributed")
 }
 
 /// What a trainer has no field for goes to the pods through the overrides this version has.
@@ -119,4 +161,23 @@ fn overrides(draft: &Draft<'_>, out: &mut Value) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime(job: &Value, set: &Value) -> Value {
+        let node = json!({"name": "node", "template": {"spec": job}});
+        json!({"spec": {"template": {"spec": {"replicatedJobs": [{"name": "launcher"}, node], "failurePolicy": set}}}})
+    }
+
+    #[test]
+    fn restarts_are_those_of_the_job_and_of_the_set() {
+        assert_eq!(tries(&runtime(&json!({}), &Value::Null)), 6);
+        assert_eq!(tries(&runtime(&json!({"backoffLimit": 0}), &Value::Null)), 0);
+        // Two tries a round, and three rounds: five starts after the first.
+        assert_eq!(tries(&runtime(&json!({"backoffLimit": 1}), &json!({"maxRestarts": 2}))), 5);
+        assert_eq!(tries(&json!({})), 6);
+    }
 }

@@ -82,6 +82,39 @@ struct Told {
     /// By what they are about, say, and how often they were said.
     events: BTreeMap<(String, String, String), u64>,
     attempt: u32,
+    tries: Tries,
+}
+
+/// How often each place in a job was filled anew: containers that start again are counted by the kubelet, pods that are made again
+/// (restart policy `ExitCode`, an eviction, a Job's next try) by nobody.
+#[derive(Default)]
+struct Tries {
+    /// By role and number: the pod that is there, and how many there were before it.
+    places: BTreeMap<(String, u32), (String, u32)>,
+}
+
+impl Tries {
+    /// The number of the attempt that these pods are at.
+    fn attempt(&mut self, job: &Job, pods: &[&Pod]) -> u32 {
+        // One that ended or goes may lie beside the next one of its place.
+        let here = pods.iter().filter(|pod| !pod.ended() && !pod.deleting);
+        let tries = here.map(|pod| {
+            let place = job.kind.place(pod);
+            let (uid, before) =
+                self.places.entry((place.role, place.replica)).or_insert_with(|| (pod.uid.clone(), 0));
+            if *uid != pod.uid {
+                uid.clone_from(&pod.uid);
+                *before += 1;
+            }
+            before.saturating_add(pod.restarts())
+        });
+        tries.max().unwrap_or(0)
+    }
+
+    /// Pods that are made after a suspension are no attempt of their own.
+    fn forget(&mut self) {
+        self.places.clear();
+    }
 }
 
 impl Watcher {
@@ -315,7 +348,10 @@ impl Watcher {
                 self.ready.push_back(JobEvent::Replica { job: handle.clone(), replica: now });
             }
         }
-        let attempt = pods.iter().map(|pod| pod.restarts()).max().unwrap_or(0);
+        if matches!(summary.phase, JobPhase::Suspended | JobPhase::Cancelled) {
+            told.tries.forget();
+        }
+        let attempt = told.tries.attempt(job, &pods);
         if attempt > told.attempt {
             told.attempt = attempt;
             self.ready.push_back(JobEvent::Attempt {

@@ -1,5 +1,6 @@
 //! The test cluster: where it is, and jobs on it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -225,11 +226,14 @@ pub struct Read {
     pub text: String,
     pub marks: Vec<(String, u32, Mark)>,
     pub batches: usize,
+    /// Containers that it is of, by pod uid.
+    pub sources: BTreeSet<String>,
 }
 
 impl Read {
     pub fn add(&mut self, batch: &LogBatch) {
         self.batches += 1;
+        self.sources.insert(batch.source.uid.clone());
         self.text.push_str(&String::from_utf8_lossy(&batch.bytes));
         if let Some(mark) = &batch.mark {
             self.marks.push((batch.source.name.clone(), batch.source.attempt, mark.clone()));

@@ -393,6 +393,17 @@ fn refusals_say_what_to_do() {
         assert!(ran.stderr.contains(fix), "{args:?}: {}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{args:?}: {}", ran.stdout);
     }
+    let doctor = shell.weftrun(&["doctor", "-b", "kubeflow", "-n", "other"]);
+    assert_eq!(doctor.code, 4, "{}", doctor.stderr);
+    for said in ["may create no job in the namespace `other`", "rbac.yaml", "pods/log"] {
+        assert!(doctor.stderr.contains(said), "{said}: {}", doctor.stderr);
+    }
+    let doctor = shell.weftrun(&["doctor", "-b", "kubeflow"]);
+    assert_eq!(doctor.code, 0, "{}", doctor.stderr);
+    shell.write("tj.toml", &format!("{}[backend.kubeflow]\nkind = \"trainjob\"\n", named("tj")));
+    let tried = shell.weftrun(&["submit", "-b", "kubeflow", "--dry-run=server", "tj.toml"]);
+    assert_eq!(tried.code, 0, "{}", tried.stderr);
+    assert!(tried.stderr.contains("[K8S-TRAINJOB-RESTARTS]"), "{}", tried.stderr);
     shell.delete(first.stdout.trim());
 }
 

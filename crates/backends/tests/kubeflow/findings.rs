@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use weftrun_core::job::{Action, JobEvent, JobPhase};
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{IMAGE, PATIENCE, bed, job, name, of_kind, poll, restarting};
+use crate::bed::{IMAGE, PATIENCE, Running, bed, job, name, of_kind, poll, restarting};
 
 /// 1: a log that is opened again at once gives the dead container's log again.
 #[tokio::test]
@@ -135,6 +135,44 @@ async fn f06_an_ended_job_is_not_running() {
     let object = bed.get(&["pytorchjob", running.handle.name()]);
     let listed = object["status"]["conditions"].as_array().unwrap();
     assert!(listed.iter().any(|c| c["type"] == "Running" && c["status"] == "False"), "{listed:?}");
+    running.delete().await;
+}
+
+/// 6 too: with `ExitCode` the operator makes a failed pod again under the same name, whatever `backoffLimit` says. Each attempt is told
+/// and read once, the conditions that flip are followed, and the job can be cancelled.
+#[tokio::test(flavor = "multi_thread")]
+async fn f06_pods_that_are_made_again_are_attempts() {
+    let Some(bed) = bed() else { return };
+    let name = name("f06x");
+    bed.apply(&format!(
+        "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {{name: {name}}}, spec: {{runPolicy: {{backoffLimit: 1}}, \
+          pytorchReplicaSpecs: {{Worker: {{replicas: 1, restartPolicy: ExitCode, template: {{spec: {{containers: [{{name: pytorch, \
+          image: '{IMAGE}', command: [sh, -c, 'echo one more; sleep 2; exit 143']}}]}}}}}}}}}}}}"
+    ));
+    let backend = bed.connect().await;
+    let jobs = backend.list(&JobFilter::all()).await.unwrap();
+    let handle = jobs.into_iter().find(|job| job.name == name).unwrap().handle;
+    let running = Running { backend, handle };
+    let cancelling = async {
+        running.until("attempt 3", |event| matches!(event, JobEvent::Attempt { attempt: 3.., .. })).await;
+        running.backend.act(&running.handle, Action::Cancel).await.unwrap();
+    };
+    let (read, (end, events), ()) = tokio::join!(running.follow(), running.wait(), cancelling);
+    assert_eq!(end.phase, JobPhase::Cancelled, "{end:?}");
+    let phases: Vec<_> = events.iter().filter_map(JobEvent::phase).collect();
+    let again = phases.iter().skip_while(|phase| **phase != JobPhase::Restarting);
+    assert!(again.clone().any(|phase| *phase == JobPhase::Running), "{phases:?}");
+    let attempts: Vec<u32> = events
+        .iter()
+        .filter_map(|event| match event {
+            JobEvent::Attempt { attempt, .. } => Some(*attempt),
+            _ => None,
+        })
+        .collect();
+    assert!(attempts.contains(&3) && attempts.is_sorted(), "{attempts:?}");
+    // The one that is cancelled may end before it says anything.
+    let times = read.count("one more");
+    assert!(times >= 3 && times <= read.sources.len(), "{times} of {:?}: {:?}", read.sources, read.marks);
     running.delete().await;
 }
 

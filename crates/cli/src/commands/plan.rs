@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weftrun::core::exit_codes;
+use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
 use weftrun::{Plan, Result};
 
@@ -19,6 +20,9 @@ pub struct PlanArgs {
     /// Ask the cluster what it has; without it, assumed facts stand in and say so
     #[arg(long)]
     pub online: bool,
+    /// Read the image from its registry and say what in it does not fit the plan
+    #[arg(long)]
+    pub check_image: bool,
 }
 
 /// Prints every decision with its why.
@@ -26,11 +30,14 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let target = context.target(&client)?;
-    let plan = if args.online {
+    let mut plan = if args.online {
         context.block_on(client.plan_for(target, &spec))?
     } else {
         client.plan_offline_for(target, &spec)?
     };
+    if args.check_image {
+        context.block_on(check_image(context, &mut plan))?;
+    }
     let (fabric, findings) = (plan.fabric(), plan.findings());
     if context.out.format == Format::Table {
         context.out.data(&text(&plan))?;
@@ -40,6 +47,15 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     }
     let failed = findings.iter().any(weftrun::Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
+}
+
+/// Reads the job's images, says what is in them, and adds to the plan's findings.
+pub async fn check_image(context: &Context, plan: &mut Plan) -> Result<()> {
+    let out = context.out;
+    for image in plan.check_image(|text| out.say(text)).await? {
+        out.say(clean_text(&format!("image {}: {}", image.reference, image.line())));
+    }
+    Ok(())
 }
 
 /// The plan for a person: what is set, and below it why.

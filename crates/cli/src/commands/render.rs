@@ -63,11 +63,17 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
             context.out.data("\n")?;
         }
     }
-    for lost in &rendered.inexpressible {
-        context.out.say(format!("note: {} on {} is not in it: {}", lost.op.rule, lost.op.role, lost.reason));
-    }
+    lost(context, rendered);
     for hole in &rendered.holes {
         context.out.say(format!("note: <{}> is {}", hole.name, hole.what));
     }
     Ok(())
+}
+
+/// Says what was decided or asked for and is not in the documents.
+pub fn lost(context: &Context, rendered: &Rendered) {
+    for lost in &rendered.inexpressible {
+        context.out.say(format!("note: {} on {} is not in it: {}", lost.op.rule, lost.op.role, lost.reason));
+    }
+    context.out.findings(&rendered.findings);
 }

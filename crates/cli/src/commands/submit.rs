@@ -44,6 +44,9 @@ pub struct SubmitArgs {
     /// Print what would be sent, and stop there; `server` asks the cluster too
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "client", require_equals = true, value_name = "WHERE")]
     pub dry_run: Option<DryRun>,
+    /// Read the image from its registry first; one that cannot load the planned fabric is not submitted
+    #[arg(long)]
+    pub check_image: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
@@ -64,10 +67,13 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
     context.block_on(async {
-        let planned = match args.dry_run {
+        let mut planned = match args.dry_run {
             Some(DryRun::Client) => client.plan_offline_for(target, &spec)?,
             _ => client.plan_for(target, &spec).await?,
         };
+        if args.check_image {
+            plan::check_image(context, &mut planned).await?;
+        }
         context.out.say(plan::text(&planned).trim_end());
         context.out.findings(&planned.findings());
         if let Some(dry_run) = args.dry_run {
@@ -90,6 +96,10 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
 }
 
 async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
+    // What it cannot be rendered for, submitting it says.
+    if let Ok(rendered) = planned.render().await {
+        render::lost(context, &rendered);
+    }
     let job = planned.submit().await?;
     announce(context, &job, planned)?;
     if args.follow {

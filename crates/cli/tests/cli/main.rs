@@ -13,6 +13,7 @@ mod demo;
 mod exit_codes;
 mod explain;
 mod hostile;
+mod images;
 mod import;
 mod init;
 mod job_files;

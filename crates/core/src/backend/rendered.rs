@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Finding;
 use crate::job::SubmissionId;
 use crate::mutation::Op;
 
@@ -23,6 +24,9 @@ pub struct Rendered {
     pub inexpressible: Vec<Inexpressible>,
     /// What only the server knows, standing in the documents as `<name>`.
     pub holes: Vec<Hole>,
+    /// What the job file says and this kind of job has no place for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 /// One document that is sent.
@@ -82,6 +86,7 @@ impl Rendered {
             applied: Vec::new(),
             inexpressible: Vec::new(),
             holes: Vec::new(),
+            findings: Vec::new(),
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct StackProfile {
     pub mpirun_dir: Option<String>,
     /// Absolute path of the NCCL net plugin in the mounted stack, which `--strict` pins.
     pub net_plugin: Option<String>,
+    /// The oldest glibc of an image that these libraries can be loaded with (`--check-image`).
+    pub glibc: Option<String>,
 }
 
 /// The fabric's libraries as they lie on the nodes themselves: a container has its own, elsewhere.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::AsyncBufReadExt;
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use weftrun_core::log::{Fed, LogBatch, Mark, Resume, SourceId};
 
 use super::Out;
@@ -22,6 +22,11 @@ const REFUSED_FIRST: Duration = Duration::from_secs(5);
 /// another attempt.
 const FAR_BEHIND: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
+/// What comes so soon after the last batch goes into one with what follows: servers send a line or two at a time, and a batch costs
+/// more than its lines. The first line after a silence goes out at once.
+const GATHERED: Duration = Duration::from_millis(20);
+/// Bytes of a batch that is not held back any longer.
+const FULL: usize = 64 * 1024;
 
 /// One attempt of a container.
 pub struct Attempt {
@@ -124,32 +129,43 @@ impl Reader {
         (attempt.opened, attempt.refused) = (true, None);
         let mut view = self.view.clone();
         let mut over = std::pin::pin!(turn.over());
-        loop {
-            let mut fed = Fed::default();
+        let mut fed = Fed::default();
+        let mut due = Instant::now();
+        let end = loop {
             let arrived = tokio::select! {
                 bytes = next(&mut stream) => bytes.map(|bytes| {
                     bytes.map(|bytes| (bytes.len(), attempt.resume.feed(bytes, &mut fed).is_err()))
                 }),
-                () = given_up(&mut view), if follow => return End::Cut,
-                () = &mut over, if follow => return End::Yielded,
+                () = sleep_until(due), if !fed.is_empty() => Ok(Some((0, false))),
+                () = given_up(&mut view), if follow => break End::Cut,
+                () = &mut over, if follow => break End::Yielded,
             };
             let (len, moved) = match arrived {
                 Ok(Some(read)) => read,
-                Ok(None) => return self.close(attempt, follow).await,
-                Err(_) => return End::Broken,
+                Ok(None) => break End::Clean,
+                Err(_) => break End::Broken,
             };
             stream.consume_unpin(len);
             if moved && !previous && self.newer(attempt.number).await {
-                return End::Moved;
+                break End::Moved;
             }
             if moved {
                 attempt.resume.rotated();
                 let _ = attempt.resume.feed(&[], &mut fed);
             }
-            if !self.give(attempt, fed).await {
+            if fed.bytes.len() < FULL && Instant::now() < due {
+                continue;
+            }
+            if !self.give(attempt, std::mem::take(&mut fed)).await {
                 return End::Stop;
             }
+            due = Instant::now() + GATHERED;
+        };
+        // What was gathered is known to the cursor, however the connection ended.
+        if !self.give(attempt, fed).await {
+            return End::Stop;
         }
+        if matches!(end, End::Clean) { self.close(attempt, follow).await } else { end }
     }
 
     /// The server closed the stream. The last line of a container that ended may have no end; one that was torn by

@@ -125,6 +125,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         ),
         "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
     ),
+    code(
+        "K8S-NO-KIND",
+        "the cluster serves no kind of training job",
+        "None of Kubeflow's operators that weftrun makes jobs for is installed, or none of a version it knows.",
+        "Have an administrator install the Training Operator (PyTorchJob), the MPI Operator (MPIJob) or Kubeflow Trainer (TrainJob).",
+    ),
     from(
         code(
             "K8S-NO-RIGHT",
@@ -185,6 +191,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "a container does not start",
         "Its command is not in the image, or cannot be run.",
         "Check the command, and that the image has it.",
+    ),
+    code(
+        "K8S-TRAINJOB-RESTARTS",
+        "a TrainJob restarts as its runtime says",
+        "A TrainJob has no field for restarts: the `backoffLimit` of the Job and the `maxRestarts` of the JobSet in its runtime count, and they are not what the job file says.",
+        "Name a runtime with the limits you want, or use a PyTorchJob.",
     ),
     from(
         code(

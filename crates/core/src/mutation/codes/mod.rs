@@ -3,6 +3,7 @@
 
 mod clusters;
 mod errors;
+mod images;
 mod lints;
 mod skips;
 mod spec;
@@ -38,13 +39,14 @@ pub enum Page {
 }
 
 /// The codes that have a table here, by the sections of the reference page.
-const SECTIONS: [(&str, &[Code]); 7] = [
+const SECTIONS: [(&str, &[Code]); 8] = [
     ("Errors", errors::ERRORS),
     ("Warnings and notes", warnings::WARNINGS),
     ("Lints", lints::LINTS),
     ("Why a fabric was not applied", skips::SKIPS),
     ("Job files and configuration", spec::SPEC),
     ("Clusters", clusters::CLUSTERS),
+    ("Images", images::IMAGES),
     ("Logs", clusters::LOGS),
 ];
 

@@ -1,0 +1,212 @@
+//! Being let in by a registry: the challenge of its refusal, and the credentials that `docker login` keeps
+//! (<https://distribution.github.io/distribution/spec/auth/token/>, <https://github.com/docker/docker-credential-helpers>,
+//! 2026-11-21).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::{Client, Url};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use weftrun_core::secret::Secret;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::reference::is_loopback;
+use crate::files::read_text;
+
+const LARGEST_SETTINGS: u64 = 1 << 20;
+const LARGEST_TOKEN: usize = 1 << 20;
+/// How long a credential helper may take.
+const HELPER: Duration = Duration::from_secs(30);
+
+/// What a registry wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// A token of this address.
+    Bearer { realm: String, service: String },
+    /// User and password.
+    Basic,
+    /// Something else, or nothing.
+    Unknown,
+}
+
+impl Challenge {
+    /// Reads the header.
+    pub fn parse(header: &str) -> Self {
+        let (kind, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
+        let value = |key: &str| {
+            let at = rest.find(&format!("{key}=\""))? + key.len() + 2;
+            Some(rest[at..].split('"').next()?.to_owned())
+        };
+        match kind.to_ascii_lowercase().as_str() {
+            "basic" => Self::Basic,
+            "bearer" => match value("realm") {
+                Some(realm) => Self::Bearer { realm, service: value("service").unwrap_or_default() },
+                None => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// What to send as `Authorization`; none where there is nothing to send.
+    pub async fn answer(
+        &self,
+        http: &Client,
+        login: &Login,
+        scope: &str,
+        local: bool,
+    ) -> Result<Option<Secret>> {
+        let known = login.find().await?;
+        let basic = known.as_ref().map(|(user, word)| {
+            Secret::new(format!("Basic {}", STANDARD.encode(format!("{user}:{}", word.expose()))))
+        });
+        let Self::Bearer { realm, service } = self else { return Ok(basic) };
+        let bad = |what: &str| {
+            Error::new(ErrorKind::Protocol, format!("the registry's place for tokens {what}"))
+                .with("realm", realm)
+        };
+        let mut url = Url::parse(realm).map_err(|_| bad("is no address"))?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        // A password goes nowhere in the clear but to this machine.
+        if url.scheme() != "https" && !(local && is_loopback(&host)) {
+            return Err(bad("is not reached by https"));
+        }
+        url.query_pairs_mut().append_pair("service", service).append_pair("scope", scope);
+        let mut request = http.get(url);
+        if let Some(basic) = &basic {
+            request = request.header("authorization", basic.expose());
+        }
+        let lost = |error: reqwest::Error| {
+            Error::new(ErrorKind::Unreachable, "the registry's place for tokens does not answer")
+                .with("realm", realm)
+                .retryable()
+                .source(error.without_url())
+        };
+        let mut answer = request.send().await.map_err(lost)?;
+        if !answer.status().is_success() {
+            let message = format!("the registry gives no token ({})", answer.status());
+            return Err(Error::new(ErrorKind::Credentials, message)
+                .with("realm", realm)
+                .hint("`docker login` (or podman's) with the registry; its credentials are used"));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(lost)? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > LARGEST_TOKEN {
+                return Err(bad("says too much"));
+            }
+        }
+        let body: Value = serde_json::from_slice(&bytes).map_err(|_| bad("does not answer in JSON"))?;
+        let token = body["token"].as_str().or_else(|| body["access_token"].as_str());
+        Ok(token.map(|token| Secret::new(format!("Bearer {token}"))))
+    }
+}
+
+/// Where the credentials for a registry are.
+#[derive(Debug)]
+pub(super) struct Login {
+    files: Vec<PathBuf>,
+    names: Vec<String>,
+    path: Option<String>,
+}
+
+impl Login {
+    /// Looks nothing up yet.
+    pub fn new(env: &BTreeMap<String, String>, names: Vec<String>) -> Self {
+        let var = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let docker = var("DOCKER_CONFIG").or_else(|| Some(var("HOME")?.join(".docker")));
+        let files = [
+            var("REGISTRY_AUTH_FILE"),
+            var("XDG_RUNTIME_DIR").map(|dir| dir.join("containers/auth.json")),
+            docker.map(|dir| dir.join("config.json")),
+        ];
+        Self { files: files.into_iter().flatten().collect(), names, path: env.get("PATH").cloned() }
+    }
+
+    /// User and password, if there are any.
+    async fn find(&self) -> Result<Option<(String, Secret)>> {
+        for file in &self.files {
+            let Some(text) = read_text(file, LARGEST_SETTINGS)? else { continue };
+            let settings: Value = serde_json::from_str(&text).map_err(|error| {
+                Error::new(ErrorKind::InvalidConfig, "the registries' credentials are not JSON")
+                    .with("file", file.display())
+                    .source(error)
+            })?;
+            for name in &self.names {
+                let helper = settings["credHelpers"][name].as_str();
+                let found = match helper {
+                    Some(helper) => self.helped(helper, name).await?,
+                    None => stored(&settings["auths"][name]),
+                };
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            if let Some(helper) = settings["credsStore"].as_str() {
+                let name = self.names.iter().find(|name| settings["auths"].get(name.as_str()).is_some());
+                if let Some(name) = name
+                    && let Some(found) = self.helped(helper, name).await?
+                {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks a credential helper, a program that the user's own settings name.
+    async fn helped(&self, helper: &str, name: &str) -> Result<Option<(String, Secret)>> {
+        if !helper.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+            return Ok(None);
+        }
+        let program = format!("docker-credential-{helper}");
+        let bad = |what: &str| {
+            Error::new(ErrorKind::Credentials, format!("the credential helper {what}"))
+                .with("helper", &program)
+                .hint("`docker pull` of the image says more")
+        };
+        let mut command = tokio::process::Command::new(&program);
+        command
+            .arg("get")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        let run = async {
+            let mut child = command.spawn()?;
+            if let Some(mut stdin) = child.stdin.take() {
+                stdin.write_all(format!("{name}\n").as_bytes()).await?;
+            }
+            child.wait_with_output().await
+        };
+        let output = tokio::time::timeout(HELPER, run).await.map_err(|_| bad("does not answer"))?;
+        let output = output.map_err(|error| bad("cannot be started").source(error))?;
+        if !output.status.success() {
+            // It has none for this registry, which may need none.
+            return Ok(None);
+        }
+        let answer: Value =
+            serde_json::from_slice(&output.stdout).map_err(|_| bad("does not answer in JSON"))?;
+        let (user, word) = (answer["Username"].as_str(), answer["Secret"].as_str());
+        // A user called `<token>` means a token to be exchanged, which only Azure's registry does.
+        Ok(user
+            .zip(word)
+            .filter(|(user, _)| *user != "<token>")
+            .map(|(user, word)| (user.to_owned(), Secret::new(word))))
+    }
+}
+
+/// An entry of `auths`.
+fn stored(entry: &Value) -> Option<(String, Secret)> {
+    let bytes = STANDARD.decode(entry["auth"].as_str()?).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (user, word) = text.split_once(':')?;
+    (!user.is_empty()).then(|| (user.to_owned(), Secret::new(word)))
+}

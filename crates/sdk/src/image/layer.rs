@@ -1,0 +1,131 @@
+//! A layer, from the connection into the scan: checked against its digest while it is read, and never held.
+
+use std::io::{BufRead, BufReader, Read};
+
+use reqwest::Response;
+use ring::digest::{Context, SHA256};
+use tokio::sync::mpsc;
+use weftrun_core::image::{Layer, LayerScan};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::registry::hex;
+
+/// Pieces between the connection and the scan.
+const WAITING: usize = 16;
+/// Largest layer without its compression: what a few bytes of zeros can grow to must end somewhere.
+const LARGEST: u64 = 64 << 30;
+
+/// Reads a layer to its end: what is in it, or why that cannot be said.
+pub(super) async fn read(
+    mut answer: Response,
+    digest: &str,
+    size: u64,
+) -> Result<std::result::Result<Layer, String>> {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let scan = tokio::task::spawn_blocking(move || scan(Pieces::new(receiver)));
+    let (mut got, mut lost) = (0u64, None);
+    loop {
+        match answer.chunk().await {
+            Ok(Some(piece)) => {
+                got += piece.len() as u64;
+                // More than the manifest says is not the layer that it names.
+                if got > size || sender.send(piece.to_vec()).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                lost = Some(error);
+                break;
+            }
+        }
+    }
+    drop(sender);
+    if let Some(error) = lost {
+        return Err(Error::new(
+            ErrorKind::Unreachable,
+            "the registry's connection broke in the middle of a layer",
+        )
+        .with("layer", digest)
+        .hint("try again: layers that were read whole are not read again")
+        .retryable()
+        .source(error.without_url()));
+    }
+    let (found, sum) = scan.await.map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "the scan of a layer was given up").source(error)
+    })?;
+    if got != size || sum != digest {
+        let message = "the registry gave other bytes than those that the manifest names";
+        return Err(Error::new(ErrorKind::Protocol, message).with("layer", digest));
+    }
+    Ok(found)
+}
+
+/// What is in a layer, and the digest of its bytes.
+fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
+    let mut input = BufReader::with_capacity(64 * 1024, pieces);
+    let found = decoded(&mut input);
+    // What stands behind the archive counts for the digest.
+    let _ = std::io::copy(&mut input, &mut std::io::sink());
+    let sum = input.into_inner().sum.finish();
+    (found, hex(sum.as_ref()))
+}
+
+fn decoded(input: &mut BufReader<Pieces>) -> std::result::Result<Layer, String> {
+    let magic = input.fill_buf().map_err(|error| error.to_string())?;
+    let (gzip, zstd) = (magic.starts_with(&[0x1f, 0x8b]), magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    if gzip {
+        return scanned(flate2::bufread::MultiGzDecoder::new(input));
+    }
+    if zstd {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(input)
+            .map_err(|error| format!("its zstd cannot be read: {error}"))?;
+        return scanned(decoder);
+    }
+    scanned(input)
+}
+
+fn scanned(mut plain: impl Read) -> std::result::Result<Layer, String> {
+    let mut scan = LayerScan::default();
+    let mut buffer = vec![0; 128 * 1024];
+    let mut total = 0u64;
+    loop {
+        let read = plain.read(&mut buffer).map_err(|error| format!("it cannot be decompressed: {error}"))?;
+        if read == 0 {
+            return scan.finish().map_err(|error| error.to_string());
+        }
+        total += read as u64;
+        if total > LARGEST {
+            return Err(format!("it grows beyond {} GB", LARGEST >> 30));
+        }
+        scan.feed(&buffer[..read]).map_err(|error| error.to_string())?;
+    }
+}
+
+/// The connection's pieces as a reader, each counted into the digest.
+struct Pieces {
+    from: mpsc::Receiver<Vec<u8>>,
+    piece: Vec<u8>,
+    at: usize,
+    sum: Context,
+}
+
+impl Pieces {
+    fn new(from: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { from, piece: Vec::new(), at: 0, sum: Context::new(&SHA256) }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.at == self.piece.len() {
+            let Some(piece) = self.from.blocking_recv() else { return Ok(0) };
+            self.sum.update(&piece);
+            (self.piece, self.at) = (piece, 0);
+        }
+        let take = buffer.len().min(self.piece.len() - self.at);
+        buffer[..take].copy_from_slice(&self.piece[self.at..self.at + take]);
+        self.at += take;
+        Ok(take)
+    }
+}
