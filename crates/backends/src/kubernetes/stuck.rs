@@ -40,10 +40,14 @@ fn unschedulable(pod: &Pod, why: &str) -> Finding {
         .or(short)
         .unwrap_or_default();
     match resource {
+        // Each node has a reason of its own, and which nodes were meant is not said.
+        "" if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
+            "some nodes are tainted and the others have not the labels asked: check the instance type and node selector, or add a toleration",
+        ),
         "" if why.contains("untolerated taint") => {
             finding.fix("the nodes are tainted: add a toleration, or a profile or node selector for the right nodes")
         }
-        "" if why.contains("node affinity") || why.contains("node selector") => {
+        "" if has_other_labels(why) => {
             finding.fix("no node has the labels asked: check the instance type and node selector")
         }
         "" if why.contains("pod affinity") => finding.fix(
@@ -58,6 +62,10 @@ fn unschedulable(pod: &Pod, why: &str) -> Finding {
         ),
         name => finding.fix(format!("no node has so much {name} free: wait, or ask for less")),
     }
+}
+
+fn has_other_labels(why: &str) -> bool {
+    why.contains("node affinity") || why.contains("node selector")
 }
 
 fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option<&Exit>) -> Option<Finding> {
@@ -248,5 +256,9 @@ mod tests {
             fix("0/4 nodes are available: 4 node(s) had untolerated taint {nvidia.com/gpu: }")
                 .contains("toleration")
         );
+        let both = fix(
+            "0/20 nodes are available: 16 node(s) had untolerated taint(s), 4 node(s) didn't match Pod's node affinity/selector.",
+        );
+        assert!(both.contains("labels") && both.contains("toleration"), "{both}");
     }
 }

@@ -1,5 +1,6 @@
 //! Logs that are hard to follow: of jobs that are over, over rotations of the node, over cut lines, with new credentials.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -7,8 +8,10 @@ use serde_json::json;
 use weftrun_core::ErrorKind;
 use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
+use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{Bed, PATIENCE, Read, Running, bed, job, of_kind, poll, restarting};
+use crate::bed::{Bed, IMAGE, PATIENCE, Read, Running, bed, job, name, of_kind, poll, restarting};
+use crate::ending::Ending;
 use crate::line::Line;
 
 fn following(change: impl FnOnce(&mut LogOptions)) -> LogOptions {
@@ -118,6 +121,40 @@ async fn fewer_streams_than_containers() {
         }
     }
     assert!(read.gaps().is_empty(), "{:?}", read.marks);
+    running.delete().await;
+}
+
+/// A stream that ends well while its container runs is not the end: it is opened again, and no line is lost or comes twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_the_server_ends_are_opened_again() {
+    let Some(bed) = bed() else { return };
+    let ending = Ending::start(&bed, 3).await;
+    let running = bed.submit(job("ends", 1, "for i in $(seq 400); do echo step $i; sleep 0.1; done")).await;
+    let backend = bed.connect_to(bed.target(&ending.kubeconfig)).await.unwrap();
+    let running = Running { backend, handle: running.handle };
+    let read = running.follow().await;
+    assert_counted(&read, 400);
+    assert_eq!(ending.left.load(Ordering::SeqCst), 0, "not all of the streams were ended");
+    running.delete().await;
+}
+
+/// Init containers are read when they are asked for.
+#[tokio::test]
+async fn init_containers_on_request() {
+    let Some(bed) = bed() else { return };
+    // With torchrun there is a master, for which the workers' init containers wait. Its end ends the job.
+    let text = "[ $RANK = 1 ] || sleep 5\necho trained\n".into();
+    let code = Code::Script { name: "train.py".into(), text };
+    let spec = JobSpec::builder(name("init")).image(IMAGE).launch(Launch::Torchrun).code(code);
+    let spec = spec.role(Role::worker().nodes(2).command(["train.py"])).build().unwrap();
+    let running = bed.submit(spec).await;
+    let init = |read: &Read| read.sources.iter().filter(|source| source.ends_with("/init-pytorch")).count();
+    let (whole, plain) =
+        tokio::join!(running.read(following(|options| options.init = true)), running.follow());
+    assert_eq!((init(&plain), init(&whole)), (0, 1), "{:?} {:?}", plain.sources, whole.sources);
+    // The operator's own asks for the master's name.
+    assert!(whole.text.contains("-master-0") && !plain.text.contains("-master-0"), "{}", whole.text);
+    assert!(plain.count("trained") >= 1 && whole.count("trained") >= 1, "{}", plain.text);
     running.delete().await;
 }
 

@@ -10,6 +10,7 @@
 mod bed;
 mod cli;
 mod conformance;
+mod ending;
 mod fabric;
 mod failures;
 mod findings;
