@@ -208,12 +208,14 @@ impl<'t> Editor<'t> {
             return Ok(());
         }
         if flow {
-            let texts = new.iter().map(|(key, value)| self.layout.flow_entry(key, value)).collect();
-            self.append_flow(node, last.key_span.start, self.end_of(last), texts);
+            let texts: Vec<String> =
+                new.iter().map(|(key, value)| self.layout.flow_entry(key, value)).collect();
+            self.append_flow(node, last.key_span.start, self.end_of(last), &texts);
         } else {
             let indent = entries.first().map_or(0, |first| self.column(first.key_span.start));
-            let texts = new.iter().map(|(key, value)| self.layout.entry(key, value, indent)).collect();
-            self.append_lines(self.end_of(last), indent, texts);
+            let texts: Vec<String> =
+                new.iter().map(|(key, value)| self.layout.entry(key, value, indent)).collect();
+            self.append_lines(self.end_of(last), indent, &texts);
         }
         Ok(())
     }
@@ -254,8 +256,8 @@ impl<'t> Editor<'t> {
             .map(|item| if flow { self.layout.flow(item) } else { self.layout.item(item, dash) })
             .collect();
         match (before.checked_sub(1).and_then(|index| items.get(index)), flow) {
-            (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, texts),
-            (Some(last), false) => self.append_lines(last.span.end, dash, texts),
+            (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, &texts),
+            (Some(last), false) => self.append_lines(last.span.end, dash, &texts),
             (None, true) => {
                 let at = items.first().map_or(node.span.start + 1, |first| first.span.start);
                 self.splice(at..at, texts.join(", ") + ", ");
@@ -344,7 +346,7 @@ impl<'t> Editor<'t> {
     }
 
     /// Adds lines below the value that ends at an offset.
-    fn append_lines(&mut self, end: usize, indent: usize, texts: Vec<String>) {
+    fn append_lines(&mut self, end: usize, indent: usize, texts: &[String]) {
         let line = self.layout.line(indent);
         // A `|` block ends behind its line break, everything else before one.
         if end > 0 && self.text[..end].ends_with('\n') {
@@ -360,7 +362,7 @@ impl<'t> Editor<'t> {
     }
 
     /// Adds members behind the one that spans these bytes, one to a line if that is how the others stand.
-    fn append_flow(&mut self, node: &SpanTree<'_>, start: usize, end: usize, texts: Vec<String>) {
+    fn append_flow(&mut self, node: &SpanTree<'_>, start: usize, end: usize, texts: &[String]) {
         let column = self.column(start);
         let line_start = start - column;
         let own_line = self.text[line_start..start].trim().is_empty() && line_start > node.span.start;

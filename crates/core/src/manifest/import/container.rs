@@ -23,83 +23,15 @@ impl Container {
         role.image = job.rest.text(&at("image"));
         let policy = job.rest.take(&at("imagePullPolicy"));
         job.set("image-pull-policy", policy);
-        self.workdir(job, &at("workingDir"));
-        self.env(job, role, &at("env"));
-        self.asked(job, role, &at(resources));
+        workdir(job, &at("workingDir"));
+        env(job, role, &at("env"));
+        asked(job, role, &at(resources));
         if !self.pod.is_empty() {
             self.volumes(job, role, &at("volumeMounts"));
         }
         let mut argv = job.rest.words(&at("command"));
         argv.extend(job.rest.words(&at("args")));
         argv
-    }
-
-    fn workdir(&self, job: &mut Reading, at: &str) {
-        let Some(folder) = job.rest.peek(at).and_then(|value| value.as_str()).map(str::to_owned) else {
-            return;
-        };
-        if job.spec.workdir.as_ref().is_none_or(|known| *known == folder) {
-            job.rest.take(at);
-            job.spec.workdir = Some(folder);
-        }
-    }
-
-    fn env(&self, job: &mut Reading, role: &mut Role, list: &str) {
-        for index in 0..job.rest.len(list) {
-            let at = format!("{list}/{index}");
-            let Some(var) = job.rest.peek(&at).cloned() else { continue };
-            let Some(name) = var["name"].as_str().map(str::to_owned) else { continue };
-            let secret = &var["valueFrom"]["secretKeyRef"];
-            if let (Some(secret), Some(key)) = (secret["name"].as_str(), secret["key"].as_str()) {
-                let found = SecretRef { env: name, secret: secret.to_owned(), key: key.to_owned() };
-                if !job.spec.secrets.iter().any(|known| known.env == found.env) {
-                    job.spec.secrets.push(found);
-                }
-                job.rest.take(&at);
-            } else if var["valueFrom"].is_null() {
-                let value = if var["value"].is_null() { String::new() } else { rest::scalar(&var["value"]) };
-                if let Some(other) = refers(&value, |name| role.env.iter().any(|var| var.name == name)) {
-                    job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
-                }
-                // Of two of one name the later counts.
-                role.env.retain(|known| known.name != name);
-                role.env.push(EnvVar { name, value: value.replace("$$(", "$(") });
-                job.rest.take(&at);
-            }
-        }
-    }
-
-    /// Limits before requests; what they say differently stays behind.
-    fn asked(&self, job: &mut Reading, role: &mut Role, at: &str) {
-        let mut asked: BTreeMap<String, String> = BTreeMap::new();
-        for side in ["limits", "requests"] {
-            let names: Vec<(String, String)> = job
-                .rest
-                .peek(&format!("{at}/{side}"))
-                .and_then(|map| map.as_object())
-                .into_iter()
-                .flatten()
-                .filter(|(_, value)| !value.is_null() && !value.is_object())
-                .map(|(name, value)| (name.clone(), rest::scalar(value)))
-                .collect();
-            for (name, amount) in names {
-                let known = asked.entry(name.clone()).or_insert_with(|| amount.clone());
-                if same(known, &amount) {
-                    job.rest.take(&format!("{at}/{side}/{}", name.replace('~', "~0").replace('/', "~1")));
-                }
-            }
-        }
-        role.cpus = asked.remove("cpu");
-        role.memory = asked.remove("memory");
-        if let Some(gpus) = asked.remove(GPUS) {
-            match Quantity::parse(&gpus).map(Quantity::whole).and_then(|count| u32::try_from(count).ok()) {
-                Some(count) => role.gpus_per_node = count,
-                None => {
-                    asked.insert(GPUS.to_owned(), gpus);
-                }
-            }
-        }
-        role.resources = asked;
     }
 
     fn volumes(&self, job: &mut Reading, role: &mut Role, mounts: &str) {
@@ -158,6 +90,74 @@ impl Container {
         };
         Some((format!("{}/volumes/{index}", self.pod), source))
     }
+}
+
+fn workdir(job: &mut Reading, at: &str) {
+    let Some(folder) = job.rest.peek(at).and_then(|value| value.as_str()).map(str::to_owned) else {
+        return;
+    };
+    if job.spec.workdir.as_ref().is_none_or(|known| *known == folder) {
+        job.rest.take(at);
+        job.spec.workdir = Some(folder);
+    }
+}
+
+fn env(job: &mut Reading, role: &mut Role, list: &str) {
+    for index in 0..job.rest.len(list) {
+        let at = format!("{list}/{index}");
+        let Some(var) = job.rest.peek(&at).cloned() else { continue };
+        let Some(name) = var["name"].as_str().map(str::to_owned) else { continue };
+        let secret = &var["valueFrom"]["secretKeyRef"];
+        if let (Some(secret), Some(key)) = (secret["name"].as_str(), secret["key"].as_str()) {
+            let found = SecretRef { env: name, secret: secret.to_owned(), key: key.to_owned() };
+            if !job.spec.secrets.iter().any(|known| known.env == found.env) {
+                job.spec.secrets.push(found);
+            }
+            job.rest.take(&at);
+        } else if var["valueFrom"].is_null() {
+            let value = if var["value"].is_null() { String::new() } else { rest::scalar(&var["value"]) };
+            if let Some(other) = refers(&value, |name| role.env.iter().any(|var| var.name == name)) {
+                job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
+            }
+            // Of two of one name the later counts.
+            role.env.retain(|known| known.name != name);
+            role.env.push(EnvVar { name, value: value.replace("$$(", "$(") });
+            job.rest.take(&at);
+        }
+    }
+}
+
+/// Limits before requests; what they say differently stays behind.
+fn asked(job: &mut Reading, role: &mut Role, at: &str) {
+    let mut asked: BTreeMap<String, String> = BTreeMap::new();
+    for side in ["limits", "requests"] {
+        let names: Vec<(String, String)> = job
+            .rest
+            .peek(&format!("{at}/{side}"))
+            .and_then(|map| map.as_object())
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null() && !value.is_object())
+            .map(|(name, value)| (name.clone(), rest::scalar(value)))
+            .collect();
+        for (name, amount) in names {
+            let known = asked.entry(name.clone()).or_insert_with(|| amount.clone());
+            if same(known, &amount) {
+                job.rest.take(&format!("{at}/{side}/{}", name.replace('~', "~0").replace('/', "~1")));
+            }
+        }
+    }
+    role.cpus = asked.remove("cpu");
+    role.memory = asked.remove("memory");
+    if let Some(gpus) = asked.remove(GPUS) {
+        match Quantity::parse(&gpus).map(Quantity::whole).and_then(|count| u32::try_from(count).ok()) {
+            Some(count) => role.gpus_per_node = count,
+            None => {
+                asked.insert(GPUS.to_owned(), gpus);
+            }
+        }
+    }
+    role.resources = asked;
 }
 
 /// The first variable that Kubernetes would put in: `$(NAME)` of one that it knows. Others, as in a shell's

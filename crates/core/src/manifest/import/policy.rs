@@ -42,11 +42,10 @@ pub(super) fn restart(job: &mut Reading, at: &str) {
     let is_worker_of_mpi = at.contains("/mpiReplicaSpecs/Worker/");
     match policy.as_str() {
         "Never" if !is_worker_of_mpi => job.spec.restart = RestartPolicy::Never,
-        "Never" => {}
         "OnFailure" | "ExitCode" if job.spec.restart == RestartPolicy::Never => {
             job.spec.restart = RestartPolicy::OnFailure { max: RESTARTS };
         }
-        "OnFailure" | "ExitCode" => {}
+        "Never" | "OnFailure" | "ExitCode" => {}
         _ => return,
     }
     job.rest.take(at);

@@ -116,7 +116,7 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
     setup(import, body.get(..line).unwrap_or_default());
     let behind = body.get(starter.end..).unwrap_or_default();
     if behind.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')) {
-        import.findings.push(lost("what stands behind the command that starts the ranks".to_owned()));
+        import.findings.push(lost("what stands behind the command that starts the ranks"));
     }
     let mut words = starter.words.get(starter.program..).unwrap_or_default().to_vec();
     if words.first().is_some_and(|word| word == "srun") {
@@ -196,11 +196,11 @@ fn option(import: &mut Import, name: &str, value: Option<String>, further: &mut 
         ("ntasks-per-node", Some(value)) => import.role.ranks_per_node = value.parse().ok(),
         (name, _) if KNOWN.contains(&name) => {}
         (name, Some(value)) if value.contains('$') => {
-            import.findings.push(lost(format!("`srun --{name}={value}`")));
+            import.findings.push(lost(&format!("`srun --{name}={value}`")));
         }
         (name, None) if name.len() > 1 => further.push(format!("--{name}")),
         (name, Some(value)) if name.len() > 1 => further.push(format!("--{name}={value}")),
-        (name, _) => import.findings.push(lost(format!("`srun -{name}`"))),
+        (name, _) => import.findings.push(lost(&format!("`srun -{name}`"))),
     }
 }
 
@@ -269,7 +269,7 @@ fn torchrun(import: &mut Import, words: &[String]) {
                 "nnodes" | "nproc-per-node" | "max-restarts" | "standalone" | "log-dir" | "tee" | "redirects",
                 _,
             ) => {}
-            _ => import.findings.push(lost(format!("torchrun's `--{name}`"))),
+            _ => import.findings.push(lost(&format!("torchrun's `--{name}`"))),
         }
     }
     import.role.command = words.get(at..).unwrap_or_default().to_vec();

@@ -145,7 +145,7 @@ impl Import {
         if !further.is_empty() {
             self.slurm.insert("sbatch".to_owned(), json!(further));
         }
-        self.findings.extend(unknown.into_iter().map(|option| lost(format!("`#SBATCH -{option}`"))));
+        self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{option}`"))));
     }
 
     /// `FROM:TO[:FLAGS],…`
@@ -155,7 +155,7 @@ impl Import {
             let from = parts.next().unwrap_or_default();
             let to = parts.next().filter(|to| !to.is_empty()).unwrap_or(from);
             if from.contains('$') || to.contains('$') || !from.starts_with('/') {
-                self.findings.push(lost(format!("the mount `{mount}`")));
+                self.findings.push(lost(&format!("the mount `{mount}`")));
                 continue;
             }
             self.spec.volumes.push(Volume {
@@ -195,7 +195,7 @@ impl Import {
     }
 }
 
-fn lost(what: String) -> Finding {
+fn lost(what: &str) -> Finding {
     Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no word for it"))
 }
 

@@ -121,7 +121,7 @@ impl Reader<'_> {
 
     fn fail<T>(&self, why: &str) -> Read<T> {
         let before = &self.bytes[..self.at.min(self.bytes.len())];
-        Err(format!("line {}: {why}", 1 + before.iter().filter(|byte| **byte == b'\n').count()))
+        Err(format!("line {}: {why}", 1 + memchr::memchr_iter(b'\n', before).count()))
     }
 
     /// Reads something that lies inside of what is being read.
@@ -282,8 +282,7 @@ impl Reader<'_> {
 fn ends_word(byte: Option<u8>, next: Option<u8>) -> bool {
     match byte {
         None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>') => true,
-        Some(b'\r') => next == Some(b'\n'),
-        Some(b'\\') => next == Some(b'\n'),
+        Some(b'\r' | b'\\') => next == Some(b'\n'),
         _ => false,
     }
 }
