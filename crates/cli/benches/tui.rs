@@ -367,12 +367,12 @@ fn gigabyte(bed: &Bed) {
         screen.key(&format!("/{}", needle.to_lowercase()));
         let shown = needle.to_lowercase();
         screen.until("the search", |text| text.contains(&format!("find: {shown}")));
-        let pressed = Instant::now();
+        let (pressed, cpu) = (Instant::now(), screen.cpu());
         screen.key("\r");
         let seen = screen.until("the hit", |text| text.contains("PAUSED") || text.contains("is not here"));
         row(
             &format!("search `{shown}` in 1 GB"),
-            &format!("{:.2} s", (seen - pressed).as_secs_f64()),
+            &format!("{:.2} s, {:.2} s of a core", (seen - pressed).as_secs_f64(), screen.cpu() - cpu),
             "≤ 0.5 s",
         );
         screen.key("G");
@@ -428,6 +428,7 @@ fn wide(bed: &Bed) {
     screen.until("the end", |text| text.contains("DONE"));
     screen.run_for(Duration::from_secs(3));
     let mut times = Vec::new();
+    let cpu = screen.cpu();
     for _ in 0..100 {
         for key in ["z", "j", "k", "c"] {
             let before = screen.frames;
@@ -440,13 +441,15 @@ fn wide(bed: &Bed) {
             screen.run_for(Duration::from_millis(20));
         }
     }
+    let cpu = screen.cpu() - cpu;
     times.sort_by(f64::total_cmp);
     row(
         "… key to frame of its overview p50 / p99",
         &format!(
-            "{:.1} / {:.1} ms; {:.0} MB",
+            "{:.1} / {:.1} ms; {:.1} ms of a core each; {:.0} MB",
             quantile(&times, 0.5),
             quantile(&times, 0.99),
+            cpu * 1000.0 / times.len() as f64,
             screen.memory()
         ),
         "≤ 16 ms, ≤ 512 MB",
