@@ -92,7 +92,7 @@ impl<'s> Check<'s> {
             return;
         }
         match shape {
-            Shape::Any => {}
+            Shape::Any => self.any(node, path),
             Shape::Text => self.want(node, value::text(node).is_some(), shape, path),
             Shape::Scalar => self.scalar(node, path),
             Shape::Texts => self.want(node, value::texts(node).is_some(), shape, path),
@@ -108,6 +108,19 @@ impl<'s> Check<'s> {
             Shape::Table(table) => self.table(node, table, path),
             Shape::Named(table) => self.named(node, table, path),
             Shape::OneOf(shapes) => self.one_of(node, shapes, shape, path),
+        }
+    }
+
+    /// TOML and the builder know no null, and what is passed on must not depend on the syntax it was written in.
+    fn any(&mut self, node: &SpanTree<'_>, path: &str) {
+        if node.is_null() {
+            self.wrong_kind(node, "some value (TOML knows no null)", path);
+        }
+        for entry in node.entries() {
+            self.any(&entry.value, &join(path, &entry.key));
+        }
+        for (at, item) in node.items().iter().enumerate() {
+            self.any(item, &join(path, &at.to_string()));
         }
     }
 
