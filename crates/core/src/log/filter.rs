@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::lane::Lane;
+use super::literal::Literal;
 use super::store::Entry;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
@@ -34,7 +35,7 @@ enum Term {
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    literal: Option<Vec<u8>>,
+    literal: Option<Literal>,
 }
 
 impl Pattern {
@@ -44,7 +45,7 @@ impl Pattern {
     /// [`ErrorKind::Usage`] if it is too long.
     pub fn literal(text: &str) -> Result<Self> {
         let exact = text.chars().any(char::is_uppercase) || !text.chars().any(char::is_alphabetic);
-        let literal = exact.then(|| text.as_bytes().to_vec());
+        let literal = if exact { Some(Literal::exact(text)) } else { Literal::any_case(text) };
         Ok(Self { literal, ..Self::regex(&regex::escape(text))? })
     }
 
@@ -72,7 +73,7 @@ impl Pattern {
     /// The first place it is found, in bytes.
     pub fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
         match &self.literal {
-            Some(literal) => memchr::memmem::find(text, literal).map(|at| at..at + literal.len()),
+            Some(literal) => literal.find(text),
             None => self.regex.find(text).map(|found| found.range()),
         }
     }
@@ -80,7 +81,7 @@ impl Pattern {
     /// Whether bytes of any number of lines hold it.
     pub(super) fn is_in(&self, lines: &[u8]) -> bool {
         match &self.literal {
-            Some(literal) => memchr::memmem::find(lines, literal).is_some(),
+            Some(literal) => literal.find(lines).is_some(),
             None => self.regex.is_match(lines),
         }
     }

@@ -9,6 +9,7 @@ mod escape;
 mod feed;
 mod filter;
 mod lane;
+mod literal;
 mod prefix;
 mod projection;
 mod resume;

@@ -98,8 +98,6 @@ pub(super) fn placeholder(object: &Json, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_pointer_leads_where_that_of_serde_json_leads() {
         let mut object = serde_json::json!({"a/b": {"c~d": [1, {"~1": 2}]}, "": {"": 3}, "0": 4});
