@@ -238,6 +238,10 @@ fn an_mpi_job_of_32_ranks() {
     let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
     assert_complete_by_rank(&ran, &replay, "forwarded hello INFO /opt/amazon-efa-ofi/openmpi\n");
+    // What waits for the workers' names found them, and did not wait its whole minute.
+    let launcher = format!("training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher");
+    let waited = shell.kubectl(&["logs", "-n", "research", "-l", &launcher, "-c", "weftrun-wait"]);
+    assert_eq!((waited.code, waited.stdout.as_str()), (0, ""), "{}", waited.stderr);
     let object = shell.bed.get(&["mpijob", &name]);
     assert_mutated(&object["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]);
     let launcher = &object["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0];
