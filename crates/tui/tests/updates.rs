@@ -8,7 +8,7 @@ use common::{batch, handle, job, opened, press, rank_source, type_text, with_job
 use weftrun::core::job::{Action as JobAction, JobPhase};
 use weftrun::core::log::LogStore;
 use weftrun_tui::model::Screen;
-use weftrun_tui::model::draft::Field;
+use weftrun_tui::model::draft::{Choices, Draft, Field};
 use weftrun_tui::model::layer::Layer;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::msg::{Effect, Msg};
@@ -247,6 +247,7 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
         .build()
         .unwrap();
     spec.priority = Some("high".into());
+    spec.time_limit = Some(std::time::Duration::from_secs(3600));
     model.open.as_mut().unwrap().spec = Some(spec);
     let effects = press(&mut model, "N");
     let [Effect::Plan(_, target, spec)] = &effects[..] else { panic!("{effects:?}") };
@@ -255,7 +256,7 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
         ("prod", "moe-abl-3", Some("high"))
     );
     let draft = model.draft.as_ref().unwrap();
-    assert!(draft.needs_file(), "a priority is no field of the form");
+    assert!(draft.needs_file(), "a time limit is no field of the form");
     assert_eq!(draft.command(), "weftrun submit moe-abl-3.toml -b prod");
     press(&mut model, "ctrl-g");
     assert!(
@@ -263,6 +264,62 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
     );
     update(&mut model, Msg::Saved(Ok("moe-abl-3.toml".into())));
     assert!(!model.draft.as_ref().unwrap().needs_file());
+}
+
+/// A draft of a job, as if it had come from a file.
+fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> Draft {
+    let choices = Choices { targets: vec!["prod".into()], profiles: Vec::new() };
+    Draft::new(spec, file.map(str::to_owned), choices, "prod")
+}
+
+fn set(draft: &mut Draft, field: Field, text: &str) {
+    let (_, input) = draft.inputs.iter_mut().find(|(known, _)| *known == field).unwrap();
+    *input = text.into();
+}
+
+#[test]
+fn storage_and_priority_are_in_the_job_and_in_the_equal_command() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let spec = weftrun::core::spec::JobSpec::builder("sft").role(role).build().unwrap();
+    let mut draft = draft_of(spec, None);
+    set(&mut draft, Field::Priority, "train");
+    set(&mut draft, Field::Storage, "data:/data=claim:corpus,ro 'ckpt:/ckpt=host:/fsx/my runs'");
+    let spec = draft.spec().unwrap();
+    assert_eq!(spec.priority.as_deref(), Some("train"));
+    assert_eq!(spec.volumes.len(), 2);
+    assert!(spec.volumes[0].read_only && spec.volumes[1].mount == "/ckpt");
+    assert!(!draft.needs_file());
+    let command = draft.command();
+    assert!(command.contains("--priority train --"), "{command}");
+    let volumes = "--volume data:/data=claim:corpus,ro --volume 'ckpt:/ckpt=host:/fsx/my runs'";
+    assert!(command.contains(volumes), "{command}");
+    set(&mut draft, Field::Storage, "data=/data");
+    let error = draft.spec().unwrap_err();
+    assert!(error.contains("storage: `data=/data`") && error.contains("claim:CLAIM"), "{error}");
+}
+
+#[test]
+fn what_flags_cannot_take_away_from_a_file_needs_another_file() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let mut spec = weftrun::core::spec::JobSpec::builder("sft").image("train:1").role(role).build().unwrap();
+    spec.queue = Some("gpu".into());
+    spec.volumes = vec!["data:/data=claim:corpus".parse().unwrap()];
+    let fresh = || draft_of(spec.clone(), Some("sft.toml"));
+    for (field, more) in [
+        (Field::Queue, "other"),
+        (Field::Storage, "data:/data=claim:corpus ckpt:/ckpt=memory"),
+        (Field::Env, "A=b"),
+        (Field::Image, "train:2"),
+    ] {
+        let mut draft = fresh();
+        set(&mut draft, field, more);
+        assert!(!draft.needs_file() && draft.command().contains("submit sft.toml"), "{}", draft.command());
+    }
+    for field in [Field::Queue, Field::Storage, Field::Image] {
+        let mut draft = fresh();
+        set(&mut draft, field, "");
+        assert!(draft.needs_file(), "{field:?} is taken away");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use weftrun_core::{ErrorKind, Result};
 
 use super::client::{Client, Named, pod_of};
 use super::status::Job;
-use crate::kubernetes::logs::{LogJob, logs as pod_logs};
+use crate::kubernetes::logs::{LogJob, QUIET, logs as pod_logs};
 use crate::kubernetes::{Change, changes, is_not_found};
 
 /// The batches of a job.
@@ -32,6 +32,7 @@ pub fn logs(
             place: Arc::new(move |pod| pod_of(pod, &job).then(|| kind.place(pod))),
             ended,
             options,
+            quiet: QUIET,
         };
         let follows = job.follows();
         let batches = pod_logs(job);

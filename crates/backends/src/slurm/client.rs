@@ -100,7 +100,7 @@ impl Client {
             if answer.code != 0 {
                 return Err(error::of_command("squeue", &answer.stderr, answer.code));
             }
-            rows = records::queue(&answer.text());
+            rows = records::queue(&answer.text())?;
             rows.retain(|job| job.belongs_to(id));
             if !rows.is_empty() {
                 self.also_watch(id);
@@ -156,7 +156,7 @@ impl Client {
         if answer.code != 0 {
             return Err(error::of_command("squeue", &answer.stderr, answer.code));
         }
-        let mut jobs = records::queue(&answer.text());
+        let mut jobs = records::queue(&answer.text())?;
         let mut seen = BTreeSet::new();
         jobs.retain(|job| seen.insert(job.printed.clone()));
         let jobs = Arc::new(jobs);

@@ -3,6 +3,8 @@
 
 use jiff::Timestamp;
 use weftrun_core::job::SubmissionId;
+use weftrun_core::log::clean_text;
+use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ids::JobId;
 
@@ -115,9 +117,20 @@ pub fn accounting_format() -> String {
     ACCOUNTING.join(",")
 }
 
-/// Reads squeue's rows; a row that is none is left out.
-pub fn queue(text: &str) -> Vec<Job> {
-    text.split(ROW).filter_map(|row| queue_row(row.trim_start_matches('\n'))).collect()
+/// Reads squeue's rows; a row that is none is left out. Text without a single row is no answer of squeue: to take it for
+/// an empty queue would say that all jobs are gone.
+///
+/// # Errors
+/// [`ErrorKind::Protocol`] with the beginning of such a text.
+pub fn queue(text: &str) -> Result<Vec<Job>> {
+    let rows: Vec<Job> = text.split(ROW).filter_map(|row| queue_row(row.trim_start_matches('\n'))).collect();
+    if rows.is_empty() && !text.trim().is_empty() {
+        let begins: String = text.trim().chars().take(80).collect();
+        return Err(Error::new(ErrorKind::Protocol, "what squeue printed is no list of jobs")
+            .with("it begins with", clean_text(&begins))
+            .hint("run `squeue --me` on that host: something stands in its place, or its release is not known here"));
+    }
+    Ok(rows)
 }
 
 fn queue_row(row: &str) -> Option<Job> {

@@ -10,6 +10,7 @@ pub mod quantity;
 mod role;
 mod runai_line;
 mod validate;
+mod volume;
 mod words;
 
 pub use builder::JobSpecBuilder;

@@ -161,11 +161,15 @@ async fn log(
     let follow = params.get("follow").is_some_and(|value| value == "true");
     let since = params.get("sinceTime").and_then(|text| text.parse::<Timestamp>().ok());
     let since = since.map_or(i64::MIN, Timestamp::as_second);
+    let stall = if follow { lock(&state).stall_logs_after.remove(&name) } else { None };
     let tail = params.get("tailLines").and_then(|text| text.parse::<usize>().ok());
     stream(move |send| async move {
         let mut at = tail.map_or(0, |tail| pod.tail(tail));
         loop {
-            let Some((lines, ended)) = pod.lines(at) else { return };
+            let Some((mut lines, ended)) = pod.lines(at) else { return };
+            if let Some(stall) = stall {
+                lines.truncate(stall.saturating_sub(at));
+            }
             let mut chunk = Vec::new();
             for (time, line) in lines {
                 at += 1;
@@ -178,7 +182,7 @@ async fn log(
             if !chunk.is_empty() && send.send(chunk).await.is_err() {
                 return;
             }
-            if ended || !follow || send.is_closed() {
+            if (ended && stall.is_none()) || !follow || send.is_closed() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -71,6 +71,9 @@ pub struct State {
     pub researcher: bool,
     /// Longest page of a list.
     pub page: usize,
+    /// Lines after which the first stream of a pod's log over Kubernetes says nothing more and stays open, as a kubelet
+    /// does that follows a file which was rotated away.
+    pub stall_logs_after: BTreeMap<String, usize>,
     /// Lines after which a log stream is cut, once each.
     pub cut_logs_after: Vec<usize>,
     /// What a policy refuses: field and its text.
@@ -131,6 +134,7 @@ impl FakeRunAi {
             token_life: Duration::from_hours(1),
             researcher: false,
             page: 500,
+            stall_logs_after: BTreeMap::new(),
             cut_logs_after: Vec::new(),
             policy: None,
             name_taken: 409,

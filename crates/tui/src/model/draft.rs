@@ -7,9 +7,10 @@ use weftrun::Finding;
 use weftrun::core::backend::Rendered;
 use weftrun::core::fabric::{Fabric, FabricPlan, RuleSetting};
 use weftrun::core::mutation::Op;
-use weftrun::core::spec::{JobSpec, Launch, Role};
+use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 
 use super::compare::{self, Row};
+use super::words::{quote, words};
 
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +39,10 @@ pub enum Field {
     Profile,
     /// Queue, partition or node pool.
     Queue,
+    /// Priority class or qos.
+    Priority,
+    /// Volumes, as `--volume` takes them, by blanks.
+    Storage,
     /// Environment, `NAME=value` by blanks.
     Env,
     /// The list of changes.
@@ -46,9 +51,11 @@ pub enum Field {
 
 impl Field {
     /// In the order of the form.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Target,
+        Self::Queue,
         Self::Name,
+        Self::Priority,
         Self::Image,
         Self::Nodes,
         Self::Gpus,
@@ -58,22 +65,23 @@ impl Field {
         Self::Command,
         Self::Fabric,
         Self::Profile,
-        Self::Queue,
+        Self::Storage,
         Self::Env,
         Self::Changes,
     ];
 
     /// The rows of the form: short fields stand beside each other.
-    pub const ROWS: [&'static [Self]; 10] = [
-        &[Self::Target],
-        &[Self::Name],
+    pub const ROWS: [&'static [Self]; 11] = [
+        &[Self::Target, Self::Queue],
+        &[Self::Name, Self::Priority],
         &[Self::Image],
         &[Self::Nodes, Self::Gpus],
         &[Self::Memory, Self::Instance],
         &[Self::Launch],
         &[Self::Command],
         &[Self::Fabric],
-        &[Self::Profile, Self::Queue],
+        &[Self::Profile],
+        &[Self::Storage],
         &[Self::Env],
     ];
 
@@ -92,6 +100,8 @@ impl Field {
             Self::Fabric => "fabric",
             Self::Profile => "profile",
             Self::Queue => "queue",
+            Self::Priority => "priority",
+            Self::Storage => "storage",
             Self::Env => "env",
             Self::Changes => "changes",
         }
@@ -250,6 +260,8 @@ impl Draft {
             text(Field::Gpus, role.gpus_per_node.to_string()),
             text(Field::Memory, base.fabric.memory.clone().unwrap_or_default()),
             text(Field::Queue, base.queue.clone().unwrap_or_default()),
+            text(Field::Priority, base.priority.clone().unwrap_or_default()),
+            text(Field::Storage, storage(&base.volumes)),
             text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
             text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
             text(Field::Env, env.join(" ")),
@@ -305,6 +317,13 @@ impl Draft {
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
         spec.fabric.memory = filled(Field::Memory);
         spec.queue = filled(Field::Queue);
+        spec.priority = filled(Field::Priority);
+        // Untouched it is what the file says, also what one word cannot.
+        if self.text(Field::Storage) != storage(&self.base.volumes) {
+            let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
+            spec.volumes =
+                volumes.iter().map(|word| word.parse()).collect::<Result<_, _>>().map_err(in_storage)?;
+        }
         spec.launch = LAUNCHES[self.launch].0;
         spec.fabric.kind = FABRICS[self.fabric].0;
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
@@ -348,11 +367,33 @@ impl Draft {
         };
         (same.image, same.profile, same.env) = (spec.image.clone(), spec.profile.clone(), spec.env.clone());
         same.queue.clone_from(&spec.queue);
+        same.priority.clone_from(&spec.priority);
+        same.volumes.clone_from(&spec.volumes);
         same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
         same.fabric.rules.clone_from(&spec.fabric.rules);
         let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
-        off && same == *spec
+        off && are_words(&spec.volumes) && same == *spec
+    }
+
+    /// Whether flags behind its file can say all of the job: they add and replace, and take nothing away.
+    fn fits_flags_behind_file(&self, spec: &JobSpec) -> bool {
+        let base = &self.base;
+        let worker = |job: &JobSpec| job.workers().next().and_then(|role| role.instance_type.clone());
+        let kept = |old: &Option<String>, new: &Option<String>| old.is_none() || new.is_some();
+        let texts = [
+            (&base.image, &spec.image),
+            (&base.profile, &spec.profile),
+            (&base.queue, &spec.queue),
+            (&base.priority, &spec.priority),
+            (&base.fabric.memory, &spec.fabric.memory),
+            (&worker(base), &worker(spec)),
+        ];
+        texts.into_iter().all(|(old, new)| kept(old, new))
+            && base.env.iter().all(|old| spec.env.iter().any(|new| new.name == old.name))
+            && base.volumes.iter().all(|old| spec.volumes.iter().any(|new| new.name == old.name))
+            && base.fabric.rules.keys().all(|rule| spec.fabric.rules.contains_key(rule))
+            && (base.volumes == spec.volumes || are_words(&spec.volumes))
     }
 
     /// The job was saved as a file: from now on that is where it comes from.
@@ -364,7 +405,10 @@ impl Draft {
 
     /// Whether the equal command needs the job saved as a file first.
     pub fn needs_file(&self) -> bool {
-        self.file.is_none() && self.spec().is_ok_and(|spec| !self.fits_flags(&spec))
+        self.spec().is_ok_and(|spec| match self.file {
+            None => !self.fits_flags(&spec),
+            Some(_) => !self.fits_flags_behind_file(&spec),
+        })
     }
 
     /// The `weftrun submit` command that does the same.
@@ -398,6 +442,7 @@ impl Draft {
         let words = [
             ("--memory", &spec.fabric.memory, &self.base.fabric.memory),
             ("--queue", &spec.queue, &self.base.queue),
+            ("--priority", &spec.priority, &self.base.priority),
         ];
         for (name, value, base) in words {
             if let Some(value) = value.as_deref().filter(|_| !from_file || value != base) {
@@ -425,6 +470,11 @@ impl Draft {
         for rule in &self.off {
             if !from_file || self.base.fabric.rules.get(rule) != Some(&RuleSetting::Off) {
                 flag("--no-fabric-rule", rule);
+            }
+        }
+        if !from_file || spec.volumes != self.base.volumes {
+            for volume in &spec.volumes {
+                flag("--volume", &volume.to_string());
             }
         }
         if !from_file || spec.env != self.base.env {
@@ -506,62 +556,16 @@ fn field_label(field: Field) -> &'static str {
     field.label()
 }
 
-/// A word as a shell takes it.
-pub fn quote(word: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+/// Volumes as the form shows them.
+fn storage(volumes: &[Volume]) -> String {
+    volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a command line; none where a quote is not closed.
-pub fn words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut open, mut any) = (Vec::new(), String::new(), None, false);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (open, c) {
-            (Some(quote), c) if c == quote => open = None,
-            (Some('"') | None, '\\') => {
-                word.push(chars.next()?);
-                any = true;
-            }
-            (Some(_), c) => word.push(c),
-            (None, '\'' | '"') => (open, any) = (Some(c), true),
-            (None, c) if c.is_whitespace() => {
-                if any {
-                    words.push(std::mem::take(&mut word));
-                }
-                any = false;
-            }
-            (None, c) => {
-                word.push(c);
-                any = true;
-            }
-        }
-    }
-    if open.is_some() {
-        return None;
-    }
-    if any {
-        words.push(word);
-    }
-    Some(words)
+fn in_storage(error: String) -> String {
+    format!("storage: {error}")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_quotes_are_inverse() {
-        for list in
-            [vec!["python", "train.py", "--lr", "1e-4"], vec!["sh", "-c", "echo 'a b' \"$X\" \\"], vec![""]]
-        {
-            let line: Vec<String> = list.iter().map(|word| quote(word)).collect();
-            assert_eq!(words(&line.join(" ")).unwrap(), list);
-        }
-        assert_eq!(words("a 'b"), None);
-    }
+/// Whether each of the volumes can be said in a word.
+fn are_words(volumes: &[Volume]) -> bool {
+    volumes.iter().all(|volume| volume.to_string().parse().as_ref() == Ok(volume))
 }

@@ -8,6 +8,7 @@ pub mod logs;
 pub mod open;
 pub mod picture;
 pub mod session;
+pub mod words;
 
 use jiff::Timestamp;
 use weftrun::core::job::JobHandle;

@@ -62,6 +62,10 @@ pub struct Open {
 
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
+/// Most findings of the cluster kept, each of another kind.
+const MAX_STUCK: usize = 100;
+/// Most replicas kept: a cluster that names ever new ones does not fill the memory.
+const MAX_REPLICAS: usize = 65_536;
 
 impl Open {
     /// Opens a job; nothing is known of it yet.
@@ -109,6 +113,7 @@ impl Open {
             JobEvent::Replica { replica, .. } => return self.replica(replica.clone()),
             JobEvent::Stuck { finding, .. } => {
                 self.stuck.retain(|known| known.code != finding.code);
+                self.stuck.truncate(MAX_STUCK - 1);
                 self.stuck.push(finding.clone());
             }
             _ => {}
@@ -121,8 +126,10 @@ impl Open {
 
     fn replica(&mut self, replica: ReplicaStatus) {
         let Some(detail) = &mut self.detail else { return };
+        let full = detail.replicas.len() >= MAX_REPLICAS;
         match detail.replicas.iter_mut().find(|known| known.name == replica.name) {
             Some(known) => *known = replica,
+            None if full => {}
             None => detail.replicas.push(replica),
         }
     }

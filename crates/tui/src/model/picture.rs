@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 
 /// Most ranks that are waited for: a hostile line may name any number of them.
@@ -36,6 +37,11 @@ impl Step {
     pub const LIFE: [Self; 7] =
         [Self::Started, Self::Bootstrap, Self::Init, Self::Ready, Self::Rings, Self::Trees, Self::Stepping];
 
+    /// Its place in [`Step::LIFE`].
+    pub fn place(self) -> Option<usize> {
+        Self::LIFE.iter().position(|step| *step == self)
+    }
+
     /// Its word.
     pub fn word(self) -> &'static str {
         match self {
@@ -50,6 +56,22 @@ impl Step {
             Self::Failed => "FAILED",
         }
     }
+}
+
+/// When each step of [`Step::LIFE`] was behind a rank, where that is known.
+pub type Reached = [Option<Timestamp>; 7];
+
+/// When the ranks had a step behind them, once all of them have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lap {
+    /// When the last of them had.
+    pub end: Timestamp,
+    /// Since the last of them had the step before behind it: what this step took.
+    pub took: Option<SignedDuration>,
+    /// The last rank.
+    pub slowest: Option<u32>,
+    /// How long the first waited for the last.
+    pub spread: SignedDuration,
 }
 
 /// One rank.
@@ -69,6 +91,8 @@ pub struct Rank {
     pub announced: Option<String>,
     /// How far it is.
     pub step: Step,
+    /// When it had come so far.
+    pub reached: Reached,
 }
 
 impl Rank {
@@ -280,6 +304,8 @@ pub struct Picture {
     pub unit: String,
     /// Ranks that have reached each step of [`Step::LIFE`].
     pub counts: [u32; 7],
+    /// When all ranks had each step of [`Step::LIFE`] behind them, where that is known.
+    pub laps: [Option<Lap>; 7],
 }
 
 impl Picture {
@@ -337,6 +363,7 @@ impl Picture {
                 self.counts[at] += u32::from(rank.has_reached(*step));
             }
         }
+        self.laps = laps(&self.ranks);
         // Where NCCL names the hosts, a rank it has not spoken of is of none of them.
         let least = if self.ranks.iter().any(|rank| rank.step > Step::Started) {
             Step::Bootstrap
@@ -379,6 +406,27 @@ impl Picture {
         self.rank_gdr = self.rank_links.iter().map(|links| gdr(links, apart)).collect();
         self.node_gdr = self.node_links.iter().map(|links| gdr(links, |from, to| from != to)).collect();
     }
+}
+
+/// When all ranks had each step behind them; none where one has not, or its time is not known.
+fn laps(ranks: &[Rank]) -> [Option<Lap>; 7] {
+    let mut laps = [None; 7];
+    let mut before: Option<Timestamp> = None;
+    for (at, lap) in laps.iter_mut().enumerate() {
+        let times: Option<Vec<(Timestamp, Option<u32>)>> = ranks
+            .iter()
+            .map(|rank| Some((rank.reached[at].filter(|_| rank.has_reached(Step::LIFE[at]))?, rank.rank)))
+            .collect();
+        let Some(times) = times else { break };
+        let first = times.iter().map(|(time, _)| *time).min();
+        let Some((end, slowest)) = times.into_iter().rev().max_by_key(|(time, _)| *time) else { break };
+        let spread = end.duration_since(first.unwrap_or(end));
+        // Clocks of nodes differ: a step is over no sooner than the one before.
+        let took = before.map(|before| end.duration_since(before).max(SignedDuration::ZERO));
+        *lap = Some(Lap { end, took, slowest, spread });
+        before = before.max(Some(end));
+    }
+    laps
 }
 
 /// Whether links between different nodes use GPUDirect RDMA, for each of their ends.

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::core::spec::JobSpec;
-use weftrun::{Client, Result};
+use weftrun::{Client, Job, Result};
 
 use super::attic::TempFile;
 use super::halves::Halves;
@@ -25,6 +26,12 @@ const BUDGET: usize = 64 << 20;
 
 /// Lines of each source that are read first, where a log can be opened at its end.
 const FIRST: u64 = 2_000;
+
+/// Age up to which all lines of a job are taken to come as they are written.
+const YOUNG: SignedDuration = SignedDuration::from_secs(3);
+
+/// Longest that the lines of a job wait for the answer to how old it is.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Least time between two pictures; one that takes long to make comes less often.
 const PICTURE: Duration = Duration::from_millis(100);
@@ -58,12 +65,21 @@ async fn follow(
     options.previous = previous;
     let whole = job.logs(options.clone());
     let asked = job.spec().map_or(0, JobSpec::world_size);
-    let pictures = Pictures::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
+    let mut pictures =
+        Pictures::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
+    pictures.live = !previous && !job.backend().capability().log_times && is_young(&job).await;
     if from_end {
         options.tail = Some(FIRST);
         return both(job.logs(options), whole, &store, pictures, grew).await;
     }
     one(whole, &store, pictures, grew).await
+}
+
+/// Whether a job was made just now: then its lines come as they are written. How old it is, is not known of every job.
+async fn is_young(job: &Job) -> bool {
+    let asked = tokio::time::timeout(SOON, job.describe()).await;
+    let created = asked.ok().and_then(Result::ok).and_then(|detail| detail.summary.created);
+    created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < YOUNG)
 }
 
 type Batches = BoxStream<'static, Result<LogBatch>>;
@@ -148,6 +164,8 @@ struct Pictures {
     plan: Option<FabricPlan>,
     /// Ranks the job asks for; 0 where that is not known.
     asked: u32,
+    /// Whether lines without a time come when they are written.
+    live: bool,
     store: SharedStore,
     survey: Survey,
     outbox: mpsc::Sender<Msg>,
@@ -164,11 +182,22 @@ impl Pictures {
         outbox: mpsc::Sender<Msg>,
     ) -> Self {
         let (survey, last) = (Survey::default(), Instant::now());
-        Self { handle, plan, asked, store, survey, outbox, touched: false, last, spacing: PICTURE }
+        Self {
+            handle,
+            plan,
+            asked,
+            live: false,
+            store,
+            survey,
+            outbox,
+            touched: false,
+            last,
+            spacing: PICTURE,
+        }
     }
 
     async fn observe(&mut self, batch: &LogBatch) {
-        self.survey.observe(batch);
+        self.survey.observe(batch, self.live.then(Timestamp::now));
         self.touched = true;
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.send().await;

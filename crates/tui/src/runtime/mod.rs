@@ -13,6 +13,7 @@ mod screen_out;
 mod survey;
 mod targets;
 mod terminal;
+mod times;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

@@ -121,7 +121,7 @@ pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
     let file =
         tempfile::Builder::new().prefix("weftrun-").suffix(".toml").tempfile().map_err(|e| e.to_string())?;
     std::fs::write(file.path(), to_toml(spec)).map_err(|error| error.to_string())?;
-    let words = crate::model::draft::words(&editor).filter(|words| !words.is_empty());
+    let words = crate::model::words::words(&editor).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("$EDITOR `{editor}` is not a command"))?;
     let status = Command::new(&words[0]).args(&words[1..]).arg(file.path()).status();
     match status {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, FabricSeen, GdrSeen, PairView, Phase, TransportMap};
 
+use super::times::Times;
 use crate::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
 use crate::safe;
 
@@ -14,12 +16,19 @@ use crate::safe;
 #[derive(Debug, Default)]
 pub struct Survey {
     map: TransportMap,
+    times: Times,
 }
 
 impl Survey {
-    /// Takes a batch in.
-    pub fn observe(&mut self, batch: &LogBatch) {
-        self.map.observe(batch);
+    /// Takes a batch in. Where the cluster does not say when its lines were written, `came` stands for it: none where it
+    /// says nothing of that either.
+    pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
+        let times = &mut self.times;
+        self.map.observe_timed(batch, |map, time, events| {
+            if let Some(time) = time.or(came) {
+                times.note(map, &batch.source, time, &events);
+            }
+        });
     }
 
     /// What was proved so far, for a job that asks for some ranks (0 where that is not known) and whose lines were heard
@@ -32,7 +41,7 @@ impl Survey {
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
             versions: self.map.versions().map(str::to_owned).collect(),
-            ranks: self.map.ranks(&world).into_iter().map(rank).collect(),
+            ranks: self.map.ranks(&world).into_iter().map(|view| self.rank(view)).collect(),
             findings: found.findings,
             ..Picture::default()
         };
@@ -48,6 +57,20 @@ impl Survey {
         picture.fold_links();
         self.throughput(&mut picture);
         safe::picture(picture)
+    }
+
+    fn rank(&self, view: nccl::RankView) -> Rank {
+        let step = step(view.phase);
+        Rank {
+            reached: self.times.reached(&view, step),
+            rank: view.rank,
+            host: view.host.into(),
+            pid: view.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
+            device: view.cuda_device.map(i64::from),
+            node: Some(view.node),
+            announced: view.announced.map(Into::into),
+            step,
+        }
     }
 
     /// The pairs of each communicator, by global rank; where those are not proved, by the communicator's own numbers.
@@ -91,23 +114,16 @@ impl Survey {
     }
 }
 
-fn rank(view: nccl::RankView) -> Rank {
-    Rank {
-        rank: view.rank,
-        host: view.host.into(),
-        pid: view.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
-        device: view.cuda_device.map(i64::from),
-        node: Some(view.node),
-        announced: view.announced.map(Into::into),
-        step: match view.phase {
-            Phase::Bootstrap => Step::Bootstrap,
-            Phase::Init => Step::Init,
-            Phase::Ready => Step::Ready,
-            Phase::Rings => Step::Rings,
-            Phase::Trees => Step::Trees,
-            Phase::Stepping => Step::Stepping,
-            Phase::Failed => Step::Failed,
-        },
+/// The step a phase is.
+pub(super) fn step(phase: Phase) -> Step {
+    match phase {
+        Phase::Bootstrap => Step::Bootstrap,
+        Phase::Init => Step::Init,
+        Phase::Ready => Step::Ready,
+        Phase::Rings => Step::Rings,
+        Phase::Trees => Step::Trees,
+        Phase::Stepping => Step::Stepping,
+        Phase::Failed => Step::Failed,
     }
 }
 

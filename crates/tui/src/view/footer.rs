@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, fit, width};
-use crate::action::Action;
+use crate::action::{Action, Place};
 use crate::model::layer::Layer;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -42,8 +42,14 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
 fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     let mut spans = vec![Span::raw(" ")];
     let mut used = 1;
-    let help = format!("{} help", model.keymap.first_key("help"));
-    let room = columns.saturating_sub(width(&help) + 1);
+    // A field that is typed into takes every letter: the keys shown are those that still do something.
+    let typed = model.screen == Screen::Submit && model.draft.as_ref().is_some_and(|d| d.field.is_text());
+    let pressed = |keys: &str| {
+        keys.split(' ').find(|key| !key.is_empty() && !(typed && key.chars().count() == 1)).map(str::to_owned)
+    };
+    let help = model.keymap.rows(Place::Everywhere).into_iter().find(|(row, _)| row.action == Action::Help);
+    let help = help.and_then(|(_, keys)| pressed(&keys)).unwrap_or_default();
+    let room = columns.saturating_sub(width(&help) + width(" help") + 1);
     let mut seen = Vec::new();
     let rows = model.screen.places().iter().flat_map(|place| model.keymap.rows(*place));
     for (row, keys) in rows {
@@ -51,20 +57,20 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
         let leaves =
             row.action == Action::Back && model.screen == Screen::Jobs && model.jobs.filter.is_empty();
         let word = if leaves { "quit" } else { word };
-        let Some(key) = keys.split(' ').next().filter(|key| !key.is_empty()) else { continue };
+        let Some(key) = pressed(&keys) else { continue };
         if row.name == "help" || seen.contains(&row.action) || !leads_somewhere(model, row.action) {
             continue;
         }
-        let needs = width(key) + width(word) + 3;
+        let needs = width(&key) + width(word) + 3;
         if seen.len() == MOST || used + needs > room {
             break;
         }
         seen.push(row.action);
         used += needs;
-        spans.push(paint.span(key.to_owned(), Meaning::Key));
+        spans.push(paint.span(key, Meaning::Key));
         spans.push(Span::raw(format!(" {word}  ")));
     }
-    spans.push(paint.span(model.keymap.first_key("help").to_owned(), Meaning::Key));
+    spans.push(paint.span(help, Meaning::Key));
     spans.push(Span::raw(" help"));
     Line::from(spans)
 }

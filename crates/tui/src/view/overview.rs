@@ -1,5 +1,6 @@
 //! A job at one look: who is how far, over which network, what is wrong.
 
+use jiff::{SignedDuration, Timestamp};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -10,7 +11,7 @@ use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
 use crate::model::open::Open;
-use crate::model::picture::{Node, Picture, Step};
+use crate::model::picture::{Lap, Node, Picture, Step};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -82,7 +83,8 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         ));
     }
     let total = picture.ranks.len();
-    let strip = columns.saturating_sub(44).clamp(24, 64);
+    // A wide screen has room for who was last too.
+    let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
         let text =
@@ -104,10 +106,11 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
+    let now = summary.is_none_or(|job| !job.phase.is_terminal()).then_some(model.now);
     let speed = usize::from(!picture.throughput.is_empty());
     let room = usize::from(inside.height).saturating_sub(lines.len() + speed);
     for at in steps(picture, room) {
-        lines.push(step_line(picture, paint, at, Step::LIFE[at], strip));
+        lines.push(step_line(picture, paint, at, (strip, columns), now));
     }
     if !picture.throughput.is_empty() {
         let last = picture.throughput.last().copied().unwrap_or_default();
@@ -168,11 +171,19 @@ fn bar(done: u32, all: u32, columns: usize) -> String {
     format!("{}{}", "#".repeat(full), ".".repeat(columns - full))
 }
 
-fn step_line<'a>(picture: &Picture, paint: Paint, at: usize, step: Step, columns: usize) -> Line<'a> {
+/// A step: who has it behind them, how many, how long it took and who was last; or since when it is waited for whom.
+fn step_line<'a>(
+    picture: &Picture,
+    paint: Paint,
+    at: usize,
+    (strip_width, columns): (usize, usize),
+    now: Option<Timestamp>,
+) -> Line<'a> {
+    let step = Step::LIFE[at];
     let total = u32::try_from(picture.ranks.len()).unwrap_or(u32::MAX);
     let reached = picture.reached(at);
     let mut spans = vec![Span::raw(format!(" {} ", cell(step.word(), 9)))];
-    let signs = strip(picture, at, columns);
+    let signs = strip(picture, at, strip_width);
     let failed = signs.contains('!');
     let meaning = if failed {
         Meaning::Bad
@@ -181,22 +192,55 @@ fn step_line<'a>(picture: &Picture, paint: Paint, at: usize, step: Step, columns
     } else {
         Meaning::Busy
     };
-    spans.push(paint.span(cell(&signs, columns), meaning));
+    spans.push(paint.span(cell(&signs, strip_width), meaning));
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
-    if reached > 0 && reached < total {
-        let behind: Vec<u32> = picture
-            .ranks
-            .iter()
-            .filter(|r| r.step < step || r.step == Step::Failed)
-            .filter_map(|r| r.rank)
-            .collect();
-        if !behind.is_empty() {
-            spans.push(
-                paint.span(format!(" not r{}", fit(&super::paint::ranges(&behind), 20)), Meaning::Warn),
-            );
-        }
+    let room = columns.saturating_sub(spans.iter().map(Span::width).sum());
+    if let Some(lap) = &picture.laps[at] {
+        spans.push(paint.span(lap_text(lap, room), Meaning::Muted));
+    } else if reached > 0 && reached < total {
+        spans.push(paint.span(waited_for(picture, at, now, room), Meaning::Warn));
     }
     Line::from(spans)
+}
+
+/// What a step took and who was the last by how much, as far as there is room for.
+fn lap_text(lap: &Lap, room: usize) -> String {
+    let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
+    // Ranks that come within a blink of each other have no last one worth a name.
+    let apart = lap.spread.as_millis() >= 100;
+    let Some(rank) = lap.slowest.filter(|_| apart) else { return took };
+    let texts = [
+        format!("{took}  r{rank} last, {} after the first", seconds(lap.spread)),
+        format!("{took}  r{rank} last +{}", seconds(lap.spread)),
+        format!("{took}  r{rank} last"),
+    ];
+    texts.into_iter().find(|text| width(text) <= room).unwrap_or(took)
+}
+
+/// Which ranks a step waits for, and where there is room, for how long.
+fn waited_for(picture: &Picture, at: usize, now: Option<Timestamp>, room: usize) -> String {
+    let step = Step::LIFE[at];
+    let behind =
+        picture.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank);
+    let behind: Vec<u32> = behind.collect();
+    let since = at.checked_sub(1).and_then(|before| picture.laps[before]);
+    let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
+    let since = since.map_or_else(String::new, |since| format!(" for {}", seconds(since)));
+    if behind.is_empty() {
+        return String::new();
+    }
+    let who = format!(" not r{}", fit(&super::paint::ranges(&behind), 20));
+    if width(&who) + width(&since) <= room { who + &since } else { fit(&who, room).into_owned() }
+}
+
+/// A short time: `0.4 s`, `42 s`, `3m12s`.
+fn seconds(time: SignedDuration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        whole @ 10..120 => format!("{whole} s"),
+        whole @ 120..7200 => format!("{}m{:02}s", whole / 60, whole % 60),
+        whole => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
+    }
 }
 
 /// One sign a rank, or a group of ranks where there are more than columns: `#` all are there, `>` some, `.` none, `!`

@@ -32,7 +32,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let on_changes = draft.field == Field::Changes;
     let checks = if area.height >= 20 { 5 } else { 0 };
     let fields = if on_changes { 3 } else { whole };
-    let form = fields.min(area.height.saturating_sub(5 + checks).max(3));
+    let form = fields.min(area.height.saturating_sub(4 + checks).max(3));
     let [form, changes, checks] =
         Layout::vertical([Constraint::Length(form), Constraint::Min(3), Constraint::Length(checks)])
             .areas(area);

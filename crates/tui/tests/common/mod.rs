@@ -21,7 +21,7 @@ use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
+use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Reached, Step};
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 use weftrun_tui::view::view;
@@ -72,6 +72,15 @@ pub fn with_jobs() -> Model {
     model
 }
 
+/// When a rank had its steps behind it: those of node 1 begin late, and rank 12 is slow to come to its init.
+fn reached(rank: u32) -> Reached {
+    let at = |millis: i64| now().checked_sub(jiff::SignedDuration::from_millis(60_000 - millis)).ok();
+    let begun = if rank / 8 == 1 { 11_000 } else { 2_000 };
+    let init = if rank == 12 { 18_250 } else { 14_000 };
+    let later = |millis| if rank / 8 == 5 { None } else { at(millis) };
+    [at(begun), at(13_000), at(init), later(20_000), later(21_500), None, None]
+}
+
 /// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
 pub fn picture() -> Picture {
     let mut picture =
@@ -86,6 +95,7 @@ pub fn picture() -> Picture {
             node: Some(node),
             announced: Some(if node == 4 { "Socket".into() } else { "Libfabric".into() }),
             step: if node == 5 { Step::Init } else { Step::Rings },
+            reached: reached(rank),
         });
     }
     picture.communicators = vec![

@@ -38,7 +38,7 @@ impl Follower {
     ) -> Self {
         let (cluster, container) = (job.cluster.clone(), source.container.clone());
         let (pod, uid) = (pod.name.clone(), pod.uid.clone());
-        let reader = Reader { cluster, pod, uid, container, view, out, turns };
+        let reader = Reader { cluster, pod, uid, container, view, out, turns, quiet: job.quiet };
         Self { reader, source, options: job.options.clone() }
     }
 

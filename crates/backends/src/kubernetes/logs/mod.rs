@@ -11,7 +11,10 @@ mod reader;
 mod turns;
 mod view;
 
+pub use reader::QUIET;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -61,6 +64,8 @@ pub struct LogJob {
     pub ended: watch::Receiver<bool>,
     /// How.
     pub options: LogOptions,
+    /// How long a stream may be silent while others talk, until it is opened again: [`QUIET`], but for tests.
+    pub quiet: Duration,
 }
 
 /// The batches of all containers. The stream ends when every container has ended and the job has; an error is final.
@@ -177,3 +182,6 @@ async fn once(job: &LogJob, out: &Out) -> Result<()> {
     while tasks.join_next().await.is_some() {}
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

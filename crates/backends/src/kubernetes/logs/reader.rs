@@ -25,6 +25,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What comes so soon after the last batch goes into one with what follows: servers send a line or two at a time, and a batch costs
 /// more than its lines. The first line after a silence goes out at once.
 const GATHERED: Duration = Duration::from_millis(20);
+/// How long a stream may say nothing while others of the job talk, until it is opened again: kubelets up to 1.29 go on following
+/// a file that was rotated away (<https://github.com/kubernetes/kubernetes/issues/115701>, read 2026-11-21), and a connection
+/// may be dead without an end. Exactly the lines that are missing come then.
+pub const QUIET: Duration = Duration::from_mins(1);
+/// Each time that this brought nothing, twice as long is waited, this often: in most jobs one rank talks and all others are silent.
+const PATIENT: u32 = 5;
 /// Bytes of a batch that is not held back any longer.
 const FULL: usize = 64 * 1024;
 
@@ -45,6 +51,8 @@ pub struct Attempt {
     opened: bool,
     /// Since when one may not.
     refused: Option<Instant>,
+    /// How often it was opened again for its silence, and nothing came.
+    in_vain: u32,
 }
 
 /// How a connection ended.
@@ -73,7 +81,7 @@ impl Attempt {
         source.attempt = number;
         let source = Arc::new(source);
         let (told, complete, opened, refused) = (false, false, false, None);
-        Self { number, source, resume, told, complete, tail: None, since: None, opened, refused }
+        Self { number, source, resume, told, complete, tail: None, since: None, opened, refused, in_vain: 0 }
     }
 
     /// Only its last lines, or those since a time.
@@ -99,6 +107,8 @@ pub struct Reader {
     pub view: watch::Receiver<View>,
     pub out: Out,
     pub turns: Turns,
+    /// [`QUIET`], but for tests.
+    pub quiet: Duration,
 }
 
 impl Reader {
@@ -131,7 +141,9 @@ impl Reader {
         let mut over = std::pin::pin!(turn.over());
         let mut fed = Fed::default();
         let mut due = Instant::now();
+        let (mut heard, mut spoke) = (turn.said(), Instant::now());
         let end = loop {
+            let patience = self.quiet * 2u32.pow(attempt.in_vain);
             let arrived = tokio::select! {
                 bytes = next(&mut stream) => bytes.map(|bytes| {
                     bytes.map(|bytes| (bytes.len(), attempt.resume.feed(bytes, &mut fed).is_err()))
@@ -139,6 +151,14 @@ impl Reader {
                 () = sleep_until(due), if !fed.is_empty() => Ok(Some((0, false))),
                 () = given_up(&mut view), if follow => break End::Cut,
                 () = &mut over, if follow => break End::Yielded,
+                () = sleep_until(spoke + patience), if follow => {
+                    if turn.said() > heard {
+                        attempt.in_vain = (attempt.in_vain + 1).min(PATIENT);
+                        break End::Yielded;
+                    }
+                    spoke = Instant::now();
+                    continue;
+                }
             };
             let (len, moved) = match arrived {
                 Ok(Some(read)) => read,
@@ -146,6 +166,10 @@ impl Reader {
                 Err(_) => break End::Broken,
             };
             stream.consume_unpin(len);
+            // Lines that come again after an opening are not fed: they are no news.
+            if len > 0 && !fed.is_empty() {
+                (heard, spoke, attempt.in_vain) = (turn.speak(), Instant::now(), 0);
+            }
             if moved && !previous && self.newer(attempt.number).await {
                 break End::Moved;
             }

@@ -1,8 +1,8 @@
 //! Who may read: so many streams are open at once, and where there are more containers than that they take turns, so that none
-//! waits until another one's job is done.
+//! waits until another one's job is done; and whether others say anything while a stream is silent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,6 +16,8 @@ const TURN: Duration = Duration::from_secs(5);
 pub struct Turns {
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    /// How often any of the streams said something.
+    said: Arc<AtomicU64>,
 }
 
 /// A stream's turn; it ends when this is dropped.
@@ -23,11 +25,12 @@ pub struct Turns {
 pub struct Turn {
     _permit: Option<OwnedSemaphorePermit>,
     waiting: Arc<AtomicUsize>,
+    said: Arc<AtomicU64>,
 }
 
 impl Turns {
     pub fn new(streams: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(streams)), waiting: Arc::default() }
+        Self { permits: Arc::new(Semaphore::new(streams)), waiting: Arc::default(), said: Arc::default() }
     }
 
     /// Waits for a turn; they come in the order in which they were asked for.
@@ -37,7 +40,7 @@ impl Turns {
         // It is never closed; if it were, nothing would be limited.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         drop(waits);
-        Turn { _permit: permit, waiting: Arc::clone(&self.waiting) }
+        Turn { _permit: permit, waiting: Arc::clone(&self.waiting), said: Arc::clone(&self.said) }
     }
 }
 
@@ -50,6 +53,16 @@ impl Turn {
                 return;
             }
         }
+    }
+
+    /// Notes that this stream said something. Gives how often any of them has, this time included.
+    pub fn speak(&self) -> u64 {
+        self.said.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How often any of the streams said something.
+    pub fn said(&self) -> u64 {
+        self.said.load(Ordering::Relaxed)
     }
 
     /// Whether somebody waits for it.
@@ -87,6 +100,16 @@ mod tests {
         assert!(first.wanted());
         drop(first);
         assert!(!second.await.wanted());
+    }
+
+    #[tokio::test]
+    async fn a_stream_hears_that_another_speaks() {
+        let turns = Turns::new(2);
+        let (quiet, loud) = (turns.next().await, turns.next().await);
+        let heard = quiet.speak();
+        assert_eq!(quiet.said(), heard, "its own words are not another's");
+        loud.speak();
+        assert!(quiet.said() > heard);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use weftrun_core::ErrorKind;
 use weftrun_core::Result;
 
 use super::Reader;
-use crate::kubernetes::logs::{LogJob, Place, logs};
+use crate::kubernetes::logs::{LogJob, Place, QUIET, logs};
 use crate::kubernetes::{ClusterConfig, Pod};
 use crate::runai::config::Settings;
 use crate::runai::lookup::text;
@@ -50,6 +50,7 @@ pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
         place: Arc::new(move |pod| place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner))),
         ended,
         options,
+        quiet: QUIET,
     };
     let mut batches = logs(job);
     let forward = async {

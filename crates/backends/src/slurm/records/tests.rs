@@ -22,13 +22,25 @@ fn rows_of_squeue_with_hostile_names() {
         .join("\u{1f}")
     };
     let text = format!("{}\u{1e}\n{}\u{1e}\n", row("50_3", "3", "a\nb\u{7}=x"), row("55+1", "N/A", "het"));
-    let jobs = queue(&text);
+    let jobs = queue(&text).unwrap();
     assert_eq!(jobs.len(), 2);
     assert_eq!((jobs[0].number, jobs[0].task, jobs[0].name.as_str()), (50, Some(3), "a\nb\u{7}=x"));
     assert_eq!((jobs[1].number, jobs[1].component, jobs[1].task), (55, Some(1), None));
     assert_eq!(jobs[0].marker.as_ref().map(|marker| marker.submission.as_str()), Some("0a1b"));
     assert!(
         jobs[0].belongs_to(&JobId::whole(50)) && !jobs[0].belongs_to(&JobId { number: 50, task: Some(4) })
+    );
+}
+
+#[test]
+fn what_is_no_answer_of_squeue_is_no_empty_queue() {
+    assert_eq!(queue("").unwrap(), []);
+    assert_eq!(queue("\n").unwrap(), []);
+    let error = queue("\u{1b}]0;PWNED\u{7}<html>502 Bad Gateway").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert!(
+        error.to_string().contains("502 Bad Gateway") && !error.to_string().contains('\u{1b}'),
+        "{error}"
     );
 }
 
@@ -109,7 +121,7 @@ fn rows_of_every_release() {
         let file = |name: &str| {
             std::fs::read_to_string(format!("{cases}/{release}/{name}.txt")).expect("the case is in the tree")
         };
-        let (queue, accounting) = (queue(&file("queue")), accounting(&file("accounting")));
+        let (queue, accounting) = (queue(&file("queue")).unwrap(), accounting(&file("accounting")));
         insta::assert_snapshot!(format!("queue_{release}"), told(&queue));
         insta::assert_snapshot!(format!("accounting_{release}"), told(&accounting));
         // Epoch seconds everywhere: no row depends on the head node's time zone.

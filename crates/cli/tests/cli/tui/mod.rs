@@ -2,4 +2,5 @@
 
 mod journeys;
 mod manners;
+mod targets;
 mod tmux;

@@ -16,11 +16,25 @@ pub struct Tmux {
 impl Tmux {
     /// Starts weftrun in a terminal of some size, with a home of its own; none where there is no tmux.
     pub fn start(name: &str, columns: u16, rows: u16) -> Option<Self> {
-        Self::with(name, (columns, rows), |weftrun| format!("{weftrun}; echo ended with $?; exec cat"))
+        Self::with(name, (columns, rows), ended)
+    }
+
+    /// The same with a configuration, made in that home.
+    pub fn configured(name: &str, size: (u16, u16), config: impl Fn(&Path) -> String) -> Option<Self> {
+        Self::prepared(name, size, |tmux| {
+            let folder = tmux.home().join("config/weftrun");
+            std::fs::create_dir_all(&folder).expect("a folder");
+            std::fs::write(folder.join("config.toml"), config(tmux.home())).expect("a file is written");
+            ended(&tmux.words())
+        })
     }
 
     /// Starts a shell command in a terminal; it is made of the words that start weftrun.
     pub fn with(name: &str, size: (u16, u16), command: impl Fn(&str) -> String) -> Option<Self> {
+        Self::prepared(name, size, |tmux| command(&tmux.words()))
+    }
+
+    fn prepared(name: &str, size: (u16, u16), command: impl Fn(&Self) -> String) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             println!("skipped: tmux is not installed");
             return None;
@@ -28,7 +42,7 @@ impl Tmux {
         let home = tempfile::tempdir().expect("a folder");
         let tmux = Self { socket: format!("weftrun-test-{name}-{}", std::process::id()), home };
         let (columns, rows) = (size.0.to_string(), size.1.to_string());
-        let command = command(&tmux.words());
+        let command = command(&tmux);
         let session =
             ["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, "-s", "t", &command];
         let out = tmux.tmux(&session);
@@ -104,6 +118,10 @@ impl Tmux {
     pub fn wait(&self, texts: &[&str]) -> String {
         self.until(&format!("{texts:?}"), |screen| texts.iter().all(|text| screen.contains(text)), || {})
     }
+}
+
+fn ended(weftrun: &str) -> String {
+    format!("{weftrun}; echo ended with $?; exec cat")
 }
 
 impl Drop for Tmux {

@@ -12,6 +12,7 @@ mod identify;
 mod link;
 mod lives;
 mod misfits;
+mod observe;
 mod process;
 mod resolve;
 mod screen;
@@ -38,7 +39,7 @@ use super::event::{Connected, NcclEvent};
 use super::parser::{Entry, Parser};
 use super::prefix::Level;
 use super::throughput::Throughput;
-use crate::log::{LogBatch, Mark, SourceId};
+use crate::log::SourceId;
 use communicator::Communicator;
 use link::LinkKey;
 use lives::Lives;
@@ -110,28 +111,6 @@ impl TransportMap {
     /// Makes an empty map.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Takes a batch and gives what is new. A batch that marks the end of its source also takes its last line.
-    pub fn observe(&mut self, batch: &LogBatch) -> Vec<Event> {
-        let mut events = Vec::new();
-        let source = self.source(&batch.source);
-        if matches!(batch.mark, Some(Mark::Truncated | Mark::Gap { .. })) {
-            self.finish_into(source, &mut events);
-        }
-        self.feed_into(source, &batch.bytes, &mut events);
-        if matches!(batch.mark, Some(Mark::Ended { .. })) {
-            self.finish_into(source, &mut events);
-        }
-        events
-    }
-
-    /// Takes bytes of a named source, such as a file.
-    pub fn read(&mut self, source: &Arc<SourceId>, bytes: &[u8]) -> Vec<Event> {
-        let mut events = Vec::new();
-        let source = self.source(source);
-        self.feed_into(source, bytes, &mut events);
-        events
     }
 
     /// Says that a source has ended: its last line counts even without a newline.

@@ -10,7 +10,8 @@ use super::value::Source;
 use crate::Finding;
 use crate::fabric::Origin;
 use crate::span::{Entry, SpanTree, Style, Value};
-use crate::spec::RoleKind;
+use crate::spec::volume::FORM as VOLUME_FORM;
+use crate::spec::{RoleKind, Volume, VolumeSource};
 
 /// What flags say about a job, as they were given. `None` and empty lists say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -273,33 +274,24 @@ impl Flags {
     }
 
     fn volume(&mut self, text: &str) {
-        const FORM: &str = "write NAME:/MOUNT=claim:CLAIM, NAME:/MOUNT=host:/PATH or NAME:/MOUNT=memory:64Gi, \
-                            with `,ro` behind it for reading only";
-        let (what, read_only) = text.strip_suffix(",ro").map_or((text, false), |what| (what, true));
-        let parsed = what.split_once('=').and_then(|(place, source)| {
-            let (name, mount) = place.split_once(':')?;
-            let (kind, value) = source.split_once(':').unwrap_or((source, ""));
-            let (key, value) = match (kind, value) {
-                ("claim", claim) => ("claim", string(claim)),
-                ("host", path) => ("host_path", string(path)),
-                ("memory", "") => ("memory", Value::Bool(true)),
-                ("memory", size) => ("memory", string(size)),
-                _ => return None,
-            };
-            Some((name, mount, key, value))
-        });
-        let Some((name, mount, key, value)) = parsed else {
-            return self.wrong("--volume", format!("`{text}` cannot be read"), FORM);
+        let Ok(volume) = text.parse::<Volume>() else {
+            return self.wrong("--volume", format!("`{text}` cannot be read"), VOLUME_FORM);
         };
-        let mut table = vec![("mount", string(mount)), (key, value)];
-        if read_only {
+        let (key, value) = match &volume.source {
+            VolumeSource::Claim(claim) => ("claim", string(claim)),
+            VolumeSource::HostPath(path) => ("host_path", string(path)),
+            VolumeSource::Memory { size: None } => ("memory", Value::Bool(true)),
+            VolumeSource::Memory { size: Some(size) } => ("memory", string(size)),
+        };
+        let mut table = vec![("mount", string(&volume.mount)), (key, value)];
+        if volume.read_only {
             table.push(("read_only", Value::Bool(true)));
         }
         let entries = table
             .into_iter()
             .map(|(key, value)| Entry { key: Cow::Borrowed(key), key_span: 0..0, value: node(value) })
             .collect();
-        self.push("--volume", &["volumes", name], Value::Map(entries));
+        self.push("--volume", &["volumes", &volume.name], Value::Map(entries));
     }
 
     fn text(&mut self, flag: &'static str, key: &str, value: Option<&String>) {

@@ -1,0 +1,130 @@
+//! When each process had each step behind it, by its own lines.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use weftrun::core::log::SourceId;
+use weftrun::core::nccl::{Event, RankView, TransportMap, Who};
+
+use super::survey::step;
+use crate::model::picture::{Reached, Step};
+
+/// Most sources and processes whose times are kept: a hostile log may name any number of them.
+const MOST: usize = 65_536;
+
+/// A process: its source, host and pid.
+type Key = (String, Box<str>, Option<u64>);
+
+/// What is known of the times.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// The first line of each source.
+    begun: HashMap<String, Timestamp>,
+    /// When a source printed its first step of a training.
+    steps: HashMap<String, Timestamp>,
+    processes: HashMap<Key, Reached>,
+    /// Processes of the map that were looked at.
+    known: usize,
+}
+
+impl Times {
+    /// Takes in what the lines of one moment of a source brought.
+    pub fn note(&mut self, map: &TransportMap, source: &Arc<SourceId>, time: Timestamp, events: &[Event]) {
+        let name = source.to_string();
+        if self.begun.len() < MOST {
+            self.begun.entry(name.clone()).and_modify(|first| *first = time.min(*first)).or_insert(time);
+        }
+        for who in map.newcomers(self.known) {
+            self.known += 1;
+            self.reach(&who, Step::Bootstrap, time);
+        }
+        for event in events {
+            if let Event::Phase { who, phase } = event {
+                self.reach(who, step(*phase), time);
+            }
+        }
+        if self.steps.len() < MOST && !self.steps.contains_key(&name) && map.steps(source) {
+            self.steps.insert(name, time);
+        }
+    }
+
+    fn reach(&mut self, who: &Who, step: Step, time: Timestamp) {
+        let Some(at) = step.place() else { return };
+        let key = (who.source.to_string(), who.host.clone(), who.pid);
+        if self.processes.len() < MOST || self.processes.contains_key(&key) {
+            self.processes.entry(key).or_default()[at].get_or_insert(time);
+        }
+    }
+
+    /// When a rank had the steps up to this one behind it. One that it was never seen to take was behind it when the
+    /// next one was.
+    pub fn reached(&self, view: &RankView, step: Step) -> Reached {
+        let key = (view.source.clone(), view.host.clone(), view.pid);
+        let mut reached = self.processes.get(&key).copied().unwrap_or_default();
+        reached[0] = self.begun.get(&view.source).copied();
+        if step == Step::Stepping {
+            reached[Step::LIFE.len() - 1] = self.steps.get(&view.source).copied();
+        }
+        let mut next = None;
+        for time in reached.iter_mut().rev() {
+            *time = time.or(next);
+            next = *time;
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use weftrun::core::log::{Cursor, LogBatch};
+
+    use super::*;
+    use crate::model::picture::Picture;
+    use crate::runtime::survey::Survey;
+
+    /// A rank's log in one batch, as one reads what was written long ago: its lines, each with its second.
+    fn log(rank: u32, ready: i64, timed: bool) -> LogBatch {
+        let process = format!("h{rank}:{}:1 [0] NCCL INFO", 100 + rank);
+        let init = format!(
+            "{process} ncclCommInitRankConfig comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xabc"
+        );
+        let lines = [
+            (0, "python starts".to_owned()),
+            (2, format!("{process} Bootstrap: Using eth0:10.0.0.1<0>")),
+            (3, format!("{init} - Init START")),
+            (ready, format!("{init} - Init COMPLETE")),
+        ];
+        let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+        let source = Arc::new(SourceId::new(format!("worker-{rank}")));
+        let mut batch = LogBatch::new(source, text.into_bytes(), Cursor::default());
+        for (line, (second, _)) in batch.lines.iter_mut().zip(&lines) {
+            line.time = timed.then(|| Timestamp::from_second(1_000_000 + second).unwrap());
+        }
+        batch
+    }
+
+    fn picture(timed: bool, came: Option<Timestamp>) -> Picture {
+        let mut survey = Survey::default();
+        survey.observe(&log(0, 5, timed), came);
+        survey.observe(&log(1, 8, timed), came);
+        survey.picture(None, 2, &std::collections::BTreeMap::new())
+    }
+
+    #[test]
+    fn a_step_took_from_the_last_of_the_step_before_to_its_own_last() {
+        let laps = picture(true, None).laps;
+        let took = |at: usize| laps[at].and_then(|lap| lap.took).map(|took| took.as_secs());
+        assert_eq!([took(0), took(1), took(2), took(3), took(4)], [None, Some(2), Some(1), Some(5), None]);
+        let ready = laps[3].unwrap();
+        assert_eq!((ready.slowest, ready.spread), (Some(1), SignedDuration::from_secs(3)));
+    }
+
+    #[test]
+    fn lines_without_a_time_that_were_not_seen_to_come_tell_none() {
+        assert_eq!(picture(false, None).laps, [None; 7]);
+        let live = picture(false, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(live.laps[3].map(|lap| lap.end), Some(Timestamp::UNIX_EPOCH));
+    }
+}
