@@ -111,6 +111,7 @@ mod image;
 mod job;
 mod job_file;
 mod journal;
+mod line_diff;
 mod plan;
 mod trust;
 
@@ -119,6 +120,7 @@ pub use config::Config;
 pub use job::Job;
 pub use job_file::JobSource;
 pub use journal::{Journal, Record, RecordState};
+pub use line_diff::{LineDiff, Run};
 pub use plan::Plan;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};

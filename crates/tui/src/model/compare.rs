@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use similar::{DiffOp, TextDiff};
+use weftrun::LineDiff;
 use weftrun::core::backend::Rendered;
 use weftrun::core::log::clean_line;
 use weftrun::core::mutation::{Change, Op};
@@ -114,14 +114,12 @@ pub fn compare(bare: Option<&Rendered>, sent: &Rendered, changes: &[Op]) -> Vec<
         || after.clone(),
         |bare| text(bare).replace(bare.submission.as_str(), sent.submission.as_str()),
     );
-    let compared = TextDiff::configure().timeout(PATIENCE).diff_lines(&before, &after);
-    let (old, new): (Vec<&str>, Vec<&str>) =
-        (compared.iter_old_slices().collect(), compared.iter_new_slices().collect());
+    let compared = LineDiff::new(&before, &after, Some(PATIENCE));
     let mut causes = Causes::new(changes);
     let mut rows = Vec::new();
-    for op in compared.ops() {
-        let (left, right) = (&old[op.old_range()], &new[op.new_range()]);
-        if matches!(op, DiffOp::Equal { .. }) {
+    for run in compared.runs() {
+        let (left, right) = (&compared.old[run.old], &compared.new[run.new]);
+        if run.same {
             causes.last = None;
             rows.extend(right.iter().map(|line| Row::Same(safe(line))));
             continue;

@@ -1,9 +1,9 @@
 //! `--diff`: a unified diff in which every part says why it is there.
 
-use similar::{ChangeTag, DiffOp, TextDiff};
-use weftrun::Result;
+use anstyle::Style;
 use weftrun::core::manifest::{JobReport, Mutated, Start};
 use weftrun::core::mutation::{Change, Op};
+use weftrun::{LineDiff, Result, Run};
 
 use super::spool::Spool;
 use crate::output::style;
@@ -22,10 +22,10 @@ pub fn write(spool: &mut Spool, old: &str, done: &Mutated<'_>, start: Start<'_>)
         text.push_str(&format!("{bold}# {name}{bold:#}\n"));
     }
     text.push_str(&format!("{0}--- a/{1}{0:#}\n{0}+++ b/{1}{0:#}\n", style::BOLD, start.file));
-    let diff = TextDiff::from_lines(old, done.text.as_ref());
+    let diff = LineDiff::new(old, done.text.as_ref(), None);
     let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.ops).collect();
     let mut told = vec![false; ops.len()];
-    for group in diff.grouped_ops(AROUND) {
+    for group in diff.groups(AROUND) {
         hunk(&mut text, &diff, &group, start, &ops, &mut told);
     }
     spool.write(text.as_bytes())
@@ -38,8 +38,8 @@ fn title(job: &JobReport) -> String {
 
 fn hunk(
     text: &mut String,
-    diff: &TextDiff<'_, '_, str>,
-    group: &[DiffOp],
+    diff: &LineDiff<'_>,
+    group: &[Run],
     start: Start<'_>,
     ops: &[&Op],
     told: &mut [bool],
@@ -50,23 +50,28 @@ fn hunk(
         let line = start.line + from + usize::from(count > 0);
         if count == 1 { line.to_string() } else { format!("{line},{count}") }
     };
-    let old = range(first.old_range().start, last.old_range().end);
-    let new = range(first.new_range().start, last.new_range().end);
+    let old = range(first.old.start, last.old.end);
+    let new = range(first.new.start, last.new.end);
     let mut body = String::new();
     let mut added = String::new();
-    for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-        let line = change.value().trim_end_matches(['\n', '\r']);
-        match change.tag() {
-            ChangeTag::Equal => body.push_str(&format!(" {line}\n")),
-            ChangeTag::Delete => body.push_str(&format!("{0}-{line}{0:#}\n", style::ERROR)),
-            ChangeTag::Insert => {
-                added.push_str(change.value());
-                body.push_str(&format!("{0}+{line}{0:#}\n", style::GOOD));
+    let mut say = |lines: &[&str], sign: char, color: Style| {
+        for line in lines {
+            let bare = line.trim_end_matches(['\n', '\r']);
+            body.push_str(&format!("{color}{sign}{bare}{color:#}\n"));
+            if !line.ends_with('\n') {
+                body.push_str("\\ No newline at end of file\n");
             }
         }
-        if change.missing_newline() {
-            body.push_str("\\ No newline at end of file\n");
+    };
+    for run in group {
+        let (left, right) = (&diff.old[run.old.clone()], &diff.new[run.new.clone()]);
+        if run.same {
+            say(left, ' ', Style::new());
+            continue;
         }
+        say(left, '-', style::ERROR);
+        say(right, '+', style::GOOD);
+        added.extend(right.iter().copied());
     }
     let note = style::NOTE;
     text.push_str(&format!("{note}@@ -{old} +{new} @@{note:#}\n"));
