@@ -380,12 +380,7 @@ fn with_list(
     option: &str,
     values: &[String],
 ) -> Option<(usize, usize, String)> {
-    let with_value = format!("{option}=");
-    let found = words.iter().enumerate().find_map(|(index, word)| match word.strip_prefix(&with_value) {
-        Some(list) => Some((index, list.to_owned())),
-        None if word == option => Some((index + 1, words.get(index + 1)?.clone())),
-        None => None,
-    });
+    let found = list_of(words, option);
     let have: BTreeSet<&str> =
         found.iter().flat_map(|(_, list)| list.split(',')).map(|one| one.trim_matches(['"', '\''])).collect();
     let missing: Vec<&str> =
@@ -405,6 +400,27 @@ fn with_list(
             Some((at, at, format!(",{}", missing.join(","))))
         }
     }
+}
+
+/// pyxis's options that take a value, which may be the next word.
+const CONTAINER: [&str; 5] =
+    ["--container-env", "--container-mounts", "--container-image", "--container-workdir", "--container-name"];
+
+/// The value of an option, and the word it stands in. What another option takes as its value is no option.
+fn list_of<'w>(words: &'w [String], option: &str) -> Option<(usize, &'w str)> {
+    let mut rest = words.iter().map(String::as_str).enumerate();
+    while let Some((index, word)) = rest.next() {
+        if let Some(list) = word.strip_prefix(option).and_then(|rest| rest.strip_prefix('=')) {
+            return Some((index, list));
+        }
+        if CONTAINER.contains(&word) {
+            let value = rest.next()?;
+            if word == option {
+                return Some(value);
+            }
+        }
+    }
+    None
 }
 
 fn apply_wish(wish: &str, options: &mut Options) -> Option<()> {
@@ -479,6 +495,15 @@ mod tests {
         );
         assert!(new.contains("\nsrun hostname\n"));
         assert!(new.contains("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"));
+    }
+
+    /// Found by the fuzzer: what looks like the second option is the value of the first.
+    #[test]
+    fn an_option_without_a_value_takes_the_next_word() {
+        let text = format!("{HEAD}srun --container-env --container-mounts \"/a:/b\" x\n");
+        let (new, _) = run(&text, "dgxc");
+        assert!(new.contains("srun --container-mounts=/opt/amazon") && new.contains(" \"/a:/b\" x"), "{new}");
+        assert_eq!(run(&new, "dgxc").0, new);
     }
 
     #[test]
