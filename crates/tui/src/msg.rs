@@ -19,6 +19,7 @@ use crate::model::picture::Picture;
 
 /// Something that happened. Errors are texts already: only people read them here.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a queue of a thousand holds them, once")]
 pub enum Msg {
     /// A key was pressed.
     Key(KeyEvent),

@@ -79,8 +79,7 @@ impl Theme {
         let plain = Style::new();
         match meaning {
             Meaning::Selected => return plain.add_modifier(Modifier::REVERSED),
-            Meaning::Title => return self.coloured(meaning).add_modifier(Modifier::BOLD),
-            Meaning::Bad => return self.coloured(meaning).add_modifier(Modifier::BOLD),
+            Meaning::Title | Meaning::Bad => return self.coloured(meaning).add_modifier(Modifier::BOLD),
             Meaning::Found => return self.coloured(meaning).add_modifier(Modifier::UNDERLINED),
             Meaning::Muted if self == Self::Mono => return plain,
             _ => {}

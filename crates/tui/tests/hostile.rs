@@ -1,5 +1,6 @@
 //! Whatever a log, a name or an event holds, the terminal gets what we drew and nothing else: judged by reading our own
 //! escape stream with a terminal emulator's parser.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what the tests share is of the tests")]
 
 mod common;
 
@@ -66,8 +67,7 @@ fn stream(models: &mut [Model]) -> Vec<u8> {
         update(model, Msg::Resize(100, 30));
         terminal.draw(|frame| view(model, frame)).unwrap();
     }
-    let bytes = sink.0.lock().unwrap().clone();
-    bytes
+    std::mem::take(&mut *sink.0.lock().unwrap())
 }
 
 /// What reached the terminal beside text, cursor moves and colours.

@@ -247,7 +247,7 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
         .build()
         .unwrap();
     spec.priority = Some("high".into());
-    spec.time_limit = Some(std::time::Duration::from_secs(3600));
+    spec.time_limit = Some(std::time::Duration::from_hours(1));
     model.open.as_mut().unwrap().spec = Some(spec);
     let effects = press(&mut model, "N");
     let [Effect::Plan(_, target, spec)] = &effects[..] else { panic!("{effects:?}") };
@@ -273,8 +273,9 @@ fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> Draft {
 }
 
 fn set(draft: &mut Draft, field: Field, text: &str) {
-    let (_, input) = draft.inputs.iter_mut().find(|(known, _)| *known == field).unwrap();
-    *input = text.into();
+    for (_, input) in draft.inputs.iter_mut().filter(|(known, _)| *known == field) {
+        *input = text.into();
+    }
 }
 
 #[test]

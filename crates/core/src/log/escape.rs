@@ -23,6 +23,7 @@ impl Escape<'_> {
 }
 
 /// Measures the sequence that `text` starts with: `ESC` or one of the C1 introducers.
+#[allow(clippy::match_same_arms, reason = "the introducers of 7 bits, then those of 8")]
 pub(super) fn measure(text: &str) -> Escape<'_> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {

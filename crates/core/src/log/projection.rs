@@ -196,7 +196,7 @@ impl Projection {
         let lost = store.dropped() - self.dropped;
         let in_order = self.in_order(0);
         let Shown::Listed(shown) = &mut self.shown else { return };
-        if lost == 0 || (lost as usize) < shown.len() / 16 {
+        if lost == 0 || lost < shown.len() as u64 / 16 {
             return;
         }
         self.dropped = store.dropped();

@@ -53,6 +53,10 @@ impl Meta {
         out.extend_from_slice(&self.time.to_le_bytes());
     }
 
+    #[allow(
+        clippy::many_single_char_names,
+        reason = "bytes, taken apart without an index that could be wrong"
+    )]
     fn unpack(bytes: &[u8; PACKED]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, prefix, bits, time @ ..] = *bytes;
         Self {

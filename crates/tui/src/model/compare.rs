@@ -68,7 +68,7 @@ impl Line<'_> {
 const CONTEXT: usize = 2;
 
 /// The comparison as a diff: what changes with a little around it, then what is switched off.
-pub fn diff<'r>(rows: &'r [Row], off: impl Iterator<Item = usize>) -> Vec<Line<'r>> {
+pub fn diff(rows: &[Row], off: impl Iterator<Item = usize>) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let mut at = 0;
     while let Some(row) = rows.get(at) {
@@ -217,10 +217,10 @@ fn words(op: &Op) -> (Vec<String>, Vec<String>) {
         Change::Mount { name, host_path, mount_path, .. } => {
             (vec![name.clone()], vec![mount_path.clone(), host_path.clone()])
         }
-        Change::Resource { name, .. } => (vec![name.clone()], Vec::new()),
-        Change::Annotation { key, value } => (vec![key.clone()], vec![value.clone()]),
-        Change::Capability { name } => (vec![name.clone()], Vec::new()),
-        Change::NodeSelector { key, value } => (vec![key.clone()], vec![value.clone()]),
+        Change::Resource { name, .. } | Change::Capability { name } => (vec![name.clone()], Vec::new()),
+        Change::Annotation { key, value } | Change::NodeSelector { key, value } => {
+            (vec![key.clone()], vec![value.clone()])
+        }
         Change::Colocate { topology_key } => (vec![topology_key.clone()], Vec::new()),
         Change::Toleration { key, .. } => (vec![key.clone()], Vec::new()),
         Change::Command { after, .. } | Change::Wrap { argv: after } => {

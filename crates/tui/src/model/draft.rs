@@ -321,8 +321,11 @@ impl Draft {
         // Untouched it is what the file says, also what one word cannot.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
             let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
-            spec.volumes =
-                volumes.iter().map(|word| word.parse()).collect::<Result<_, _>>().map_err(in_storage)?;
+            spec.volumes = volumes
+                .iter()
+                .map(|word| word.parse())
+                .collect::<Result<_, _>>()
+                .map_err(|error: String| format!("storage: {error}"))?;
         }
         spec.launch = LAUNCHES[self.launch].0;
         spec.fabric.kind = FABRICS[self.fabric].0;
@@ -357,7 +360,7 @@ impl Draft {
     }
 
     /// Whether flags can say all of the job that is not in its file.
-    fn fits_flags(&self, spec: &JobSpec) -> bool {
+    fn fits_flags(spec: &JobSpec) -> bool {
         let Some(role) = spec.workers().next() else { return false };
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
         plain.command.clone_from(&role.command);
@@ -406,7 +409,7 @@ impl Draft {
     /// Whether the equal command needs the job saved as a file first.
     pub fn needs_file(&self) -> bool {
         self.spec().is_ok_and(|spec| match self.file {
-            None => !self.fits_flags(&spec),
+            None => !Self::fits_flags(&spec),
             Some(_) => !self.fits_flags_behind_file(&spec),
         })
     }
@@ -559,10 +562,6 @@ fn field_label(field: Field) -> &'static str {
 /// Volumes as the form shows them.
 fn storage(volumes: &[Volume]) -> String {
     volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
-}
-
-fn in_storage(error: String) -> String {
-    format!("storage: {error}")
 }
 
 /// Whether each of the volumes can be said in a word.

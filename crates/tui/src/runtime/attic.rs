@@ -26,17 +26,13 @@ impl Attic for TempFile {
             self.file = open().ok();
         }
         let at = self.end;
-        match self.file.as_ref().map(|file| file.write_all_at(bytes, at)) {
-            Some(Ok(())) => {
-                self.end += bytes.len() as u64;
-                Some(at)
-            }
-            // No file, or no room on the disk: it is not tried again.
-            _ => {
-                self.full = true;
-                None
-            }
+        if let Some(Ok(())) = self.file.as_ref().map(|file| file.write_all_at(bytes, at)) {
+            self.end += bytes.len() as u64;
+            return Some(at);
         }
+        // No file, or no room on the disk: it is not tried again.
+        self.full = true;
+        None
     }
 
     fn get(&self, at: u64, into: &mut [u8]) -> bool {

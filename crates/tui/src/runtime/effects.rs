@@ -155,7 +155,7 @@ pub(super) fn said(error: &weftrun::Error) -> String {
 }
 
 /// How long a cluster may take to do something to a job, or to say what it thinks of one.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
     targets::patient(PATIENCE, async { client.attach(handle).await?.act(action).await }).await

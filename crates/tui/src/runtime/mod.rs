@@ -131,6 +131,7 @@ fn model(options: &Options) -> Result<Model> {
 }
 
 /// What wakes the loop.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Wake {
     Input(Option<std::io::Result<Event>>),
     Msg(Msg),

@@ -57,7 +57,7 @@ async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> 
     let mut full = planned.spec.clone();
     full.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
     let all = changes(&full);
-    let bare = match client.plan_offline_for(plan.target().clone(), &without(&planned.spec, &changes)) {
+    let bare = match client.plan_offline_for(plan.target().clone(), &without(&planned.spec, changes)) {
         Ok(plan) => plan.render().await.ok(),
         Err(_) => None,
     };

@@ -138,7 +138,7 @@ mod tests {
                 said.insert(name, text);
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
+        let waited = tokio::time::timeout(Duration::from_mins(1), wait).await;
         assert!(waited.is_ok(), "{said:?}");
     }
 

@@ -28,6 +28,7 @@ pub(super) fn io(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("could not {what}: {error}"))
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "what map_err calls")]
 fn failed(error: io::Error) -> Error {
     io("use the terminal", &error)
 }
@@ -55,7 +56,8 @@ impl Screenful {
     }
 
     /// Gives the terminal back.
-    pub(super) fn leave(&mut self) {
+    #[allow(clippy::unused_self, reason = "who has left has no screen any more")]
+    pub(super) fn leave(self) {
         give_back();
     }
 

@@ -93,9 +93,8 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
     let draft = model.draft.as_mut()?;
     let control = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
     match (draft.field, key.code) {
-        (_, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab | KeyCode::F(_)) => None,
         (Field::Changes, KeyCode::Enter | KeyCode::Char(' ')) if !control => Some(toggle(model)),
-        (Field::Changes, _) => None,
+        (_, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab | KeyCode::F(_)) | (Field::Changes, _) => None,
         (_, KeyCode::Enter | KeyCode::Down) => Some(focus(model, 1)),
         (_, KeyCode::Up) => Some(focus(model, -1)),
         (field, KeyCode::Left | KeyCode::Right | KeyCode::Char(' ')) if !field.is_text() && !control => {

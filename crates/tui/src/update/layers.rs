@@ -198,13 +198,11 @@ fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
         }
     }
     let chosen = rows.get(selected.min(rows.len().saturating_sub(1))).map(|(row, _)| row.action);
-    match chosen {
-        Some(action) => perform(model, action),
-        None => {
-            model.fail(format!("there is no action `{typed}`"));
-            Vec::new()
-        }
-    }
+    let Some(action) = chosen else {
+        model.fail(format!("there is no action `{typed}`"));
+        return Vec::new();
+    };
+    perform(model, action)
 }
 
 fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {

@@ -167,14 +167,11 @@ pub(super) fn find(model: &mut Model, forward: bool) {
 fn bookmark(pane: &mut LogPane) {
     pane.pause();
     let Some(seq) = pane.cursor else { return };
-    match pane.bookmarks.iter().position(|known| *known == seq) {
-        Some(at) => {
-            pane.bookmarks.remove(at);
-        }
-        None => {
-            pane.bookmarks.push(seq);
-            pane.bookmarks.sort_unstable();
-        }
+    if let Some(at) = pane.bookmarks.iter().position(|known| *known == seq) {
+        pane.bookmarks.remove(at);
+    } else {
+        pane.bookmarks.push(seq);
+        pane.bookmarks.sort_unstable();
     }
 }
 
@@ -227,9 +224,8 @@ pub(super) fn export(model: &Model, path: &str) -> Vec<Effect> {
 /// Whether new lines are of interest to the screen that is shown.
 pub(super) fn grew(model: &mut Model) {
     let composite = model.size.0 >= 120;
-    if model.screen == Screen::Logs || (model.screen == Screen::Overview && composite) {
-        if let Some(open) = &mut model.open {
-            open.logs.update();
-        }
+    let shown = model.screen == Screen::Logs || (model.screen == Screen::Overview && composite);
+    if let Some(open) = model.open.as_mut().filter(|_| shown) {
+        open.logs.update();
     }
 }

@@ -44,9 +44,8 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     let mut used = 1;
     // A field that is typed into takes every letter: the keys shown are those that still do something.
     let typed = model.screen == Screen::Submit && model.draft.as_ref().is_some_and(|d| d.field.is_text());
-    let pressed = |keys: &str| {
-        keys.split(' ').find(|key| !key.is_empty() && !(typed && key.chars().count() == 1)).map(str::to_owned)
-    };
+    let pressed =
+        |keys: &str| keys.split(' ').find(|key| key.chars().count() > usize::from(typed)).map(str::to_owned);
     let help = model.keymap.rows(Place::Everywhere).into_iter().find(|(row, _)| row.action == Action::Help);
     let help = help.and_then(|(_, keys)| pressed(&keys)).unwrap_or_default();
     let room = columns.saturating_sub(width(&help) + width(" help") + 1);

@@ -194,7 +194,7 @@ impl Shown<'_> {
         let note = note(&clean, self.pane.projection.more(entry.seq));
         let room = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|(_, pattern)| pattern.find(clean.text.as_bytes()));
-        let pieces = self.styled(&clean, found);
+        let pieces = self.styled(&clean, found.as_ref());
         let parts = if self.pane.wrap {
             split(&pieces, self.columns.saturating_sub(used))
         } else {
@@ -260,7 +260,7 @@ impl Shown<'_> {
         spans
     }
 
-    fn styled(&self, clean: &CleanLine, found: Option<std::ops::Range<usize>>) -> Vec<(String, Style)> {
+    fn styled(&self, clean: &CleanLine, found: Option<&std::ops::Range<usize>>) -> Vec<(String, Style)> {
         let mut pieces: Vec<(String, Style)> = Vec::new();
         let mut at = 0;
         for (text, style) in clean.pieces() {

@@ -60,7 +60,12 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         (Screen::Jobs, _) => jobs::draw(model, frame, paint, area),
         (Screen::Submit, _) => submit::draw(model, frame, paint, area),
         (_, None) => {
-            paint.panel(frame, area, "no job is open", vec![Line::from("1 shows the jobs; enter opens one.")])
+            paint.panel(
+                frame,
+                area,
+                "no job is open",
+                vec![Line::from("1 shows the jobs; enter opens one.")],
+            );
         }
         (Screen::Overview, Some(open)) => overview::draw(model, open, frame, paint, area),
         (Screen::Fabric, Some(open)) => matrix::draw(model, open, frame, paint, area),

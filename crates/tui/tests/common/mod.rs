@@ -1,5 +1,6 @@
 //! Models as the tests want them, and the screens they give.
 #![allow(dead_code, reason = "each test binary uses some of it")]
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
