@@ -8,7 +8,7 @@ use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::client::Client;
 use super::kinds::Kind;
-use crate::kubernetes::{Cluster, Resource, Right, namespace_facts, rights};
+use crate::kubernetes::{Cluster, Resource, Right, namespace_facts, queues, rights};
 
 impl Client {
     /// The kinds the cluster serves.
@@ -64,6 +64,7 @@ impl Client {
         let (base, served, allowed) =
             tokio::join!(namespace_facts(cluster, &mut facts), self.served(), rights(cluster, &wanted));
         base?;
+        queues(cluster, &mut facts).await?;
         let served = served?;
         facts.serves.extend(served.iter().map(|kind| kind.served_as()));
         facts.ids.insert("namespace".into(), cluster.namespace.clone());

@@ -9,6 +9,7 @@ mod kinds;
 mod logs;
 mod mpi_job;
 mod pod;
+mod preflight;
 mod pytorch_job;
 mod render;
 #[cfg(test)]

@@ -16,7 +16,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::config::{Gang, JobSettings, Settings};
 use super::kinds::{Kind, trainer_version};
 use super::pod::{FABRIC, SUBMISSION, Template};
-use super::{mpi_job, pytorch_job, train_job};
+use super::{mpi_job, preflight, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
 use crate::kubernetes::expansion;
 use crate::kubernetes::mpirun::wrap_of;
@@ -75,6 +75,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     }
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
+    rendered.findings.extend(preflight::findings(&draft, &object));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));
     }
@@ -89,7 +90,8 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     let fitting: &[Kind] =
         if by_mpi { &[Kind::MpiJobV2, Kind::MpiJobV1] } else { &[Kind::PyTorchJob, Kind::TrainJob] };
     let missing = |kinds: &[Kind]| {
-        let names: Vec<_> = kinds.iter().map(|kind| kind.resource().kind).collect();
+        let mut names: Vec<_> = kinds.iter().map(|kind| kind.resource().kind).collect();
+        names.dedup();
         let operators: Vec<_> = kinds.iter().map(|kind| kind.operator()).collect();
         Error::new(ErrorKind::Unsupported, format!("the cluster serves no {}", names.join(" and no ")))
             .with(
@@ -107,7 +109,14 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
             .hint("leave `kind` out, or choose another launch"));
         }
         if job.facts.online && !served.contains(&kind) {
-            return Err(missing(&[kind]));
+            let error = missing(&[kind]);
+            let same = served.iter().find(|other| other.resource().kind == kind.resource().kind);
+            return Err(match same {
+                Some(other) => {
+                    error.hint(format!("or take the version it serves: `kind = \"{}\"`", other.word()))
+                }
+                None => error,
+            });
         }
         return Ok(kind);
     }

@@ -114,7 +114,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
     if let Some(quotas) =
         readable(quotas, facts, "resource quotas", "an exceeded quota is only seen in the job's events")?
     {
-        facts.extra.insert("quotas".into(), quotas.iter().map(|quota| quota["status"].clone()).collect());
+        facts.extra.insert("quotas".into(), quotas.iter().filter_map(quota).collect());
     }
     if let Some(priorities) =
         readable(priorities, facts, "priority classes", "a priority class is taken as it is written")?
@@ -135,6 +135,12 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
             }
         }
     }
+    if let Err(error) = classes.as_ref()
+        && error.kind() == ErrorKind::Credentials
+    {
+        let so = "it is not seen whether EFA interfaces are given out by resource claims (DRA)";
+        facts.notes.push(hidden(error, "device classes", so));
+    }
     if let Ok(classes) = classes {
         let names: Vec<_> = classes.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
         if names.contains(&"efa.networking.k8s.aws") {
@@ -146,6 +152,14 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         facts.serves.extend(names.iter().map(|name| format!("DeviceClass {name}")));
     }
     Ok(())
+}
+
+/// A quota that counts all pods of the namespace, with what it allows and what is used; one of a scope counts only some.
+fn quota(object: &Value) -> Option<Value> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let scoped = !spec["scopes"].is_null() || !spec["scopeSelector"].is_null();
+    let named = json!({"name": object["metadata"]["name"]});
+    (!scoped).then(|| json!({"metadata": named, "hard": status["hard"], "used": status["used"]}))
 }
 
 /// Whether the cluster adds EFA to a pod that looks like a worker on a whole node, as a dry run says, which stores nothing. None where
@@ -177,7 +191,7 @@ fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str
     }
 }
 
-fn hidden(error: &Error, what: &str, so: &str) -> Finding {
+pub(super) fn hidden(error: &Error, what: &str, so: &str) -> Finding {
     // Whoever is refused knows who asked for what; anything else is worth its own words.
     let finding = Finding::info("K8S-HIDDEN", format!("you may not read {what}, so {so}"));
     if error.kind() == ErrorKind::Credentials { finding } else { finding.at(error.message()) }

@@ -10,6 +10,7 @@
 //! | `pod` | what is read of a pod |
 //! | `stuck` | why pods do not start, and what to do: what the operators never say |
 //! | `facts` | nodes, quotas, priorities, rights |
+//! | `queues` | Kueue's and Volcano's |
 //! | `code` | a script or a Git repository brought along by the command |
 //! | `mpirun` | the launcher's command line |
 //! | `logs` | every container's log, followed and resumed exactly |
@@ -23,6 +24,7 @@ mod facts;
 pub mod logs;
 pub mod mpirun;
 mod pod;
+mod queues;
 mod request;
 mod stuck;
 
@@ -31,5 +33,6 @@ pub use connect::{Cluster, ClusterConfig, proxy_for};
 pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
 pub use facts::{Right, namespace_facts, node_groups, rights};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
+pub use queues::queues;
 pub use request::{Resource, Write};
 pub use stuck::{NODE_LOST, job_event_finding, pod_finding};

@@ -397,6 +397,12 @@ fn refusals_say_what_to_do() {
         assert!(ran.stderr.contains(fix), "{args:?}: {}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{args:?}: {}", ran.stdout);
     }
+    shell.bed.expired();
+    let expired = Shell::of(shell.bed.clone(), "expired");
+    expired.write("ok.toml", &named(&name("late")));
+    let ran = expired.weftrun(&["submit", "-b", "kubeflow", "ok.toml"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(ran.stderr.contains("log in again"), "{}", ran.stderr);
     let doctor = shell.weftrun(&["doctor", "-b", "kubeflow", "-n", "other"]);
     assert_eq!(doctor.code, 4, "{}", doctor.stderr);
     for said in ["may create no job in the namespace `other`", "rbac.yaml", "pods/log"] {
@@ -404,7 +410,7 @@ fn refusals_say_what_to_do() {
     }
     let doctor = shell.weftrun(&["doctor", "-b", "kubeflow"]);
     assert_eq!(doctor.code, 0, "{}", doctor.stderr);
-    shell.write("tj.toml", &format!("{}[backend.kubeflow]\nkind = \"trainjob\"\n", named("tj")));
+    shell.write("tj.toml", &format!("{}[backend.kubeflow]\nkind = \"trainjob\"\n", named(&name("tj"))));
     let tried = shell.weftrun(&["submit", "-b", "kubeflow", "--dry-run=server", "tj.toml"]);
     assert_eq!(tried.code, 0, "{}", tried.stderr);
     assert!(tried.stderr.contains("[K8S-TRAINJOB-RESTARTS]"), "{}", tried.stderr);
@@ -482,6 +488,18 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
     }
     // Without the right to make ConfigMaps the script is in the command.
     assert!(!shell.bed.kubectl_says(&["get", "configmap", &format!("{name}-code")]).0);
+    // Whoever insists on one is refused, and no job is left behind that would wait for it.
+    let insists = text.replace(&name, &format!("{name}-map"));
+    shell.write("map.toml", &format!("{insists}[backend.kubeflow]\nscripts = \"configmap\"\n"));
+    let refused = shell.weftrun(&["submit", "-b", "kubeflow", "map.toml"]);
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    assert!(refused.stderr.contains("configmaps") && refused.stderr.contains("Role"), "{}", refused.stderr);
+    crate::bed::poll("no job", || {
+        (!shell.bed.kubectl_says(&["get", "pytorchjob", &format!("{name}-map")]).0).then_some(())
+    });
+    let plan = shell.weftrun(&["plan", "-b", "kubeflow", "--online", "job.toml"]);
+    assert_eq!(plan.code, 0, "{}", plan.stderr);
+    assert!(plan.stderr.contains("you may not read resource quotas"), "{}", plan.stderr);
     let doctor = shell.weftrun(&["doctor", "-b", "kubeflow"]);
     let said = doctor.stdout + &doctor.stderr;
     assert!(said.contains("you may not read nodes") && said.contains("configmaps"), "{said}");

@@ -105,14 +105,7 @@ async fn no_rights_is_a_matter_of_credentials() {
 #[tokio::test]
 async fn an_expired_token_says_log_in() {
     let Some(bed) = bed() else { return };
-    let text = std::fs::read_to_string(bed.kubeconfig("researcher")).unwrap();
-    let start = text.find("users:").unwrap();
-    let end = start + text[start..].find('\n').unwrap();
-    let expired =
-        format!("{}users: [{{name: researcher, user: {{token: expired}}}}]{}", &text[..start], &text[end..]);
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), expired).unwrap();
-    let backend = bed.connect_to(bed.target(file.path())).await.unwrap();
+    let backend = bed.connect_to(bed.target(&bed.expired())).await.unwrap();
     let error = backend.discover(&Scope::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
     assert!(error.hints()[0].contains("log in again"));
@@ -295,11 +288,24 @@ async fn an_administrator_sees_nodes_levels_and_device_classes() {
         "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: {class}}}, \
           spec: {{selectors: [{{cel: {{expression: \"device.driver == '{class}'\"}}}}]}}}}"
     ));
+    // It is for a namespace that is not there, so that no pod of other tests is sent to it.
+    bed.apply(
+        "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: auto-efa-injector}, \
+          webhooks: [{name: efa.weftrun.test, admissionReviewVersions: [v1], sideEffects: None, failurePolicy: Ignore, \
+          clientConfig: {url: 'https://127.0.0.1:1/'}, namespaceSelector: {matchLabels: {no: such}}, \
+          rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}]}",
+    );
     let mut target = bed.target(&bed.kubeconfig("admin"));
     let state = tempfile::tempdir().unwrap();
     (target.state_dir, target.namespace) = (state.path().into(), Some("research".into()));
-    let facts = bed.connect_to(target).await.unwrap().discover(&Scope::default()).await.unwrap();
+    let backend = bed.connect_to(target).await.unwrap();
+    let facts = backend.discover(&Scope::default()).await.unwrap();
     bed.kubectl(&["delete", "deviceclass", class]);
+    bed.kubectl(&["delete", "mutatingwebhookconfiguration", "auto-efa-injector"]);
+    assert_eq!(facts.efa_webhook, Some(true));
+    let mut fresh = Scope::default();
+    fresh.fresh = true;
+    assert_eq!(backend.discover(&fresh).await.unwrap().efa_webhook, Some(false));
     let dra = facts.notes.iter().find(|note| note.code == "K8S-DRA-EFA");
     assert!(dra.unwrap().fix.as_ref().unwrap().text.contains("efa.devices"), "{:?}", facts.notes);
     let nodes =
@@ -308,4 +314,116 @@ async fn an_administrator_sees_nodes_levels_and_device_classes() {
     assert_eq!(facts.pod_security.as_deref(), Some("privileged"));
     assert!(facts.priorities.iter().any(|class| class == "system-node-critical"), "{:?}", facts.priorities);
     assert!(!facts.notes.iter().any(|note| note.code == "K8S-HIDDEN"), "{:?}", facts.notes);
+}
+
+/// One watch of the jobs, one of the pods and one of the events, whatever the number of jobs: of one more job only its object is read.
+#[tokio::test]
+async fn many_jobs_are_watched_by_as_many_requests_as_one() {
+    let Some(bed) = bed() else { return };
+    let losing = Losing::start(&bed).await;
+    losing.armed.store(false, Ordering::SeqCst);
+    let mut running = Vec::new();
+    for _ in 0..3 {
+        running.push(bed.submit(job("watched", 1, "sleep 600")).await);
+    }
+    let asked = async |jobs: &[Running]| {
+        let backend = bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+        let before = losing.requests.load(Ordering::SeqCst);
+        let mut filter = JobFilter::default();
+        filter.handles = jobs.iter().map(|job| job.handle.clone()).collect();
+        let mut watch = backend.watch(filter);
+        let mut run = std::collections::BTreeSet::new();
+        while run.len() < jobs.len() {
+            let event = watch.next().await.unwrap().unwrap();
+            run.extend(
+                jobs.iter()
+                    .filter(|job| is(&event, job, JobPhase::Running))
+                    .map(|job| job.handle.to_string()),
+            );
+        }
+        losing.requests.load(Ordering::SeqCst) - before
+    };
+    for job in &running {
+        job.phase(JobPhase::Running).await;
+    }
+    let (one, all) = (asked(&running[..1]).await, asked(&running).await);
+    assert_eq!(all - one, 2, "{one} requests for one job, {all} for three");
+    for job in running {
+        job.delete().await;
+    }
+}
+
+/// What a job names or asks is held against the cluster before it is sent: queues, where somebody keeps them, and quotas.
+#[tokio::test]
+async fn queues_priorities_and_quotas_are_looked_at_before() {
+    let Some(bed) = bed() else { return };
+    // Kueue's kind without Kueue (https://kueue.sigs.k8s.io/docs/concepts/local_queue/, 2026-11-21).
+    bed.apply(
+        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: localqueues.kueue.x-k8s.io, \
+          annotations: {api-approved.kubernetes.io: 'https://github.com/kubernetes-sigs/kueue'}}, \
+          spec: {group: kueue.x-k8s.io, scope: Namespaced, names: {kind: LocalQueue, plural: localqueues}, versions: [{name: v1beta1, \
+          served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}",
+    );
+    let spaces = ["weft-queues", "weft-no-queues"];
+    bed.apply(
+        &spaces
+            .map(|name| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"))
+            .join("\n---\n"),
+    );
+    let of = "namespace: weft-queues";
+    poll("the kind", || bed.kubectl_says(&["get", "localqueues.kueue.x-k8s.io"]).0.then_some(()));
+    bed.apply(&format!(
+        "{{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {{name: team-a, {of}}}, spec: {{clusterQueue: all}}}}\n---\n\
+         {{apiVersion: v1, kind: ResourceQuota, metadata: {{name: gpus, {of}}}, spec: {{hard: {{requests.nvidia.com/gpu: 8}}}}}}"
+    ));
+    let quota = || bed.get(&["-n", "weft-queues", "resourcequota", "gpus"])["status"]["hard"].is_object();
+    poll("the quota", || quota().then_some(()));
+    let codes = async |namespace: &str, queue: &str, priority: &str, gpus: u32| {
+        let mut target = bed.target(&bed.kubeconfig("admin"));
+        let state = tempfile::tempdir().unwrap();
+        (target.state_dir, target.namespace) = (state.path().into(), Some(namespace.into()));
+        let backend = bed.connect_to(target).await.unwrap();
+        let mut spec = job("ahead", 2, "true");
+        spec.roles[0].gpus_per_node = gpus;
+        (spec.queue, spec.priority) = (Some(queue.into()), Some(priority.into()));
+        let planned = plan(&*backend, spec).await;
+        let found = backend.render(&planned).unwrap().findings;
+        let said: Vec<_> =
+            found.iter().map(|finding| (finding.code.clone(), finding.fix.clone().unwrap().text)).collect();
+        (planned.facts, said)
+    };
+    let (facts, none) = codes("weft-queues", "team-a", "system-node-critical", 4).await;
+    assert!(none.is_empty(), "{none:?}");
+    assert!(facts.queues.iter().any(|queue| queue.name == "team-a" && queue.up), "{:?}", facts.queues);
+    let (_, all) = codes("weft-queues", "team-b", "system-node-critcal", 8).await;
+    let seen: Vec<&str> = all.iter().map(|(code, _)| code.as_str()).collect();
+    assert_eq!(seen, ["K8S-PRIORITY", "K8S-QUEUE", "K8S-QUOTA"], "{all:?}");
+    assert!(all[1].1.contains("`team-a`"), "{all:?}");
+    let (_, other) = codes("weft-no-queues", "team-a", "system-node-critical", 8).await;
+    assert!(
+        other.len() == 1 && other[0].0 == "K8S-QUEUE" && other[0].1.contains("there is none"),
+        "{other:?}"
+    );
+    bed.kubectl(&["delete", "--wait=false", "crd", "localqueues.kueue.x-k8s.io"]);
+    for name in spaces {
+        bed.kubectl(&["delete", "--wait=false", "namespace", name]);
+    }
+}
+
+/// A job that is submitted suspended makes no pods until it is resumed, and is removed when its time after the end is over.
+#[tokio::test]
+async fn a_suspended_job_waits_and_an_ended_one_goes() {
+    let Some(bed) = bed() else { return };
+    let settings = json!({"suspend": true, "ttl-seconds": 2});
+    let running = bed.submit(of_kind(job("later", 1, "echo now"), settings)).await;
+    running.phase(JobPhase::Suspended).await;
+    let name = running.handle.name().to_owned();
+    let pods = format!("training.kubeflow.org/job-name={name}");
+    assert!(bed.get(&["pods", "-l", &pods])["items"].as_array().unwrap().is_empty());
+    running.backend.act(&running.handle, Action::Resume).await.unwrap();
+    let gone = |event: &JobEvent| {
+        matches!(event, JobEvent::Gone { .. }) || event.phase() == Some(JobPhase::Succeeded)
+    };
+    running.until("its end", gone).await;
+    poll("its removal", || (!bed.kubectl_says(&["get", "pytorchjob", &name]).0).then_some(()));
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weftrun_core::ErrorKind;
 use weftrun_core::backend::{Registry, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
@@ -40,6 +41,57 @@ async fn the_server_takes_mutated_jobs() {
         let findings = backend.check(&rendered).await.unwrap();
         assert!(findings.is_empty(), "{launch:?}: {findings:?}\n{text}");
     }
+}
+
+/// The kind is what fits the launch among those the cluster serves, or what the user says; where there is none, what to install.
+#[tokio::test]
+async fn the_kind_is_one_that_the_cluster_serves() {
+    weftrun_backends::link();
+    let state = tempfile::tempdir().unwrap();
+    let target = TargetConfig::new("kubeflow", "kubeflow", state.path());
+    let backend = (Registry::linked().get("kubeflow").unwrap().connect)(target).await.unwrap();
+    let rendered = |launch, kind: Option<&str>, serves: &[&str]| {
+        let own = |kind| of_kind(spec(launch), json!({"kind": kind}));
+        let mut planned = weftrun_testkit::planned(kind.map_or_else(|| spec(launch), own));
+        planned.facts.online = true;
+        planned.facts.serves = serves.iter().map(|entry| (*entry).to_owned()).collect();
+        backend.render(&planned)
+    };
+    let torch = "PyTorchJob.kubeflow.org/v1";
+    let (mpi1, mpi2) = ("MPIJob.kubeflow.org/v1", "MPIJob.kubeflow.org/v2beta1");
+    let train = "TrainJob.trainer.kubeflow.org/v1alpha1";
+    let chosen: [(Launch, Option<&str>, &[&str], &str); 8] = [
+        (Launch::Torchrun, None, &[torch, mpi2, train], torch),
+        (Launch::Torchrun, None, &[mpi2, train], train),
+        (Launch::PerRank, None, &[train], train),
+        (Launch::PerRank, Some("trainjob"), &[torch, mpi2, train], train),
+        (Launch::Mpi, None, &[torch, mpi2], mpi2),
+        (Launch::Mpi, None, &[torch, mpi1], mpi1),
+        (Launch::Mpi, None, &[mpi1, mpi2], mpi2),
+        (Launch::Mpi, Some("mpijob.v1"), &[mpi1, mpi2], mpi1),
+    ];
+    for (launch, kind, serves, wanted) in chosen {
+        let rendered = rendered(launch, kind, serves).unwrap();
+        let object: Value = serde_saphyr::from_str(&rendered.documents[0].text).unwrap();
+        let (kind, version) = wanted.split_once('.').unwrap();
+        assert_eq!((&object["kind"], &object["apiVersion"]), (&json!(kind), &json!(version)), "{serves:?}");
+    }
+    let missing: [(Launch, Option<&str>, &[&str], &str); 5] = [
+        (Launch::Torchrun, None, &[], "Training Operator"),
+        (Launch::Torchrun, None, &[mpi2], "Kubeflow Trainer 2"),
+        (Launch::Mpi, None, &[], "MPI Operator"),
+        (Launch::Mpi, None, &[torch, train], "MPI Operator"),
+        (Launch::Torchrun, Some("trainjob"), &[torch], "Kubeflow Trainer 2"),
+    ];
+    for (launch, kind, serves, install) in missing {
+        let error = rendered(launch, kind, serves).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let hint = &error.hints()[0];
+        assert!(hint.contains("install") && hint.contains(install), "{serves:?}: {hint}");
+        assert!(!error.message().contains("MPIJob and no MPIJob"), "{error}");
+    }
+    let other = rendered(Launch::Mpi, Some("mpijob"), &[torch, mpi1]).unwrap_err();
+    assert!(other.hints()[1].contains("mpijob.v1"), "{:?}", other.hints());
 }
 
 /// What the test cluster does not run (MPIJob v1, other versions of Trainer) is at least what those servers take: the CRDs'

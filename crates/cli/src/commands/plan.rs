@@ -38,7 +38,12 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     if args.check_image {
         context.block_on(check_image(context, &mut plan))?;
     }
-    let (fabric, findings) = (plan.fabric(), plan.findings());
+    let (fabric, mut findings) = (plan.fabric(), plan.findings());
+    if args.online {
+        // What is seen only in what would be sent: names and amounts that the cluster does not have.
+        let rendered = context.block_on(plan.render());
+        findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
+    }
     if context.out.format == Format::Table {
         context.out.data(&text(&plan))?;
         context.out.findings(&findings);

@@ -172,6 +172,15 @@ pub(super) const CLUSTERS: &[Code] = &[
     ),
     from(
         code(
+            "K8S-QUEUE",
+            "nobody keeps the queue the job names",
+            "Kueue has no such local queue in the namespace (Volcano: in the cluster), and the job would wait for ever; or it is not installed at all.",
+            "`weftrun doctor` lists the queues; `gang` under `[backend.kubeflow]` says who keeps them.",
+        ),
+        "https://kueue.sigs.k8s.io/docs/concepts/local_queue/",
+    ),
+    from(
+        code(
             "K8S-QUOTA",
             "the namespace's quota is used up",
             "Pods are refused until something of it is free.",

@@ -1,0 +1,199 @@
+//! What would have a job's pods refused, or waiting for ever, as far as the cluster said what it has. Pure.
+//!
+//! Warnings only: the cluster was asked some minutes ago, and a quota that is used up now need not be when the pods are made.
+
+use serde_json::Value;
+use weftrun_core::Finding;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::spec::{Quantity, did_you_mean};
+
+use super::config::Gang;
+use super::render::Draft;
+
+/// Holds a rendered job against the facts.
+pub fn findings(draft: &Draft<'_>, object: &Value) -> Vec<Finding> {
+    let facts = &draft.job.facts;
+    let priority = draft.spec.priority.as_deref().and_then(|name| priority(name, facts));
+    let queue = draft.spec.queue.as_deref().and_then(|name| queue(name, draft.settings.gang, facts));
+    priority.into_iter().chain(queue).chain(quotas(&pods(object), facts)).collect()
+}
+
+fn priority(name: &str, facts: &ClusterFacts) -> Option<Finding> {
+    if facts.priorities.is_empty() || facts.priorities.iter().any(|known| known == name) {
+        return None;
+    }
+    let text = format!("the cluster has no priority class `{name}`: every pod would be refused");
+    let known = facts.priorities.iter().map(String::as_str);
+    Some(Finding::warning("K8S-PRIORITY", text).at("priority").fix(meant(name, known)))
+}
+
+fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding> {
+    let (word, who) = if gang == Some(Gang::Volcano) { ("volcano", "Volcano") } else { ("kueue", "Kueue") };
+    let finding = |text: String| Finding::warning("K8S-QUEUE", text).at("queue");
+    match facts.extra.get(word)? {
+        Value::Bool(false) => Some(
+            finding(format!("the cluster has no {who}: nobody reads the queue `{name}`, and the pods do not wait in it"))
+                .fix("leave `queue` out, or say with `gang` under [backend.kubeflow] who keeps the queues (kueue, volcano)"),
+        ),
+        Value::Array(known) if !known.iter().any(|known| known == name) => {
+            let known = known.iter().filter_map(Value::as_str);
+            Some(finding(format!("{who} has no queue `{name}` here: the job would wait for ever")).fix(meant(name, known)))
+        }
+        _ => None,
+    }
+}
+
+/// What may have been meant, or all there is.
+fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match did_you_mean(name, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => match known.take(20).collect::<Vec<_>>().join(", ") {
+            all if all.is_empty() => "there is none; ask whoever keeps the cluster for one".to_owned(),
+            all => format!("use one of {all}"),
+        },
+    }
+}
+
+/// Pods of one kind: how many, and the `resources` of their containers.
+struct Pods<'a> {
+    count: u64,
+    containers: Vec<&'a Value>,
+}
+
+/// The pods that an object makes.
+fn pods(object: &Value) -> Vec<Pods<'_>> {
+    let spec = &object["spec"];
+    let trainer = &spec["trainer"];
+    if trainer.is_object() {
+        let count = trainer["numNodes"].as_u64().unwrap_or(1);
+        return vec![Pods { count, containers: vec![&trainer["resourcesPerNode"]] }];
+    }
+    let replicas =
+        ["pytorchReplicaSpecs", "mpiReplicaSpecs"].into_iter().filter_map(|key| spec[key].as_object());
+    replicas
+        .flat_map(|roles| roles.values())
+        .map(|role| {
+            let containers = role.pointer("/template/spec/containers").and_then(Value::as_array);
+            Pods {
+                count: role["replicas"].as_u64().unwrap_or(1),
+                containers: containers
+                    .into_iter()
+                    .flatten()
+                    .map(|container| &container["resources"])
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+/// The quotas that the pods would exceed, each with the first resource that does.
+fn quotas(pods: &[Pods<'_>], facts: &ClusterFacts) -> Vec<Finding> {
+    let list = facts.extra.get("quotas").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(|quota| exceeded(quota, pods)).collect()
+}
+
+fn exceeded(quota: &Value, pods: &[Pods<'_>]) -> Option<Finding> {
+    let whole = |value: &Value| Some(Quantity::parse(value.as_str()?)?.whole());
+    quota["hard"].as_object()?.iter().find_map(|(name, hard)| {
+        let (hard, used) = (whole(hard)?, whole(&quota["used"][name]).unwrap_or(0));
+        let asked = asked(name, pods);
+        if asked == 0 || used.saturating_add(asked) <= hard {
+            return None;
+        }
+        let of = quota["metadata"]["name"].as_str().unwrap_or_default();
+        let text = format!(
+            "the job asks {asked} of `{name}`, and the quota `{of}` of the namespace has {} of {hard} left: pods above it are refused, and the others wait for them",
+            hard.saturating_sub(used)
+        );
+        let fix = "ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota";
+        Some(Finding::warning("K8S-QUOTA", text).fix(fix))
+    })
+}
+
+/// What the pods count for under a name of a quota (https://kubernetes.io/docs/concepts/policy/resource-quotas/, 2026-11-21).
+fn asked(name: &str, pods: &[Pods<'_>]) -> u64 {
+    let (which, resource) = match name.split_once('.') {
+        _ if matches!(name, "pods" | "count/pods") => {
+            return pods.iter().map(|pods| pods.count).fold(0, u64::saturating_add);
+        }
+        Some(("requests", resource)) => ("requests", resource),
+        Some(("limits", resource)) => ("limits", resource),
+        None if matches!(name, "cpu" | "memory") => ("requests", name),
+        _ => return 0,
+    };
+    let of = |resources: &&Value| {
+        resources[which][resource].as_str().and_then(Quantity::parse).map_or(0, Quantity::whole)
+    };
+    let all = pods.iter().map(|pods| {
+        let one = pods.containers.iter().map(of).fold(0, u64::saturating_add);
+        one.saturating_mul(pods.count)
+    });
+    all.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn facts(key: &str, value: Value) -> ClusterFacts {
+        let mut facts = ClusterFacts::default();
+        facts.extra.insert(key.into(), value);
+        facts
+    }
+
+    #[test]
+    fn a_queue_that_is_not_there_is_said() {
+        let said = |known: Value| {
+            queue("tema", None, &facts("kueue", known)).map(|finding| finding.fix.unwrap().text)
+        };
+        assert_eq!(said(json!(["tema"])), None);
+        assert_eq!(said(json!(["team"])).unwrap(), "did you mean `team`?");
+        assert_eq!(said(json!(["research", "night"])).unwrap(), "use one of research, night");
+        assert!(said(json!([])).unwrap().contains("there is none"));
+        assert!(said(json!(false)).unwrap().contains("gang"));
+        assert_eq!(
+            queue("tema", Some(Gang::Volcano), &facts("kueue", json!([]))),
+            None,
+            "not asked of Volcano"
+        );
+    }
+
+    #[test]
+    fn priorities_are_checked_where_they_are_known() {
+        let mut facts = ClusterFacts::default();
+        assert_eq!(priority("hihg", &facts), None);
+        facts.priorities = vec!["high".into(), "low".into()];
+        assert_eq!(priority("high", &facts), None);
+        assert!(priority("hihg", &facts).unwrap().fix.unwrap().text.contains("`high`"));
+    }
+
+    #[test]
+    fn a_quota_counts_what_all_pods_ask() {
+        let resources =
+            json!({"requests": {"nvidia.com/gpu": "8", "memory": "64Gi"}, "limits": {"memory": "64Gi"}});
+        let role = json!({"replicas": 3, "template": {"spec": {"containers": [{"resources": resources}]}}});
+        let one = json!({"replicas": 1, "template": {"spec": {"containers": [{"resources": resources}]}}});
+        let torch = json!({"spec": {"pytorchReplicaSpecs": {"Master": one, "Worker": role}}});
+        let train = json!({"spec": {"trainer": {"numNodes": 4, "resourcesPerNode": resources}}});
+        for object in [torch, train] {
+            let over = |hard: Value, used: Value| {
+                let quota = json!({"metadata": {"name": "team"}, "hard": hard, "used": used});
+                exceeded(&quota, &pods(&object)).map(|finding| finding.message)
+            };
+            assert_eq!(
+                over(json!({"requests.nvidia.com/gpu": "32"}), json!({"requests.nvidia.com/gpu": "0"})),
+                None
+            );
+            let gpus =
+                over(json!({"requests.nvidia.com/gpu": "32"}), json!({"requests.nvidia.com/gpu": "8"}))
+                    .unwrap();
+            assert!(gpus.contains("asks 32") && gpus.contains("24 of 32"), "{gpus}");
+            assert_eq!(over(json!({"limits.memory": "256Gi", "pods": "4"}), json!({})), None);
+            assert!(over(json!({"memory": "255Gi"}), json!({})).unwrap().contains("`memory`"));
+            assert!(over(json!({"pods": "3"}), json!({})).unwrap().contains("`pods`"));
+            assert_eq!(over(json!({"services": "0", "requests.storage": "1Gi"}), json!({})), None);
+        }
+    }
+}
