@@ -65,7 +65,10 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
         row("pod security", level.clone());
     }
     for (key, value) in &facts.extra {
-        row(key, brief(value));
+        let value = brief(value);
+        if !value.is_empty() {
+            row(key, value);
+        }
     }
     text
 }
