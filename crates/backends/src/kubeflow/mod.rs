@@ -18,6 +18,8 @@ mod status;
 mod submit;
 mod train_job;
 mod watch;
+#[cfg(test)]
+mod watch_tests;
 
 use std::sync::Arc;
 

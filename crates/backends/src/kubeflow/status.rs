@@ -219,15 +219,22 @@ impl Job {
     /// How it failed: the operators say that something did, its pods say which and how.
     fn failed(&self, summary: &mut JobSummary, pods: &[&Pod]) {
         summary.exit_code = self.exit_code(pods);
-        let Some(code) = summary.exit_code else { return };
-        let culprit = pods.iter().find(|pod| pod.exit().is_some_and(|exit| exit.code == code));
-        let Some((pod, exit)) = culprit.and_then(|pod| Some((pod, pod.exit()?))) else { return };
-        // The container's own reason would be that nobody saw its end.
-        let reason = if pod.reason == "Evicted" { pod.reason.as_str() } else { exit.reason.as_str() };
-        let why = if matches!(reason, "" | "Error") { String::new() } else { format!(" ({reason})") };
+        let ended = |pod: &&&Pod| pod.exit().is_some_and(|exit| Some(exit.code) == summary.exit_code);
+        let how = if let Some((pod, exit)) = pods.iter().find(ended).and_then(|pod| Some((pod, pod.exit()?)))
+        {
+            // The container's own reason would be that nobody saw its end.
+            let reason = if pod.reason == "Evicted" { pod.reason.as_str() } else { exit.reason.as_str() };
+            let why = if matches!(reason, "" | "Error") { String::new() } else { format!(" ({reason})") };
+            format!("{} ended with exit code {}{why}", pod.name, exit.code)
+        } else if let Some(pod) = pods.iter().find(|pod| pod.reason == "Evicted") {
+            // Before any of its containers had begun.
+            format!("{} was taken away by its node (Evicted)", pod.name)
+        } else {
+            return;
+        };
         let said = summary.reason.trim_end_matches([':', '.', ' ']).to_owned();
         let stop = if said.is_empty() { "" } else { ": " };
-        summary.reason = format!("{said}{stop}{} ended with exit code {code}{why}", pod.name);
+        summary.reason = format!("{said}{stop}{how}");
     }
 
     /// Restarts that a container was allowed at most. The one that reaches the operator's limit is ended as it begins.

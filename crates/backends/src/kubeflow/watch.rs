@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
+use tokio::time::{Instant, timeout_at};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -14,9 +16,12 @@ use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes};
 
+/// What several watches say.
+type Changes = SelectAll<BoxStream<'static, (Of, Result<Change>)>>;
+
 /// What a watch is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+pub(super) enum Of {
     Jobs(Kind),
     Pods,
     Events,
@@ -48,17 +53,20 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
     stream::once(opened).try_flatten().boxed()
 }
 
+/// How long the end of a failed job waits for its pods to say how it failed: their watch may be behind the job's.
+const PODS_BEHIND: Duration = Duration::from_secs(3);
+
 /// Most events, and most pods that are gone, that are kept.
 const MOST_KEPT: usize = 4096;
 
-struct Watcher {
+pub(super) struct Watcher {
     client: Arc<Client>,
     target: String,
     filter: JobFilter,
     /// Uids of the jobs asked for by handle that have not ended.
     wanted: BTreeSet<String>,
     by_handle: bool,
-    changes: SelectAll<BoxStream<'static, (Of, Result<Change>)>>,
+    changes: Changes,
     /// By uid.
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
@@ -67,6 +75,8 @@ struct Watcher {
     events: BTreeMap<String, PodEvent>,
     /// What was told of each job.
     told: BTreeMap<String, Told>,
+    /// Failed jobs whose pods do not say how yet, and until when that is waited for.
+    unexplained: BTreeMap<String, Instant>,
     ready: VecDeque<JobEvent>,
     /// Watches that gave their first list.
     listed: Vec<Of>,
@@ -133,18 +143,30 @@ impl Watcher {
         for (of, resource) in of {
             all.push(changes(cluster, &resource, "").map(move |change| (of, change)).boxed());
         }
+        Self::over(client, all, watches, filter, wanted)
+    }
+
+    /// A watcher of what these watches say.
+    pub(super) fn over(
+        client: Arc<Client>,
+        changes: Changes,
+        watches: usize,
+        filter: JobFilter,
+        wanted: BTreeSet<String>,
+    ) -> Self {
         Self {
             target: client.target.clone(),
             client,
             by_handle: !filter.handles.is_empty(),
             filter,
             wanted,
-            changes: all,
+            changes,
             jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             events: BTreeMap::new(),
             told: BTreeMap::new(),
+            unexplained: BTreeMap::new(),
             ready: VecDeque::new(),
             listed: Vec::new(),
             watches,
@@ -152,7 +174,7 @@ impl Watcher {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<JobEvent>> {
+    pub(super) async fn next(&mut self) -> Result<Option<JobEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
@@ -160,7 +182,17 @@ impl Watcher {
             if self.by_handle && self.wanted.is_empty() {
                 return Ok(None);
             }
-            let Some((of, change)) = self.changes.next().await else { return Ok(None) };
+            let next = match self.unexplained.values().min() {
+                None => self.changes.next().await,
+                Some(until) => match timeout_at(*until, self.changes.next()).await {
+                    Ok(next) => next,
+                    Err(_) => {
+                        self.look_at_all();
+                        continue;
+                    }
+                },
+            };
+            let Some((of, change)) = next else { return Ok(None) };
             match change {
                 Ok(change) => self.change(of, change),
                 Err(error) => self.refused(of, error)?,
@@ -285,6 +317,7 @@ impl Watcher {
             Of::Jobs(_) => {
                 if let Some(job) = self.jobs.remove(uid) {
                     self.told.remove(uid);
+                    self.unexplained.remove(uid);
                     self.ghosts.retain(|_, pod| !pod_of(pod, &job));
                     let ended = self.by_handle && !self.wanted.remove(uid);
                     if !ended {
@@ -330,7 +363,16 @@ impl Watcher {
             let all: Vec<&Pod> = pods.iter().copied().chain(ghosts).collect();
             let whole = job.summary(&self.target, &all);
             (summary.exit_code, summary.reason) = (whole.exit_code, whole.reason);
+            let new = told.summary.as_ref().is_none_or(|told| !told.phase.is_terminal());
+            if new && summary.exit_code.is_none() && pods.iter().any(|pod| !pod.ended()) {
+                let now = Instant::now();
+                let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
+                if now < until {
+                    return;
+                }
+            }
         }
+        self.unexplained.remove(uid);
         if !self.filter.ended && summary.phase.is_terminal() && told.summary.is_none() {
             return;
         }
