@@ -22,7 +22,7 @@ demo:
 snapshots:
     cargo insta review
 
-# Licences, advisories, duplicates
+# Licences, advisories, duplicates; needs cargo-deny and the network (CI's part of it is `.ci/deny`)
 deny:
     cargo deny check
 
@@ -30,9 +30,9 @@ deny:
 book:
     mdbook build docs
 
-# Breaking changes of the SDK against the last release
-semver:
-    cargo semver-checks -p weftrun -p weftrun-core
+# Breaking changes of the SDK against a commit or a tag, such as the last release's; needs cargo-semver-checks
+semver BASE:
+    cargo semver-checks --baseline-rev {{BASE}} -p weftrun -p weftrun-core
 
 # The smallest binary
 dist:

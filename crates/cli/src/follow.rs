@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use weftrun::core::exit_codes;
-use weftrun::core::fabric::Fabric;
+use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
-use weftrun::core::nccl::TransportMap;
+use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 
@@ -97,7 +97,10 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     } else {
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);
-        out.say(map_view::verdict(&followed.map, planned));
+        // Of a job without GPUs no transport is expected, and none is missed.
+        if job.plan().is_none_or(FabricPlan::runs_nccl) || diagnosis.verdict.fabric != FabricSeen::Unknown {
+            out.say(map_view::verdict(&followed.map, planned));
+        }
     }
     let Some(summary) = &followed.summary else {
         out.say(format!("{}: how it ended is not known", job.handle()));

@@ -103,6 +103,7 @@ impl Error {
     /// Makes the error of an operation the backend cannot do, naming the capability that is missing.
     pub fn unsupported(backend: &str, capability: &str) -> Self {
         Self::new(ErrorKind::Unsupported, format!("backend `{backend}` has no capability `{capability}`"))
+            .hint("`weftrun backends` lists what each backend can do")
     }
 
     /// Makes an error out of findings, at least one of which is of severity error.

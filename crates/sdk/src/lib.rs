@@ -100,8 +100,13 @@
 //! name the crate in your source, and [`Registry::linked`] has it. `image` brings [`Plan::check_image`].
 //!
 //! # Minimum supported Rust version
-//! 1.95, which is also what CI builds with. Raising it is a minor release. Structs and enums that will grow are
-//! `#[non_exhaustive]`.
+//! 1.95, which is also what CI builds with. Raising it is a minor release.
+//!
+//! # What may grow
+//! Structs and enums that will grow are `#[non_exhaustive]`. Those that are written as literals are not: end them with
+//! `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
+//! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): a new way to start a job is to be
+//! looked at by every backend. The shapes of [`core::report`] are those of `-o json`, which only grow.
 
 mod client;
 mod config;

@@ -97,7 +97,10 @@ impl Spool {
     /// Finds a job by its handle: by id where it carries one, else the newest of its name.
     pub fn get(&self, handle: &JobHandle) -> Result<Job> {
         let of_ours = handle.backend() == NAME && handle.target() == self.target;
-        let missing = || Error::new(ErrorKind::NotFound, format!("there is no job {handle}"));
+        let missing = || {
+            Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
+                .hint(format!("`weftrun list -a -b {}` shows those there are", self.target))
+        };
         let id = handle.uid().map(|uid| SubmissionId::parse(uid).ok_or_else(missing)).transpose()?;
         let found = match id {
             _ if !of_ours => None,

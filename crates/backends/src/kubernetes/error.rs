@@ -66,7 +66,8 @@ fn from_status(status: &Status, what: &str) -> Error {
             error(ErrorKind::Unsupported, "the cluster does not serve this kind".into())
                 .hint("the operator (or this version of it) is not installed")
         }
-        404 => error(ErrorKind::NotFound, message),
+        404 => error(ErrorKind::NotFound, message)
+            .hint("it was removed, or stands in another namespace; `weftrun list -a` shows the jobs there are"),
         409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
             .hint("choose another name, or `--name-suffix` to make a new one"),
         409 => error(ErrorKind::Refused, message).retryable(),
@@ -220,6 +221,14 @@ mod tests {
             assert!(error.hints()[0].contains(hint), "{message}: {:?}", error.hints());
         }
         assert!(from_status(&status(503, "ServiceUnavailable", "etcd"), "get").is_retryable());
+        let mut gone = status(404, "NotFound", "pytorchjobs.kubeflow.org \"a\" not found");
+        gone.details =
+            serde_json::from_value(serde_json::json!({"name": "a", "kind": "pytorchjobs"})).unwrap();
+        let error = from_status(&gone, "get");
+        assert!(
+            error.kind() == ErrorKind::NotFound && error.hints()[0].contains("weftrun list -a"),
+            "{error:?}"
+        );
     }
 
     #[test]

@@ -181,8 +181,10 @@ fn hidden(secret: &Secret, answer: &str) -> String {
 async fn run(argv: &[String]) -> Result<Token> {
     let (program, arguments) =
         argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
-    let failed =
-        |why: String| Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"));
+    let failed = |why: String| {
+        Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"))
+            .hint("run it by hand; or set `client-id` and `client-secret-env` in the target's table")
+    };
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(Duration::from_secs(60), command.output())

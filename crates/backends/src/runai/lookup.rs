@@ -35,7 +35,8 @@ pub async fn project(
     let found =
         plane.pages(WHAT, "/api/v1/org-unit/projects", &query, "projects", None).await.map_err(|error| {
             match error.kind() {
-                ErrorKind::Credentials => {
+                // Who has a token may lack the right to look projects up.
+                ErrorKind::Credentials if error.hints().is_empty() => {
                     error.hint("put `project-id` and `cluster-id` in the target's table")
                 }
                 _ => error,

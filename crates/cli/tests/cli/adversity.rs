@@ -126,6 +126,8 @@ fn without_a_terminal_nothing_is_drawn_and_nothing_is_asked() {
     place.write("job.toml", SMALL_JOB);
     let done = place.run("submit --follow job.toml").ok();
     assert!(!done.out.contains('\u{1b}') && !done.err.contains('\u{1b}'), "{done:?}");
+    // The job asks no GPU: that it says nothing of its transports is no fault of it.
+    assert!(!done.err.contains("NCCL-DEBUG") && !done.err.contains("transport:"), "{}", done.err);
     place.run("init made.toml").ok();
     // No stdout, no stderr: what cannot be said is not a crash.
     let closed = within(&place, "sh", &["-c", "exec \"$@\" <&- >&- 2>&-", "sh"], "list -a");

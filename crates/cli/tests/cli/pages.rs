@@ -305,6 +305,16 @@ fn rust_is_compiled_or_says_that_it_is_a_piece() {
     wrong.none();
 }
 
+#[test]
+fn the_page_on_backends_shows_the_manifest_of_the_example() {
+    let page = pages().into_iter().find(|page| page.path.ends_with("docs/adding-a-backend.md")).unwrap();
+    let shown = page.blocks.iter().find(|block| block.file() == Some("Cargo.toml")).unwrap();
+    let example = std::fs::read_to_string(root().join("examples/custom-backend/Cargo.toml")).unwrap();
+    for line in shown.text.lines().skip(1).map(|line| line.replace("../weftrun/", "../../")) {
+        assert!(example.lines().any(|own| own == line), "not in the example: {line}");
+    }
+}
+
 /// Everything in backticks in a page, with its line.
 fn code_spans(path: &str) -> Vec<(usize, String)> {
     let text = std::fs::read_to_string(root().join(path)).unwrap();

@@ -9,6 +9,7 @@ use crate::finding::Span;
 
 /// A value with where it came from.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Setting {
     /// The value; never a table.
     pub value: Value,

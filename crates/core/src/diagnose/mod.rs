@@ -42,7 +42,7 @@ impl Diagnosis {
         let message = format!(
             "the ranks use {}, planned was {}",
             self.verdict.fabric.label(),
-            self.planned.map_or("another fabric", label)
+            self.planned.map_or("another fabric", Fabric::as_str)
         );
         Err(Error::from_findings(ErrorKind::FabricNotAsPlanned, message, self.findings))
     }
@@ -53,7 +53,7 @@ impl Diagnosis {
         if asked && self.ok.is_none() && self.verdict.fabric == FabricSeen::Unknown {
             let message = format!(
                 "nothing proves that the ranks use {}",
-                self.planned.map_or("the planned fabric", label)
+                self.planned.map_or("the planned fabric", Fabric::as_str)
             );
             return Err(Error::from_findings(ErrorKind::FabricNotAsPlanned, message, self.findings));
         }
@@ -71,7 +71,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         .map(|rule| finding(rule, &seen))
         .collect();
     findings.extend(not_as_planned(&seen));
-    findings.extend(silent(&seen));
+    findings.extend(silent(plan, &seen));
     findings.extend(misfits::findings(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
@@ -229,7 +229,7 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     let networks = || seen.transports.iter().filter(|used| used.kind == Kind::Net);
     let message = format!(
         "planned was {}, but {} connections between nodes use {}",
-        label(planned),
+        planned.as_str(),
         networks().map(|used| used.connections).sum::<u64>(),
         seen.verdict.fabric.label()
     );
@@ -259,10 +259,10 @@ fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
         .collect()
 }
 
-/// Nothing can be said without NCCL_DEBUG=INFO: silence proves nothing.
-fn silent(seen: &Seen<'_>) -> Option<Finding> {
+/// Nothing can be said without NCCL_DEBUG=INFO: silence proves nothing. Of a job without GPUs nothing is expected.
+fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
-    if seen.map.lines() == 0 || anything {
+    if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
     }
     let mut finding = Finding::new(
@@ -282,15 +282,4 @@ fn silent(seen: &Seen<'_>) -> Option<Finding> {
         }],
     });
     Some(finding)
-}
-
-fn label(fabric: Fabric) -> &'static str {
-    match fabric {
-        Fabric::Auto => "auto",
-        Fabric::Efa => "efa",
-        Fabric::Roce => "roce",
-        Fabric::InfiniBand => "infiniband",
-        Fabric::Tcp => "tcp",
-        Fabric::Off => "off",
-    }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rules::detect;
 use super::{Fabric, Profile};
 use crate::Finding;
 use crate::backend::ClusterFacts;
@@ -62,6 +63,7 @@ pub struct Decision {
 /// A rule that did not apply, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Skipped {
     /// Rule id, or the fabric's name when all of it was skipped.
     pub rule: String,
@@ -105,6 +107,11 @@ impl FabricPlan {
     /// ```
     pub fn new(spec: &JobSpec, catalogue: &Catalogue, facts: &ClusterFacts, profile: &Profile) -> Self {
         decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts).into()
+    }
+
+    /// Whether NCCL is expected to run, and so to say which transports it uses: not where no worker asks a GPU.
+    pub fn runs_nccl(&self) -> bool {
+        !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
     }
 
     /// Makes the plan that changes nothing.

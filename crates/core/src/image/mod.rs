@@ -79,6 +79,7 @@ impl Found {
 
 /// What is known of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ImageFacts {
     /// As the job names it.
     pub reference: String,

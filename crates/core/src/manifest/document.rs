@@ -86,6 +86,7 @@ impl<'a> Start<'a> {
 
 /// A document after the mutation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Mutated<'t> {
     /// Its text; the old one if nothing changed or an error stood in the way.
     pub text: Cow<'t, str>,

@@ -11,6 +11,7 @@ use crate::mutation::{Change, Op, Outcome};
 /// What became of one job object or script.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct JobReport {
     /// Kind of object (`PyTorchJob`).
     pub kind: String,

@@ -31,6 +31,7 @@ pub struct JobView {
 
 /// What a job came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JobKind {
     /// A job file, flags or a builder.
     #[default]

@@ -7,6 +7,7 @@ use super::text::{Cursor, text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Kind {
     /// GPU to GPU: NVLink or PCIe, inside a node or a multi-node NVLink domain.
     P2p,
@@ -38,6 +39,7 @@ pub enum Side {
 
 /// The path a connection takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transport<'a> {
     /// What kind of path.
     pub kind: Kind,
@@ -66,6 +68,7 @@ impl<'a> Transport<'a> {
 
 /// One connection of one channel, as one of its ends printed it. Rank numbers are those of the communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChannelLine<'a> {
     /// Channel number.
     pub channel: u32,

@@ -17,6 +17,7 @@ pub enum Step {
 
 /// What a line says about one rank of one communicator. Pointers are addresses in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommLine {
     /// Where in its life.
     pub step: Step,

@@ -13,6 +13,7 @@ const SERIES: usize = 32;
 
 /// One value.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Sample {
     /// The value, in the unit of its series.
     pub value: f64,
@@ -22,6 +23,7 @@ pub struct Sample {
 
 /// The values of one metric of one rank: the first, the last, how many, and a bounded number of samples between.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Series {
     /// `images/sec`, `busbw avg`, `iteration time`, …
     pub metric: &'static str,

@@ -15,6 +15,10 @@ fn an_opt_out_of_the_job_is_copied_to_its_pods() {
     let outcome = dgxc(&view);
     assert_eq!(skip(&outcome), Some("opt-out"));
     assert_eq!(ops(&outcome), ["Worker: annotation disable-auto-efa = true"]);
+    // A rule that is switched off does nothing, here either.
+    let rules = [("efa.webhook".to_owned(), RuleSetting::Off)].into();
+    let off = run(&view, "dgxc", &Options { rules, ..Options::default() });
+    assert_eq!((skip(&off), ops(&off).len()), (Some("opt-out"), 0));
 }
 
 #[test]

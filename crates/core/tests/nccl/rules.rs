@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use weftrun_core::diagnose::RULES;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::diagnose::{RULES, diagnose};
+use weftrun_core::fabric::{FabricPlan, Profiles};
+use weftrun_core::spec::{JobSpec, Launch, Role};
 
 use crate::{report, rules_of};
 
@@ -310,4 +314,23 @@ fn the_first_error_is_the_cause() {
     assert_eq!(report["findings"][0]["severity"], "error");
     let echo = report["findings"].as_array().unwrap().iter().find(|f| f["ref"] == "R18").unwrap();
     assert_eq!(echo["severity"], "info");
+}
+
+/// Silence is told where NCCL should have spoken: not of a job that asks no GPU.
+#[test]
+fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
+    let silence = |gpus: u32| {
+        let role = Role::worker().nodes(2).ranks_per_node(1).gpus_per_node(gpus).command(["./train"]);
+        let spec = JobSpec::builder("quiet").launch(Launch::PerRank).role(role).build().unwrap();
+        let profile = Profiles::builtin().get("eks-image").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        assert_eq!(plan.runs_nccl(), gpus > 0);
+        let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
+        let mut map = weftrun_core::nccl::TransportMap::new();
+        map.read(&source, b"epoch 1\n");
+        map.end(&source);
+        let findings = diagnose(Some(&plan), &map).findings;
+        findings.iter().any(|finding| finding.code == "NCCL-DEBUG-SILENT")
+    };
+    assert!(silence(8) && !silence(0));
 }

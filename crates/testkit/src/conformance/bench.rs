@@ -212,6 +212,9 @@ pub async fn refuses(job: Submitted, action: Action, capability: &str) -> Checke
         Err(error) if !error.to_string().contains(capability) => {
             Err(format!("the refusal of {action:?} does not name the capability `{capability}`: {error}"))
         }
+        Err(error) if error.hints().is_empty() => {
+            Err(format!("the refusal of {action:?} does not say what to try: {error}"))
+        }
         Err(_) => job.done().await,
     }
 }

@@ -20,7 +20,10 @@ pub(super) async fn an_unknown_job_is_not_found(bench: Bench<'_>) -> Checked {
     let job = bench.submit("true").await?;
     let backend = job.backend.clone();
     let missing = missing_like(&job.handle);
-    is_not_found("describe", backend.describe(&missing).await.err())?;
+    let described = backend.describe(&missing).await.err();
+    let hinted = described.as_ref().is_some_and(|error| !error.hints().is_empty());
+    is_not_found("describe", described)?;
+    must(hinted, || "the error of a job that is not there does not say what to try".to_owned())?;
     is_not_found("cancel", backend.act(&missing, Action::Cancel).await.err())?;
     let read = backend.logs(&missing, LogOptions::follow()).next().await;
     is_not_found("logs", read.and_then(Result::err))?;

@@ -226,7 +226,7 @@ impl Look for Watching {
         }
         for handle in self.filter.handles.iter().filter(|handle| !jobs.contains_key(*handle)) {
             if seen.ready.is_empty() {
-                let error = Error::new(ErrorKind::NotFound, format!("there is no job {handle}"));
+                let error = super::no_job(handle);
                 seen.ready.push_back(Err(error));
             }
             seen.over = true;

@@ -28,6 +28,12 @@ use weftrun_core::{Error, ErrorKind};
 
 use state::{Job, State};
 
+/// The error of a job that is not there.
+fn no_job(handle: &JobHandle) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
+        .hint("`weftrun list -a` shows those there are")
+}
+
 /// A backend a test moves. Clones are the same backend.
 #[derive(Clone, Debug)]
 pub struct Fake {

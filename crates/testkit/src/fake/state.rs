@@ -96,9 +96,7 @@ impl State {
     }
 
     pub fn job(&self, handle: &JobHandle) -> Result<&Job> {
-        self.jobs
-            .get(handle)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no job {handle}")))
+        self.jobs.get(handle).ok_or_else(|| super::no_job(handle))
     }
 }
 

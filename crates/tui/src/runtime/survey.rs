@@ -156,6 +156,6 @@ fn kind(pair: &PairView, fabric: FabricSeen, efa: bool) -> Kind {
             },
             _ => Kind::Unknown,
         },
-        nccl::Kind::Unknown => Kind::Unknown,
+        _ => Kind::Unknown,
     }
 }

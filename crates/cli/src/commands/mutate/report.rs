@@ -107,7 +107,9 @@ fn say(context: &Context, job: &JobReport) {
 fn summary(job: &JobReport) -> String {
     let (bold, dim) = (style::BOLD, style::DIM);
     let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let name = format!("{bold}{} {namespace}{}{bold:#}", job.kind, job.name);
+    let name = format!("{} {namespace}{}", job.kind, job.name);
+    // A script may have no name.
+    let name = format!("{bold}{}{bold:#}", name.trim_end());
     let skip_why = job.skip_why.as_deref().unwrap_or_default();
     match (&job.error, &job.skip) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),

@@ -33,7 +33,8 @@ pub fn write(spool: &mut Spool, old: &str, done: &Mutated<'_>, start: Start<'_>)
 
 fn title(job: &JobReport) -> String {
     let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    format!("{} {namespace}{}: {} changes", job.kind, job.name, job.actions.len())
+    let name = format!("{} {namespace}{}", job.kind, job.name);
+    format!("{}: {} changes", name.trim_end(), job.actions.len())
 }
 
 fn hunk(

@@ -6,7 +6,7 @@ use crate::fabric::{Origin, RuleSetting};
 use crate::mutation::Change;
 use crate::mutation::draft::Draft;
 
-const RULE: &str = "detect.nccl-debug";
+pub(crate) const RULE: &str = "detect.nccl-debug";
 const NAME: &str = "NCCL_DEBUG";
 
 /// Switches NCCL's own report on where the user set nothing: in job files, and in raw manifests where it is asked.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::Finding;
-use crate::fabric::{Fabric, Origin};
+use crate::fabric::{Fabric, Origin, RuleSetting};
 use crate::mutation::Change;
 use crate::mutation::draft::Draft;
 use crate::mutation::view::{Annotation, RoleView};
@@ -106,12 +106,14 @@ fn report_odd_values(ctx: &Context, draft: &mut Draft, key: &str) {
 }
 
 fn copy_to_pods(ctx: &Context, draft: &mut Draft, key: &str) {
-    if ctx.is_job_file() || ctx.options.kind == Fabric::Efa {
+    const RULE: &str = "efa.webhook";
+    let off = draft.settings.of(RULE) == RuleSetting::Off;
+    if off || ctx.is_job_file() || ctx.options.kind == Fabric::Efa {
         return;
     }
     for (at, _) in ctx.roles().filter(|(_, role)| !role.annotations.contains_key(key)) {
         let change = Change::Annotation { key: key.to_owned(), value: "true".to_owned() };
         let why = "the job opts out; the cluster's webhook sees only what the pods carry";
-        draft.op(at, "efa.webhook", change, why, Origin::Job);
+        draft.op(at, RULE, change, why, Origin::Job);
     }
 }

@@ -16,6 +16,7 @@ use crate::nccl::channel::Kind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FabricSeen {
     /// EFA: libfabric with provider efa.
     Efa,
@@ -89,6 +90,7 @@ pub enum GdrSeen {
 
 /// The map in two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verdict {
     /// The fabric.
     pub fabric: FabricSeen,

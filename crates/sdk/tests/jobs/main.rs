@@ -9,7 +9,9 @@ use weftrun::core::log::{Cursor, Mark};
 use weftrun::prelude::*;
 use weftrun::{ErrorKind, RecordState};
 
-#[path = "../examples/submit.rs"]
+mod examples;
+
+#[path = "../../examples/submit.rs"]
 #[allow(dead_code, reason = "its main is another's")]
 mod submit;
 
