@@ -10,7 +10,7 @@ use weftrun_core::backend::ClusterFacts;
 use crate::kubernetes::Cluster;
 
 /// How long it is believed. Whatever the cluster refuses makes it forgotten at once.
-const FRESH: Duration = Duration::from_secs(10 * 60);
+const FRESH: Duration = Duration::from_mins(10);
 
 /// The file.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use super::status::{CANCELLED, Job};
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource};
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Most pods that are gone and yet remembered.
 const MOST_REMEMBERED: usize = 4096;

@@ -70,32 +70,13 @@ impl Client {
         facts.ids.insert("namespace".into(), cluster.namespace.clone());
         let answers: Vec<_> = wanted.iter().zip(allowed).collect();
         for (right, allowed) in &answers {
-            self.note_right(&mut facts, right, *allowed, served);
+            note_right(&mut facts, right, *allowed, served);
         }
         facts.notes.extend(no_job(&cluster.namespace, served, &answers));
         if served.contains(&Kind::TrainJob) {
             self.trainer(cluster, &mut facts).await;
         }
         Ok(facts)
-    }
-
-    fn note_right(&self, facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
-        if right.resource == Resource::CONFIG_MAPS {
-            facts.extra.insert("may-create-configmaps".into(), json!(allowed));
-            return;
-        }
-        let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
-        if allowed != Some(false) || of_kind.is_some_and(|kind| !served.contains(&kind)) {
-            return;
-        }
-        let what = match right.subresource {
-            "" => right.resource.plural.to_owned(),
-            sub => format!("{}/{sub}", right.resource.plural),
-        };
-        facts.notes.push(
-            Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
-                .fix("ask for a Role in this namespace that allows it"),
-        );
     }
 
     /// The Trainer's version by the fields its kind has, and the runtimes there are.
@@ -135,6 +116,26 @@ impl Client {
         }
         facts.extra.insert("runtimes".into(), json!(runtimes));
     }
+}
+
+/// Notes a right that one does not have, where it would be needed.
+fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
+    if right.resource == Resource::CONFIG_MAPS {
+        facts.extra.insert("may-create-configmaps".into(), json!(allowed));
+        return;
+    }
+    let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
+    if allowed != Some(false) || of_kind.is_some_and(|kind| !served.contains(&kind)) {
+        return;
+    }
+    let what = match right.subresource {
+        "" => right.resource.plural.to_owned(),
+        sub => format!("{}/{sub}", right.resource.plural),
+    };
+    facts.notes.push(
+        Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
+            .fix("ask for a Role in this namespace that allows it"),
+    );
 }
 
 /// What stops every job: that no kind is served, or that one may make none of those that are.

@@ -60,7 +60,7 @@ pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
 }
 
 /// A refusal as findings: the fields it names, else its message with what to try.
-pub fn findings(error: Error) -> Vec<Finding> {
+pub fn findings(error: &Error) -> Vec<Finding> {
     if !error.findings().is_empty() {
         return error.findings().to_vec();
     }

@@ -30,10 +30,10 @@ impl Template<'_> {
     pub fn of(&self, role: &Role, container: &str, command: &[String]) -> Value {
         let mut pod = self.pod_spec(role);
         pod.insert("containers".into(), json!([self.container(role, container, command)]));
-        self.wrap(pod)
+        self.wrap(&pod)
     }
 
-    fn wrap(&self, pod: Map<String, Value>) -> Value {
+    fn wrap(&self, pod: &Map<String, Value>) -> Value {
         let mut metadata = json!({"labels": self.labels});
         if !self.spec.annotations.is_empty() {
             metadata["annotations"] = json!(self.spec.annotations);

@@ -23,7 +23,8 @@ fn priority(name: &str, facts: &ClusterFacts) -> Option<Finding> {
         return None;
     }
     let text = format!("the cluster has no priority class `{name}`: every pod would be refused");
-    let known = facts.priorities.iter().map(String::as_str);
+    // Those are Kubernetes' own, and no job's.
+    let known = facts.priorities.iter().map(String::as_str).filter(|known| !known.starts_with("system-"));
     Some(Finding::warning("K8S-PRIORITY", text).at("priority").fix(meant(name, known)))
 }
 
@@ -167,6 +168,8 @@ mod tests {
         facts.priorities = vec!["high".into(), "low".into()];
         assert_eq!(priority("high", &facts), None);
         assert!(priority("hihg", &facts).unwrap().fix.unwrap().text.contains("`high`"));
+        facts.priorities = vec!["system-node-critical".into()];
+        assert!(priority("high", &facts).unwrap().fix.unwrap().text.contains("there is none"));
     }
 
     #[test]

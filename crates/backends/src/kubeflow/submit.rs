@@ -48,7 +48,7 @@ impl Client {
                 {
                     return Err(error);
                 }
-                Err(error) => findings.extend(error::findings(error)),
+                Err(error) => findings.extend(error::findings(&error)),
             }
         }
         Ok(findings)
@@ -117,7 +117,7 @@ impl Client {
             };
             // An API server that comes back knows no Roles for a moment.
             let waits = |error: &Error| is_unsent(error) || error.kind() == ErrorKind::Credentials;
-            if !is_conflict(&error) && !is_unsent(&error) && !(lost && waits(&error)) {
+            if !(is_conflict(&error) || is_unsent(&error) || lost && waits(&error)) {
                 return Err(error);
             }
             lost |= is_unsent(&error);

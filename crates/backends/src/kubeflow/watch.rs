@@ -184,13 +184,13 @@ impl Watcher {
             }
             let next = match self.unexplained.values().min() {
                 None => self.changes.next().await,
-                Some(until) => match timeout_at(*until, self.changes.next()).await {
-                    Ok(next) => next,
-                    Err(_) => {
+                Some(until) => {
+                    let Ok(next) = timeout_at(*until, self.changes.next()).await else {
                         self.look_at_all();
                         continue;
-                    }
-                },
+                    };
+                    next
+                }
             };
             let Some((of, change)) = next else { return Ok(None) };
             match change {
@@ -231,7 +231,7 @@ impl Watcher {
                     Of::Events => Vec::new(),
                 };
                 gone.iter().for_each(|uid| self.gone(of, uid));
-                list.into_iter().for_each(|object| self.set(of, object));
+                list.iter().for_each(|object| self.set(of, object));
                 if !self.listed.contains(&of) {
                     self.listed.push(of);
                 }
@@ -242,13 +242,13 @@ impl Watcher {
             }
             Change::Set(object) => {
                 let jobs = self.concerned(of, &object);
-                self.set(of, *object);
+                self.set(of, &object);
                 jobs.iter().for_each(|uid| self.look(uid));
             }
             Change::Gone(object) => {
                 let jobs = self.concerned(of, &object);
                 if of == Of::Pods {
-                    self.set(of, (*object).clone());
+                    self.set(of, &object);
                 }
                 self.gone(of, object.metadata.uid.as_deref().unwrap_or_default());
                 jobs.iter().for_each(|uid| self.look(uid));
@@ -275,21 +275,21 @@ impl Watcher {
         }
     }
 
-    fn set(&mut self, of: Of, object: DynamicObject) {
+    fn set(&mut self, of: Of, object: &DynamicObject) {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         match of {
             Of::Pods => {
-                self.pods.insert(uid, Pod::of(&object));
+                self.pods.insert(uid, Pod::of(object));
             }
             Of::Events => {
-                self.events.insert(uid, PodEvent::of(&object));
+                self.events.insert(uid, PodEvent::of(object));
                 // Events live an hour in the API server; here only the newest do.
                 if self.events.len() > MOST_KEPT {
                     self.events.pop_first();
                 }
             }
             Of::Jobs(kind) => {
-                let Ok(object) = serde_json::to_value(&object) else { return };
+                let Ok(object) = serde_json::to_value(object) else { return };
                 let job = Job { kind, object };
                 if self.by_handle && !self.wanted.contains(&uid) && !self.told.contains_key(&uid) {
                     return;

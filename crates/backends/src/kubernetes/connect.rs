@@ -138,7 +138,7 @@ impl ClusterConfig {
             })?),
         };
         // A half-dead connection must end: watches are renewed within five minutes, log streams resume exactly.
-        config.read_timeout = Some(Duration::from_secs(300));
+        config.read_timeout = Some(Duration::from_mins(5));
         config.connect_timeout = Some(Duration::from_secs(10));
         // Retrying is decided where it is known whether a request may be sent twice.
         config.default_retry = false;

@@ -23,11 +23,11 @@ pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
 
 /// What a rule puts before whatever starts the ranks of a role.
 pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
-    let wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
+    let mut wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
         Change::Wrap { argv } => Some(argv.clone()),
         _ => None,
     });
-    wraps.last().unwrap_or_default()
+    wraps.next_back().unwrap_or_default()
 }
 
 /// The launcher's command. A command that is an `mpirun` already is completed; before any other a whole one is put, with
@@ -72,9 +72,9 @@ pub fn line(
 /// The `mpirun` that the plan wants, and what it forwards.
 fn planned(job: &PlannedJob, launcher: &Role) -> (String, Vec<String>) {
     let ops = job.plan.ops.iter().filter(|op| op.role == launcher.name);
-    let wanted = ops.filter_map(|op| match &op.change {
+    let mut wanted = ops.filter_map(|op| match &op.change {
         Change::Mpirun { path, forward } => Some((path.clone(), forward.clone())),
         _ => None,
     });
-    wanted.last().unwrap_or_else(|| ("mpirun".to_owned(), Vec::new()))
+    wanted.next_back().unwrap_or_else(|| ("mpirun".to_owned(), Vec::new()))
 }

@@ -98,7 +98,7 @@ fn files_that_cannot_be_read() {
     let done = limited(&place, &["plan", "folder.toml"]);
     assert!(done.code != 0 && done.err.contains("folder.toml"), "{}: {}", done.code, done.err);
     let locked = place.write("locked.toml", "name = \"a\"\n");
-    std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::read(&locked).is_ok() {
         println!("skipped: root reads every file");
         return;
