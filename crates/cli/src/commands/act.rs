@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use clap::Args;
 use weftrun::core::exit_codes;
-use weftrun::core::job::Action;
+use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::report::{ActReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
@@ -66,8 +66,12 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
         for text in handles {
             let done = async {
                 let job = context.job(&client, text).await?;
+                // Cancelling what has ended is no error, and changes nothing: who asks is told how it had ended.
+                let ended = if action == Action::Cancel { ended(&job).await } else { None };
                 job.act(action).await?;
-                context.out.say(format!("{}: {}", job.handle(), word(action)));
+                let done = ended
+                    .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
+                context.out.say(format!("{}: {done}", job.handle()));
                 if context.out.is_data() {
                     context.out.item(&ActReport { schema: SchemaName, handle: job.handle(), action })?;
                 }
@@ -84,6 +88,12 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
         }
         first.map_or(Ok(exit_codes::OK), Err)
     })
+}
+
+/// How a job has ended, if it has and its cluster says so.
+async fn ended(job: &weftrun::Job) -> Option<JobPhase> {
+    let phase = job.describe().await.ok()?.summary.phase;
+    phase.is_terminal().then_some(phase)
 }
 
 fn word(action: Action) -> &'static str {

@@ -123,6 +123,9 @@ fn suspended_ranks_stand_still() {
     }
     place.run(&format!("cancel {handle}")).ok();
     assert_eq!(place.run("list --all -o json").json()["jobs"][0]["phase"], "cancelled");
+    // There is nothing left to cancel, which is no error.
+    let again = place.run(&format!("cancel {handle}")).ok();
+    assert!(again.err.contains("had ended before: cancelled"), "{}", again.err);
 }
 
 #[test]

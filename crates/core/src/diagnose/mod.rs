@@ -265,6 +265,16 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
     }
+    if plan.is_some_and(FabricPlan::lets_nccl_speak) {
+        let mut finding = Finding::warning(
+            "NCCL-DEBUG-SILENT",
+            "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank came as far as NCCL, or it writes to a file",
+        );
+        finding.confidence = Some(Confidence::High);
+        return Some(
+            finding.fix("look in the log for what stopped the ranks, and for NCCL_DEBUG_FILE in the job"),
+        );
+    }
     let mut finding = Finding::new(
         Severity::Warning,
         "NCCL-DEBUG-SILENT",

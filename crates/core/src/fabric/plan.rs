@@ -114,6 +114,11 @@ impl FabricPlan {
         !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
     }
 
+    /// Whether the plan itself makes NCCL say which transports it uses.
+    pub fn lets_nccl_speak(&self) -> bool {
+        self.ops.iter().any(|op| op.rule == detect::RULE)
+    }
+
     /// Makes the plan that changes nothing.
     pub fn unchanged(fabric: Fabric) -> Self {
         Self { fabric, decisions: Vec::new(), skipped: Vec::new(), findings: Vec::new(), ops: Vec::new() }

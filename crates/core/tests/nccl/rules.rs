@@ -319,7 +319,7 @@ fn the_first_error_is_the_cause() {
 /// Silence is told where NCCL should have spoken: not of a job that asks no GPU.
 #[test]
 fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
-    let silence = |gpus: u32| {
+    let silence = |gpus: u32, planned: bool| {
         let role = Role::worker().nodes(2).ranks_per_node(1).gpus_per_node(gpus).command(["./train"]);
         let spec = JobSpec::builder("quiet").launch(Launch::PerRank).role(role).build().unwrap();
         let profile = Profiles::builtin().get("eks-image").unwrap();
@@ -329,8 +329,14 @@ fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
         let mut map = weftrun_core::nccl::TransportMap::new();
         map.read(&source, b"epoch 1\n");
         map.end(&source);
-        let findings = diagnose(Some(&plan), &map).findings;
-        findings.iter().any(|finding| finding.code == "NCCL-DEBUG-SILENT")
+        let findings = diagnose(planned.then_some(&plan), &map).findings;
+        findings
+            .into_iter()
+            .find(|finding| finding.code == "NCCL-DEBUG-SILENT")
+            .map(|finding| finding.message)
     };
-    assert!(silence(8) && !silence(0));
+    assert_eq!(silence(0, true), None);
+    // What the plan has set nobody is told to set.
+    assert!(silence(8, true).unwrap().contains("though NCCL_DEBUG=INFO was set"));
+    assert!(silence(8, false).unwrap().contains(": set NCCL_DEBUG=INFO"));
 }
