@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::document::{Mutated, Settings, Start};
 use super::emit::newline_of;
@@ -94,29 +95,23 @@ pub(super) struct Script<'t> {
     /// Where the block goes: behind the last `#SBATCH` line that Slurm reads.
     head_end: usize,
     /// Variables that are set, with their place.
-    exports: Vec<(String, String, std::ops::Range<usize>)>,
-    /// Bytes of our own block.
-    block: Option<std::ops::Range<usize>>,
+    exports: Vec<(String, String, Range<usize>)>,
+    /// Bytes of our own blocks; more than one where scripts were put together.
+    blocks: Vec<Range<usize>>,
 }
 
 impl<'t> Script<'t> {
     pub(super) fn read(text: &'t str) -> Self {
-        let mut script =
-            Self { text, options: BTreeMap::new(), head_end: 0, exports: Vec::new(), block: None };
+        let blocks = blocks(text);
+        let mut script = Self { text, options: BTreeMap::new(), head_end: 0, exports: Vec::new(), blocks };
         let (mut at, mut in_head) = (0, true);
-        let mut open = None;
         for line in text.split_inclusive('\n') {
             let (start, end) = (at, at + line.len());
             at = end;
-            let line = line.trim_end_matches(['\n', '\r']);
+            if script.blocks.iter().any(|block| block.contains(&start)) {
+                continue;
+            }
             match line.trim_end() {
-                BLOCK_BEGIN => open = Some(start),
-                BLOCK_END => {
-                    if let Some(open) = open.take() {
-                        script.block = Some(open..end);
-                    }
-                }
-                _ if open.is_some() => {}
                 // Slurm stops reading `#SBATCH` lines at the first command.
                 line if in_head && line.starts_with("#SBATCH") => {
                     script.directives(&line["#SBATCH".len()..]);
@@ -176,10 +171,13 @@ impl<'t> Script<'t> {
 
     /// What stands behind the lines that Slurm reads, without our block.
     pub(super) fn body(&self) -> String {
-        let bare = self.bare();
-        let blocks =
-            self.block.as_ref().filter(|block| block.end <= self.head_end).map_or(0, ExactSizeIterator::len);
-        bare.get(self.head_end - blocks..).unwrap_or_default().to_owned()
+        self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
+    }
+
+    /// Where the head ends in the script without our blocks.
+    fn bare_head_end(&self) -> usize {
+        let before = self.blocks.iter().filter(|block| block.end <= self.head_end);
+        self.head_end - before.map(ExactSizeIterator::len).sum::<usize>()
     }
 
     fn option(&self, names: &[&str]) -> Option<&str> {
@@ -290,12 +288,13 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// The script without our block.
+    /// The script without our blocks.
     fn bare(&self) -> String {
-        match &self.block {
-            Some(block) => format!("{}{}", &self.text[..block.start], &self.text[block.end..]),
-            None => self.text.to_owned(),
+        let mut bare = self.text.to_owned();
+        for block in self.blocks.iter().rev() {
+            bare.replace_range(block.clone(), "");
         }
+        bare
     }
 
     /// The script with the ops that a script can carry.
@@ -340,8 +339,7 @@ impl<'t> Script<'t> {
         block.push_str(BLOCK_END);
         block.push_str(newline);
         // The head holds no command, so nothing before its end was rewritten.
-        let at = self.head_end
-            - self.block.as_ref().filter(|b| b.end <= self.head_end).map_or(0, ExactSizeIterator::len);
+        let at = self.bare_head_end();
         let (head, rest) = (text.get(..at)?, text.get(at..)?);
         let gap = if head.ends_with('\n') { "" } else { newline };
         Some(format!("{head}{gap}{block}{rest}"))
@@ -370,6 +368,22 @@ impl<'t> Script<'t> {
         }
         Some(out)
     }
+}
+
+/// Where our own blocks stand. One with an `#SBATCH` line is not ours: we write none, and it would be lost with the block.
+fn blocks(text: &str) -> Vec<Range<usize>> {
+    let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        match line.trim_end() {
+            BLOCK_BEGIN => open = Some(start),
+            BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
+            line if line.starts_with("#SBATCH") => open = None,
+            _ => {}
+        }
+    }
+    blocks
 }
 
 /// The change that adds values to an option's list, or adds the option behind the program.
@@ -495,6 +509,18 @@ mod tests {
         );
         assert!(new.contains("\nsrun hostname\n"));
         assert!(new.contains("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"));
+    }
+
+    /// Found by the fuzzer. Our block is made anew, and there is one of it; what Slurm reads is never taken out with it.
+    #[test]
+    fn an_sbatch_line_inside_the_block_stays() {
+        let (once, _) = run(&format!("{HEAD}srun ./train\n"), "dgxc");
+        let inside = once.replacen(BLOCK_END, &format!("#SBATCH --qos=high\n{BLOCK_END}"), 1);
+        let (new, _) = run(&inside, "dgxc");
+        assert!(new.contains("#SBATCH --qos=high\n"), "{new}");
+        assert_eq!(run(&new, "dgxc").0, new);
+        let twice = once.replacen("srun", &format!("{BLOCK_BEGIN}\nexport A=b\n{BLOCK_END}\nsrun"), 1);
+        assert_eq!(run(&twice, "dgxc").0, once);
     }
 
     /// Found by the fuzzer: what looks like the second option is the value of the first.
