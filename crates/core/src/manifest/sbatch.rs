@@ -222,8 +222,7 @@ impl<'t> Script<'t> {
 
     /// What `# weftrun:` lines of the script ask, over what was asked elsewhere.
     fn wishes(&self, options: &mut Options) -> Result<(), Finding> {
-        let lines = self.text.lines().filter_map(|line| line.trim_start().strip_prefix('#'));
-        for line in lines.filter_map(|line| line.trim_start().strip_prefix("weftrun:")) {
+        for line in self.text.lines().filter_map(wish_line) {
             for wish in line.split([',', ' ', '\t']).filter(|wish| !wish.is_empty()) {
                 apply_wish(wish, options)
                     .ok_or_else(|| {
@@ -238,7 +237,7 @@ impl<'t> Script<'t> {
     }
 
     fn commands(&self) -> Vec<ScriptCommand> {
-        commands(self.text).unwrap_or_default()
+        commands(&self.bare()).unwrap_or_default()
     }
 
     fn view(&self, settings: &Settings<'_>) -> JobView {
@@ -370,7 +369,13 @@ impl<'t> Script<'t> {
     }
 }
 
-/// Where our own blocks stand. One with an `#SBATCH` line is not ours: we write none, and it would be lost with the block.
+/// What a line wishes, if it is `# weftrun: …`.
+fn wish_line(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
+}
+
+/// Where our own blocks stand. One with an `#SBATCH` line or a wish is not ours: we write none, and they would be lost with the
+/// block.
 fn blocks(text: &str) -> Vec<Range<usize>> {
     let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
     for line in text.split_inclusive('\n') {
@@ -379,7 +384,7 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
         match line.trim_end() {
             BLOCK_BEGIN => open = Some(start),
             BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
-            line if line.starts_with("#SBATCH") => open = None,
+            line if line.starts_with("#SBATCH") || wish_line(line).is_some() => open = None,
             _ => {}
         }
     }
@@ -521,6 +526,18 @@ mod tests {
         assert_eq!(run(&new, "dgxc").0, new);
         let twice = once.replacen("srun", &format!("{BLOCK_BEGIN}\nexport A=b\n{BLOCK_END}\nsrun"), 1);
         assert_eq!(run(&twice, "dgxc").0, once);
+    }
+
+    /// Found by the fuzzer: text in the old block that no shell reads says nothing of the script without it.
+    #[test]
+    fn the_old_block_counts_for_nothing() {
+        let (once, _) = run(&format!("{HEAD}mpirun -np 32 x\n"), "dgxc");
+        let spoilt = once.replacen("export OPAL_PREFIX", "export A\0\"B", 1);
+        assert_eq!(run(&spoilt, "dgxc").0, once);
+        let wish = once.replacen(BLOCK_END, &format!("# weftrun: efa.opal-prefix=off\n{BLOCK_END}"), 1);
+        let (new, _) = run(&wish, "dgxc");
+        assert!(new.contains("# weftrun: efa.opal-prefix=off"), "{new}");
+        assert_eq!(run(&new, "dgxc").0, new);
     }
 
     /// Found by the fuzzer: what looks like the second option is the value of the first.
