@@ -84,6 +84,10 @@ fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
     pod["initContainers"] = json!([wait]);
 }
 
+/// Workers are ready when their container has started, and its sshd may come later: on a loaded node the ten tries, one a second,
+/// that the operator lets ssh have were too few (exit code 255, seen with mpi-operator 0.6, 2026-11-21).
+const SSH_ARGS: &str = "plm_rsh_args";
+
 /// The launcher's command.
 fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
     let spec = draft.spec;
@@ -92,6 +96,10 @@ fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
         return draft.command(launcher, &at);
     }
     let ranks = |program| draft.delivery.command(spec, program);
-    let words = mpirun::line(draft.job, worker, launcher, &draft.settings.mpirun_args, ranks);
+    let mut own = draft.settings.mpirun_args.clone();
+    if draft.kind == Kind::MpiJobV2 && !own.iter().any(|word| word == SSH_ARGS) {
+        own.splice(0..0, ["--mca", SSH_ARGS, "-o ConnectionAttempts=60"].map(str::to_owned));
+    }
+    let words = mpirun::line(draft.job, worker, launcher, &own, ranks);
     words.iter().map(|word| literal(word)).collect()
 }
