@@ -41,8 +41,8 @@ async fn ended(bed: &Bed, what: &str, script: &str) -> Running {
 async fn a_job_that_is_over_is_followed_to_its_end() {
     let Some(bed) = bed() else { return };
     // On a node that does not rotate so small a log: what is rotated away, no server gives out any more. And it does not end
-    // at once: containerd 1.6 takes what a process wrote last out of its pipe only while that process runs (seen on a loaded
-    // node, 2026-11-21: the node's own file ended in the middle of a line).
+    // at once: what was read of such a log on a loaded node ended in the middle of a line (2026-11-21), and a runtime that has
+    // yet to read a pipe whose writer is gone is one of the possible causes.
     let node = json!({"node-selector": {"kubernetes.io/hostname": "node-0"}});
     let script = "for i in $(seq 30000); do echo step $i; done; sleep 5";
     let running = bed.submit(of_kind(job("over", 1, script), node)).await;

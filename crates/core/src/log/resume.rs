@@ -125,6 +125,11 @@ impl Resume {
         self.cursor.time.is_some()
     }
 
+    /// Whether the last line that came has no end yet.
+    pub fn torn(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Where the source continues.
     pub fn cursor(&self) -> Cursor {
         Cursor { anchor: self.anchors.first().copied(), ..self.cursor.clone() }

@@ -374,17 +374,19 @@ fn wish_line(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
 }
 
-/// Where our own blocks stand. One with an `#SBATCH` line or a wish is not ours: we write none, and they would be lost with the
-/// block.
+/// Where our own blocks stand. One with a line that Slurm reads or a wish is not ours: we write none, and they would be lost
+/// with the block.
 fn blocks(text: &str) -> Vec<Range<usize>> {
     let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
     for line in text.split_inclusive('\n') {
         let start = at;
         at += line.len();
         match line.trim_end() {
-            BLOCK_BEGIN => open = Some(start),
+            BLOCK_BEGIN => open = open.or(Some(start)),
             BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
-            line if line.starts_with("#SBATCH") || wish_line(line).is_some() => open = None,
+            line if line.starts_with("#SBATCH") || line.starts_with("#!") || wish_line(line).is_some() => {
+                open = None
+            }
             _ => {}
         }
     }

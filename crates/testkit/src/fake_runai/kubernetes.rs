@@ -162,6 +162,7 @@ async fn log(
     let since = params.get("sinceTime").and_then(|text| text.parse::<Timestamp>().ok());
     let since = since.map_or(i64::MIN, Timestamp::as_second);
     let stall = if follow { lock(&state).stall_logs_after.remove(&name) } else { None };
+    let tear = lock(&state).tear_logs_after.remove(&name);
     let tail = params.get("tailLines").and_then(|text| text.parse::<usize>().ok());
     stream(move |send| async move {
         let mut at = tail.map_or(0, |tail| pod.tail(tail));
@@ -179,7 +180,8 @@ async fn log(
                     chunk.push(b'\n');
                 }
             }
-            if !chunk.is_empty() && send.send(chunk).await.is_err() {
+            chunk.truncate(tear.unwrap_or(usize::MAX));
+            if !chunk.is_empty() && send.send(chunk).await.is_err() || tear.is_some() {
                 return;
             }
             if (ended && stall.is_none()) || !follow || send.is_closed() {

@@ -74,6 +74,9 @@ pub struct State {
     /// Lines after which the first stream of a pod's log over Kubernetes says nothing more and stays open, as a kubelet
     /// does that follows a file which was rotated away.
     pub stall_logs_after: BTreeMap<String, usize>,
+    /// Bytes after which the first answer with a pod's log over Kubernetes ends, and ends well, as an API server's does that lost
+    /// the node meanwhile.
+    pub tear_logs_after: BTreeMap<String, usize>,
     /// Lines after which a log stream is cut, once each.
     pub cut_logs_after: Vec<usize>,
     /// What a policy refuses: field and its text.
@@ -135,6 +138,7 @@ impl FakeRunAi {
             researcher: false,
             page: 500,
             stall_logs_after: BTreeMap::new(),
+            tear_logs_after: BTreeMap::new(),
             cut_logs_after: Vec::new(),
             policy: None,
             name_taken: 409,

@@ -234,11 +234,12 @@ impl Follower {
     async fn restarted(&self, attempt: &mut Attempt, view: &View, end: &End) -> Option<Attempt> {
         let now = view.container.restarts;
         attempt.complete = matches!(end, End::Clean);
-        let complete = if now == attempt.number + 1 {
-            matches!(self.reader.read(attempt, false, true).await, End::Clean)
-        } else {
-            false
-        };
+        let mut complete = false;
+        for _ in 0..2 {
+            if now == attempt.number + 1 && !complete {
+                complete = matches!(self.reader.read(attempt, false, true).await, End::Clean);
+            }
+        }
         if !complete && !matches!(end, End::Clean) {
             let reason = "the container was replaced before its last lines could be read".to_owned();
             self.reader.mark(attempt, Mark::Gap { reason }).await;

@@ -43,6 +43,8 @@ pub struct Attempt {
     pub told: bool,
     /// It was read to its end; what is read once more only makes sure, and its absence is no loss.
     pub complete: bool,
+    /// Its last line came without an end once: read again, since an API server that loses the node ends its answer well.
+    torn: bool,
     /// Only so many of its last lines.
     tail: Option<u64>,
     /// Only what came since then.
@@ -80,8 +82,20 @@ impl Attempt {
     pub fn new(number: u32, mut source: SourceId, resume: Resume) -> Self {
         source.attempt = number;
         let source = Arc::new(source);
-        let (told, complete, opened, refused) = (false, false, false, None);
-        Self { number, source, resume, told, complete, tail: None, since: None, opened, refused, in_vain: 0 }
+        let (told, complete, torn, opened, refused) = (false, false, false, false, None);
+        Self {
+            number,
+            source,
+            resume,
+            told,
+            complete,
+            torn,
+            tail: None,
+            since: None,
+            opened,
+            refused,
+            in_vain: 0,
+        }
     }
 
     /// Only its last lines, or those since a time.
@@ -197,6 +211,9 @@ impl Reader {
     async fn close(&self, attempt: &mut Attempt, follow: bool) -> End {
         let over = self.view.borrow().container.exit().is_some();
         if !follow || over {
+            if attempt.resume.torn() && !std::mem::replace(&mut attempt.torn, true) {
+                return End::Broken;
+            }
             let mut fed = Fed::default();
             let _ = attempt.resume.finish(&mut fed);
             if !self.give(attempt, fed).await {

@@ -6,32 +6,61 @@ use weftrun_testkit::fake_runai::FakeRunAi;
 use super::*;
 use crate::kubernetes::ClusterConfig;
 
-/// The second pod writes on, but the stream of its log says nothing more, as a kubelet's that follows a rotated file: it is
-/// opened again once the first pod has talked for a while, and its lines come, each once.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_stalls_while_another_talks_is_opened_again() {
-    let fake = FakeRunAi::start(24).await.unwrap();
-    fake.add(["stall".to_owned()], 2, 3);
+/// The logs of a job of the fake's Kubernetes.
+async fn open(
+    fake: &FakeRunAi,
+    name: &str,
+    options: LogOptions,
+    ended: watch::Receiver<bool>,
+) -> BoxStream<'static, Result<LogBatch>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, fake.kubeconfig()).unwrap();
-    fake.state().stall_logs_after = BTreeMap::from([("stall-worker-1".to_owned(), 3)]);
     let config = ClusterConfig {
         kubeconfig: Some(path),
         context: None,
         namespace: Some(format!("runai-{}", weftrun_testkit::fake_runai::PROJECT)),
         env: BTreeMap::new(),
     };
-    let (_over, ended) = watch::channel(false);
-    let mut batches = logs(LogJob {
-        name: "stall".to_owned(),
+    logs(LogJob {
+        name: name.to_owned(),
         cluster: config.connect().await.unwrap(),
         selector: String::new(),
         place: Arc::new(|_| Some(Place::default())),
         ended,
-        options: LogOptions::follow(),
+        options,
         quiet: Duration::from_millis(300),
-    });
+    })
+}
+
+/// An API server that loses the node in the middle of a log ends its answer as if it were whole: the last line has no end, so the
+/// log is read again from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_ends_inside_a_line_is_asked_for_again() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.add(["torn".to_owned()], 1, 3);
+    let whole = "torn-worker-0 line 0\ntorn-worker-0 line 1\ntorn-worker-0 line 2\n";
+    for bytes in [7, 40, 60, 100] {
+        fake.state().tear_logs_after = BTreeMap::from([("torn-worker-0".to_owned(), bytes)]);
+        let (_over, ended) = watch::channel(false);
+        let mut batches = open(&fake, "torn", LogOptions::default(), ended).await;
+        let mut text = String::new();
+        while let Some(batch) = batches.next().await {
+            text.push_str(std::str::from_utf8(&batch.unwrap().bytes).unwrap());
+        }
+        assert_eq!(text, whole, "torn after {bytes} bytes");
+    }
+}
+
+/// The second pod writes on, but the stream of its log says nothing more, as a kubelet's that follows a rotated file: it is
+/// opened again once the first pod has talked for a while, and its lines come, each once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_stalls_while_another_talks_is_opened_again() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.add(["stall".to_owned()], 2, 3);
+    fake.state().stall_logs_after = BTreeMap::from([("stall-worker-1".to_owned(), 3)]);
+    let (_over, ended) = watch::channel(false);
+    let mut batches = open(&fake, "stall", LogOptions::follow(), ended).await;
     let outputs: Vec<_> = {
         let state = fake.state();
         state.workloads.values().flat_map(|workload| &workload.pods).map(|pod| pod.output.clone()).collect()
