@@ -85,7 +85,7 @@ fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
 }
 
 /// Workers are ready when their container has started, and its sshd may come later: on a loaded node the ten tries, one a second,
-/// that the operator lets ssh have were too few (exit code 255, seen with mpi-operator 0.6, 2026-11-21).
+/// that the operator lets ssh have may be too few (mpi-operator 0.6; a launcher ended with 255 there once, 2026-11-21).
 const SSH_ARGS: &str = "plm_rsh_args";
 
 /// The launcher's command.
