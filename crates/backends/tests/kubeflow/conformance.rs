@@ -37,7 +37,7 @@ impl Fixture for OnBed {
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
-        self.bed.connect_to(self.bed.target(&self.losing.kubeconfig)).await.ok()
+        self.bed.connect_to(self.bed.target(&self.losing.proxy.kubeconfig)).await.ok()
     }
 }
 

@@ -1,67 +1,31 @@
 //! A connection on which the server ends the streams of logs, well and truly, while their containers run on: as a kubelet does after
-//! four hours. `kubectl proxy` speaks plain HTTP, and what stands before it writes the last chunk itself.
+//! four hours. It writes the last chunk itself.
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::bed::Bed;
+use crate::proxy::Proxy;
 
 /// Bytes of a log after which its stream is ended.
 const ENOUGH: usize = 2000;
 
-/// The proxy; it ends when it is dropped.
+/// What the researcher's requests go through.
 pub struct Ending {
-    kubectl: Child,
-    pub kubeconfig: PathBuf,
-    _folder: tempfile::TempDir,
+    pub proxy: Proxy,
     /// How many streams are still to be ended.
     pub left: Arc<AtomicUsize>,
 }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
-    }
-}
-
 impl Ending {
     pub async fn start(bed: &Bed, streams: usize) -> Self {
-        let mut kubectl = Command::new(bed.state.join("kubectl"))
-            .arg("--kubeconfig")
-            .arg(bed.kubeconfig("researcher"))
-            .args(["proxy", "--port=0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(kubectl.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let upstream = line.trim().rsplit(' ').next().unwrap().to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let left = Arc::new(AtomicUsize::new(streams));
         let count = left.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(&upstream).await.unwrap();
-                tokio::spawn(pass(client, server, count.clone()));
-            }
-        });
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("config");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u, namespace: research}}}}]\n\
-             current-context: c\n"
-        );
-        std::fs::write(&kubeconfig, text).unwrap();
-        Self { kubectl, kubeconfig, _folder: folder, left }
+        let proxy = Proxy::start(bed, move |client, server| pass(client, server, count.clone())).await;
+        Self { proxy, left }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::losing::Losing;
 async fn a_lost_answer_makes_one_job() {
     let Some(bed) = bed() else { return };
     let losing = Losing::start(&bed).await;
-    let backend = bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+    let backend = bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
     let rendered = backend.render(&plan(&*backend, job("lost", 1, "sleep 30")).await).unwrap();
     let handle = backend.submit(&rendered).await.unwrap();
     assert_eq!(losing.creates.load(Ordering::SeqCst), 1, "sent again");
@@ -241,7 +241,7 @@ async fn a_second_submit_needs_two_requests() {
     let Some(bed) = bed() else { return };
     let losing = Losing::start(&bed).await;
     losing.armed.store(false, Ordering::SeqCst);
-    let connect = async || bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+    let connect = async || bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
     let submit = async |what: &str| {
         let backend = connect().await;
         let before = losing.requests.load(Ordering::SeqCst);
@@ -327,7 +327,7 @@ async fn many_jobs_are_watched_by_as_many_requests_as_one() {
         running.push(bed.submit(job("watched", 1, "sleep 600")).await);
     }
     let asked = async |jobs: &[Running]| {
-        let backend = bed.connect_to(bed.target(&losing.kubeconfig)).await.unwrap();
+        let backend = bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
         let before = losing.requests.load(Ordering::SeqCst);
         let mut filter = JobFilter::default();
         filter.handles = jobs.iter().map(|job| job.handle.clone()).collect();

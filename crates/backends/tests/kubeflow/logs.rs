@@ -136,7 +136,7 @@ async fn streams_that_the_server_ends_are_opened_again() {
     let Some(bed) = bed() else { return };
     let ending = Ending::start(&bed, 3).await;
     let running = bed.submit(job("ends", 1, "for i in $(seq 400); do echo step $i; sleep 0.1; done")).await;
-    let backend = bed.connect_to(bed.target(&ending.kubeconfig)).await.unwrap();
+    let backend = bed.connect_to(bed.target(&ending.proxy.kubeconfig)).await.unwrap();
     let running = Running { backend, handle: running.handle };
     let read = running.follow().await;
     assert_counted(&read, 400);

@@ -1,22 +1,17 @@
-//! A connection that passes the next create on and loses its answer: `kubectl proxy` speaks plain HTTP with the
-//! researcher's credentials, and a proxy before it cuts the connection when the answer comes.
+//! A connection that passes the next create on and loses its answer: it is cut when the answer comes.
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::bed::Bed;
+use crate::proxy::Proxy;
 
-/// The proxy; it ends when it is dropped.
+/// What the researcher's requests go through.
 pub struct Losing {
-    kubectl: Child,
-    pub kubeconfig: PathBuf,
-    _folder: tempfile::TempDir,
+    pub proxy: Proxy,
     /// Creates that went through to the server.
     pub creates: Arc<AtomicUsize>,
     /// Requests of any kind.
@@ -25,45 +20,13 @@ pub struct Losing {
     pub armed: Arc<AtomicBool>,
 }
 
-impl Drop for Losing {
-    fn drop(&mut self) {
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
-    }
-}
-
 impl Losing {
     pub async fn start(bed: &Bed) -> Self {
-        let mut kubectl = Command::new(bed.state.join("kubectl"))
-            .arg("--kubeconfig")
-            .arg(bed.kubeconfig("researcher"))
-            .args(["proxy", "--port=0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(kubectl.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let upstream = line.trim().rsplit(' ').next().unwrap().to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let count = || Arc::new(AtomicUsize::new(0));
         let (creates, requests, armed) = (count(), count(), Arc::new(AtomicBool::new(true)));
         let state = (creates.clone(), requests.clone(), armed.clone());
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(&upstream).await.unwrap();
-                tokio::spawn(pass(client, server, state.clone()));
-            }
-        });
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("config");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u, namespace: research}}}}]\n\
-             current-context: c\n"
-        );
-        std::fs::write(&kubeconfig, text).unwrap();
-        Self { kubectl, kubeconfig, _folder: folder, creates, requests, armed }
+        let proxy = Proxy::start(bed, move |client, server| pass(client, server, state.clone())).await;
+        Self { proxy, creates, requests, armed }
     }
 }
 

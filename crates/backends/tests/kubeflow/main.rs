@@ -18,4 +18,5 @@ mod kinds;
 mod line;
 mod logs;
 mod losing;
+mod proxy;
 mod stuck;

@@ -71,7 +71,7 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                 job.act(action).await?;
                 let done = ended
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
-                context.out.say(format!("{}: {done}", job.handle()));
+                context.out.say(format!("{}: {said}", job.handle()));
                 if context.out.is_data() {
                     context.out.item(&ActReport { schema: SchemaName, handle: job.handle(), action })?;
                 }

@@ -234,11 +234,12 @@ impl Follower {
     async fn restarted(&self, attempt: &mut Attempt, view: &View, end: &End) -> Option<Attempt> {
         let now = view.container.restarts;
         attempt.complete = matches!(end, End::Clean);
+        // A second time too: an answer may break off inside a line.
         let mut complete = false;
-        for _ in 0..2 {
-            if now == attempt.number + 1 && !complete {
-                complete = matches!(self.reader.read(attempt, false, true).await, End::Clean);
-            }
+        let mut tries = if now == attempt.number + 1 { 2 } else { 0 };
+        while !complete && tries > 0 {
+            complete = matches!(self.reader.read(attempt, false, true).await, End::Clean);
+            tries -= 1;
         }
         if !complete && !matches!(end, End::Clean) {
             let reason = "the container was replaced before its last lines could be read".to_owned();
