@@ -69,7 +69,7 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                 // Cancelling what has ended is no error, and changes nothing: who asks is told how it had ended.
                 let ended = if action == Action::Cancel { ended(&job).await } else { None };
                 job.act(action).await?;
-                let done = ended
+                let said = ended
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
                 context.out.say(format!("{}: {said}", job.handle()));
                 if context.out.is_data() {
