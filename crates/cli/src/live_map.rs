@@ -38,7 +38,7 @@ impl LiveMap {
     /// Takes a batch in, and says what is new: connections only where no drawing shows them.
     pub fn observe(&mut self, batch: &LogBatch) -> Result<()> {
         let drawn = self.terminal || self.snapshots;
-        for event in self.map.observe(batch) {
+        for event in batch.read_into(&mut self.map) {
             if self.out.is_data() {
                 self.out.item(&EventLine::from(OwnEvent::transport(&event)))?;
             } else if !(drawn && matches!(event, Event::Link { .. } | Event::Phase { .. })) {

@@ -140,7 +140,7 @@ fn legend(pairs: &[PairView]) -> String {
 pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
     let seen = map.verdict();
     let planned_word = planned.as_str();
-    let said = match seen.fabric.meets(planned) {
+    let said = match planned.is_met_by(seen.fabric) {
         Some(true) => format!("{0}as planned{0:#}", style::GOOD),
         Some(false) => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
         None if seen.fabric == FabricSeen::Unknown => {

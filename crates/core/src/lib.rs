@@ -15,7 +15,7 @@
 //! | [`image`] | what a container image brings along for the fabric, and whether that fits the plan |
 //! | [`job`] | handles, phases, events: a job after it was submitted |
 //! | [`log`] | log bytes, resumed and sanitised |
-//! | [`nccl`] | NCCL's log lines become a map of which transport each pair of ranks uses |
+//! | [`nccl`] | the crate `weftrun-nccl`: log lines become a map of which transport each pair of ranks uses |
 //! | [`percent`] | names that stand in URLs, handles and file names |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
 //! | [`report`] | the JSON shapes other programs read |
@@ -34,12 +34,14 @@ pub mod job;
 pub mod log;
 pub mod manifest;
 pub mod mutation;
-pub mod nccl;
 pub mod percent;
 pub mod report;
 pub mod secret;
 pub mod span;
 pub mod spec;
+
+#[doc(inline)]
+pub use weftrun_nccl as nccl;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Confidence, Finding, Severity};

@@ -32,7 +32,7 @@ pub async fn run(client: &Client, target: &str) -> weftrun::Result<()> {
     let (mut logs, mut map) = (job.logs(LogOptions::follow()), TransportMap::default());
     while let Some(batch) = logs.try_next().await? {
         print!("{}", String::from_utf8_lossy(&batch.bytes));
-        for event in map.observe(&batch) {
+        for event in batch.read_into(&mut map) {
             println!("{event}");
         }
     }

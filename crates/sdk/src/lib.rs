@@ -20,7 +20,7 @@
 //!     let job = client.plan("prod", &spec).await?.submit().await?;
 //!     let (mut logs, mut map) = (job.logs(LogOptions::follow()), TransportMap::default());
 //!     while let Some(batch) = logs.try_next().await? {
-//!         for event in map.observe(&batch) {
+//!         for event in batch.read_into(&mut map) {
 //!             println!("{event}");
 //!         }
 //!     }

@@ -44,7 +44,7 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
         let (mut batches, mut cut) = (bounded(backend.logs(&job, LogOptions::follow())), false);
         while let Some(batch) = batches.next().await {
             let batch = batch.expect("a batch");
-            map.observe(&batch);
+            batch.read_into(&mut map);
             if let Some(rank) = batch.source.rank {
                 got.entry(rank).or_default().extend_from_slice(&batch.bytes);
             }

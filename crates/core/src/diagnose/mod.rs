@@ -36,7 +36,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// An error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
-        if self.planned.and_then(|planned| self.verdict.fabric.meets(planned)) != Some(false) {
+        if self.planned.and_then(|planned| planned.is_met_by(self.verdict.fabric)) != Some(false) {
             return Ok(self);
         }
         let message = format!(
@@ -83,7 +83,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     if let Some(planned) = seen.planned
         && !matches!(planned, Fabric::Auto | Fabric::Off)
     {
-        return seen.verdict.fabric.meets(planned);
+        return planned.is_met_by(seen.verdict.fabric);
     }
     match seen.verdict.fabric {
         FabricSeen::Unknown => None,
@@ -223,7 +223,7 @@ fn list(ranks: &[u32]) -> String {
 /// Planned EFA, and the pairs prove something else.
 fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     let planned = seen.planned?;
-    if seen.verdict.fabric.meets(planned) != Some(false) {
+    if planned.is_met_by(seen.verdict.fabric) != Some(false) {
         return None;
     }
     let networks = || seen.transports.iter().filter(|used| used.kind == Kind::Net);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weftrun_nccl::FabricSeen;
 
 /// A kind of interconnect, as asked for or as decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +24,20 @@ pub enum Fabric {
     Tcp,
     /// Leave the job alone.
     Off,
+}
+
+impl Fabric {
+    /// Returns whether the fabric that a log proves is this one; none where nothing was planned or nothing is proved.
+    pub fn is_met_by(self, seen: FabricSeen) -> Option<bool> {
+        match (self, seen) {
+            (Self::Auto | Self::Off, _) | (_, FabricSeen::Unknown | FabricSeen::IntraNode) => None,
+            (Self::Efa, seen) => Some(seen == FabricSeen::Efa),
+            (Self::Roce | Self::InfiniBand, FabricSeen::Verbs) => Some(true),
+            (Self::Roce, seen) => Some(seen == FabricSeen::Roce),
+            (Self::InfiniBand, seen) => Some(seen == FabricSeen::InfiniBand),
+            (Self::Tcp, seen) => Some(seen == FabricSeen::Socket),
+        }
+    }
 }
 
 /// What the user asked of the fabric.

@@ -1,52 +1,11 @@
 //! A piece of one log source, and where it continues.
 
-use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-
-/// One source of log bytes: a container of a pod, a rank's file, a job's output file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct SourceId {
-    /// What tells two sources of one name apart (pod uid, inode, job id).
-    pub uid: String,
-    /// The name people know (pod, `node0/rank3`, file name).
-    pub name: String,
-    /// Container, where a pod has several; empty otherwise.
-    pub container: String,
-    /// Attempt (restart count, requeue count), from 0.
-    pub attempt: u32,
-    /// Role.
-    pub role: String,
-    /// Number in the role, from 0.
-    pub replica: u32,
-    /// Global rank, where the source is the output of exactly one rank and the backend knows which.
-    pub rank: Option<u32>,
-}
-
-impl SourceId {
-    /// Makes a source of a name; the other fields start empty.
-    pub fn new(name: impl Into<String>) -> Self {
-        let name = name.into();
-        Self {
-            uid: name.clone(),
-            name,
-            container: String::new(),
-            attempt: 0,
-            role: String::new(),
-            replica: 0,
-            rank: None,
-        }
-    }
-}
-
-impl fmt::Display for SourceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
+use weftrun_nccl::{Event, SourceId, TransportMap};
 
 /// A piece of one log source. Bytes are as the rank wrote them: lines may be torn over batches, UTF-8 may be bad.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,4 +132,74 @@ impl LogBatch {
     pub fn marked(source: Arc<SourceId>, mark: Mark, cursor: Cursor) -> Self {
         Self { source, bytes: Vec::new(), lines: Vec::new(), mark: Some(mark), cursor }
     }
+}
+
+impl LogBatch {
+    /// Reads the batch into a transport map and returns what is new in it.
+    pub fn read_into(&self, map: &mut TransportMap) -> Vec<Event> {
+        let mut all = Vec::new();
+        self.read_parts(map, [(0..self.bytes.len(), None)], |_, _, mut events| all.append(&mut events));
+        all
+    }
+
+    /// Reads the batch into a transport map in parts written at one moment each, and calls `seen` after each part with
+    /// its time, where the cluster gives one, and what is new.
+    pub fn read_into_timed(
+        &self,
+        map: &mut TransportMap,
+        seen: impl FnMut(&TransportMap, Option<Timestamp>, Vec<Event>),
+    ) {
+        self.read_parts(map, moments(self), seen);
+    }
+
+    fn read_parts(
+        &self,
+        map: &mut TransportMap,
+        parts: impl IntoIterator<Item = (Range<usize>, Option<Timestamp>)>,
+        mut seen: impl FnMut(&TransportMap, Option<Timestamp>, Vec<Event>),
+    ) {
+        let mut events = Vec::new();
+        if matches!(self.mark, Some(Mark::Truncated | Mark::Gap { .. })) {
+            events = map.end(&self.source);
+        }
+        let mut last = None;
+        for (range, time) in parts {
+            events.append(&mut map.read(&self.source, self.bytes.get(range).unwrap_or_default()));
+            last = time;
+            seen(map, time, std::mem::take(&mut events));
+        }
+        if matches!(self.mark, Some(Mark::Ended { .. })) {
+            events = map.end(&self.source);
+        }
+        if !events.is_empty() {
+            seen(map, last, events);
+        }
+    }
+}
+
+/// Lines written less than this apart are one moment.
+const MOMENT: SignedDuration = SignedDuration::from_millis(20);
+
+/// The parts of a batch that were written at one moment, each with its time. What has no time is one part.
+fn moments(batch: &LogBatch) -> Vec<(Range<usize>, Option<Timestamp>)> {
+    let mut parts: Vec<(Range<usize>, Option<Timestamp>)> = Vec::new();
+    let mut begin = 0;
+    for line in &batch.lines {
+        let same = match (parts.last().map(|(_, time)| *time), line.time) {
+            (Some(Some(before)), Some(now)) => now.duration_since(before).abs() < MOMENT,
+            (Some(before), now) => before.is_some() == now.is_some(),
+            (None, _) => false,
+        };
+        match parts.last_mut().filter(|_| same) {
+            Some((range, _)) => range.end = line.end,
+            None => parts.push((begin..line.end, line.time)),
+        }
+        begin = line.end;
+    }
+    // A line that has not ended goes with the one before it: its time comes with its end.
+    match parts.last_mut() {
+        Some((range, _)) => range.end = batch.bytes.len(),
+        None => parts.push((0..batch.bytes.len(), None)),
+    }
+    parts
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::prefix::{Prefix, prefix};
 use super::{Level, SourceId};
-use crate::nccl::Writer;
+use weftrun_nccl::Writer;
+use weftrun_nccl::launcher::{Prefix, prefix};
 
 /// Number of a lane in its store.
 pub type LaneId = u32;

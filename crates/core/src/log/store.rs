@@ -15,11 +15,11 @@ use jiff::Timestamp;
 
 use super::feed::{Feed, Whole};
 use super::lane::{Lane, LaneId, Lanes};
-use super::prefix::pieces;
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
 use super::severity::{level, nccl};
 use super::{Attic, Level, LogBatch, Mark, SourceId};
+use weftrun_nccl::launcher::pieces;
 
 /// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.
 pub const DEFAULT_BUDGET: usize = 128 * 1024 * 1024;

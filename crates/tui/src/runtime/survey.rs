@@ -24,7 +24,7 @@ impl Survey {
     /// says nothing of that either.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
         let times = &mut self.times;
-        self.map.observe_timed(batch, |map, time, events| {
+        batch.read_into_timed(&mut self.map, |map, time, events| {
             if let Some(time) = time.or(came) {
                 times.note(map, &batch.source, time, &events);
             }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftrun::core::diagnose::flight_recorder::FlightRecorder;
+use weftrun::core::diagnose::flight_recorder;
+use weftrun::core::nccl::flight_recorder::{DumpError, FlightRecorder};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 /// One thing to read.
@@ -155,7 +156,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// What flight recorder dumps say. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
-pub fn flight_recorder(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
+pub fn flight_recorder_findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
     let mut recorder = FlightRecorder::default();
     for path in dumps {
         let files = if path.is_dir() { dumps_in(path)? } else { vec![path.clone()] };
@@ -170,10 +171,16 @@ pub fn flight_recorder(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
                     .with("file", file.display())
                     .source(error)
             })?;
-            recorder.add(rank, &bytes).map_err(|error| error.with("file", file.display()))?;
+            recorder.add(rank, &bytes).map_err(|error| unreadable_dump(error, &file))?;
         }
     }
-    Ok(recorder.findings())
+    Ok(flight_recorder::findings(&recorder))
+}
+
+fn unreadable_dump(error: DumpError, file: &Path) -> Error {
+    let plain = matches!(error, DumpError::NotPlainData { .. });
+    let error = Error::new(ErrorKind::InvalidSpec, error.to_string()).with("file", file.display());
+    if plain { error.hint("only plain data is read: lists, dictionaries, text, numbers") } else { error }
 }
 
 fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {

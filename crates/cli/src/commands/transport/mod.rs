@@ -78,7 +78,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
         read::all(&inputs, args.follow, &mut map, show)?;
     }
     let mut diagnosis = diagnose(plan.as_ref(), &map);
-    diagnosis.findings.splice(0..0, inputs::flight_recorder(&args.flight_recorder)?);
+    diagnosis.findings.splice(0..0, inputs::flight_recorder_findings(&args.flight_recorder)?);
     let code = exit_code(&diagnosis, args.strict);
     print(context, diagnosis, &map, args.follow)?;
     Ok(code)
@@ -115,7 +115,7 @@ fn follow_job(
         let read = async {
             let mut logs = job.logs(options);
             while let Some(batch) = logs.next().await {
-                for event in map.observe(&batch?) {
+                for event in batch?.read_into(map) {
                     if follow {
                         show(context, &event)?;
                     }

@@ -4,8 +4,8 @@ use super::communicator::{Communicator, Identity};
 use super::event::Event;
 use super::process::{Local, Phase};
 use super::{COMMUNICATORS, TransportMap};
-use crate::nccl::comm::{CommLine, Step};
-use crate::nccl::parser::Entry;
+use crate::comm::{CommLine, Step};
+use crate::parser::Entry;
 
 /// Communicators kept for one process; a process that makes more reuses the oldest that is gone.
 const LOCALS: usize = 1024;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::process::Phase;
-use crate::log::SourceId;
+use crate::SourceId;
 
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,7 +1,9 @@
 //! Reads pickles that hold plain data only. Whatever would run code (`GLOBAL`, `REDUCE`, …) is refused: a dump comes
 //! from a job, and a job's files are not trusted.
 
-use crate::{Error, ErrorKind, Result};
+use super::DumpError;
+
+type Result<T> = std::result::Result<T, DumpError>;
 
 /// Most values of one dump.
 const VALUES: usize = 4_000_000;
@@ -152,19 +154,14 @@ impl Reader<'_> {
                     return Ok(Pickle { values: self.values, root });
                 }
                 _ => {
-                    return Err(self
-                        .broken()
-                        .hint("only plain data is read: lists, dictionaries, text, numbers"));
+                    return Err(DumpError::NotPlainData { offset: self.at });
                 }
             }
         }
     }
 
-    fn broken(&self) -> Error {
-        Error::new(
-            ErrorKind::InvalidSpec,
-            format!("not a flight recorder dump: byte {} cannot be read", self.at),
-        )
+    fn broken(&self) -> DumpError {
+        DumpError::Unreadable { offset: self.at }
     }
 
     fn take(&mut self, count: usize) -> Result<&[u8]> {
@@ -182,7 +179,7 @@ impl Reader<'_> {
 
     fn push(&mut self, value: Value) -> Result<()> {
         if self.values.len() >= VALUES {
-            return Err(Error::new(ErrorKind::InvalidSpec, "the dump holds too many values"));
+            return Err(DumpError::TooManyValues);
         }
         let at = u32::try_from(self.values.len()).map_err(|_| self.broken())?;
         self.values.push(value);

@@ -9,8 +9,7 @@ use super::TransportMap;
 use super::link::Devices;
 use super::resolve::World;
 use super::uses::Uses;
-use crate::fabric::Fabric;
-use crate::nccl::channel::Kind;
+use crate::channel::Kind;
 
 /// The fabric that the connections between ranks prove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,18 +55,6 @@ impl FabricSeen {
             Self::IntraNode => "intra-node",
             Self::Mixed => "mixed",
             Self::Unknown => "unknown",
-        }
-    }
-
-    /// Whether it is what was planned; none if it proves nothing either way.
-    pub fn meets(self, planned: Fabric) -> Option<bool> {
-        match (planned, self) {
-            (Fabric::Auto | Fabric::Off, _) | (_, Self::Unknown | Self::IntraNode) => None,
-            (Fabric::Efa, seen) => Some(seen == Self::Efa),
-            (Fabric::Roce | Fabric::InfiniBand, Self::Verbs) => Some(true),
-            (Fabric::Roce, seen) => Some(seen == Self::Roce),
-            (Fabric::InfiniBand, seen) => Some(seen == Self::InfiniBand),
-            (Fabric::Tcp, seen) => Some(seen == Self::Socket),
         }
     }
 }
@@ -147,7 +134,7 @@ impl TransportMap {
     }
 
     /// Whether some communicator of live processes spans nodes.
-    pub(crate) fn has_several_nodes(&self, world: &World) -> bool {
+    pub fn has_several_nodes(&self, world: &World) -> bool {
         if world.past.is_empty() {
             return self.most_nodes.is_some_and(|nodes| nodes > 1);
         }
@@ -158,7 +145,7 @@ impl TransportMap {
     }
 
     /// Which fabric a network of that name is, as far as the log says.
-    pub(crate) fn fabric_of_network(&self, transport: &str, devices: Devices) -> FabricSeen {
+    fn fabric_of_network(&self, transport: &str, devices: Devices) -> FabricSeen {
         let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
         if name.contains("Libfabric") || name == "OFI" {
             return self.libfabric();
@@ -214,12 +201,12 @@ impl TransportMap {
     }
 
     /// Every port in every `NET/IB : Using` list.
-    pub(crate) fn ports(&self) -> Vec<Port> {
+    pub fn ports(&self) -> Vec<Port> {
         self.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
     }
 
     /// Lists of devices, by network.
-    pub(crate) fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
+    pub fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
         self.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
 
@@ -297,8 +284,11 @@ impl TransportMap {
 
 /// A port of an RDMA device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
+#[non_exhaustive]
+pub struct Port {
+    /// The number of its device in NCCL's list.
     pub device: u32,
+    /// RoCE; InfiniBand otherwise.
     pub roce: bool,
 }
 

@@ -1,6 +1,6 @@
 //! What one process printed about one connection, added up over its channels.
 
-use crate::nccl::channel::{ChannelLine, Kind, Side};
+use crate::channel::{ChannelLine, Kind, Side};
 
 /// Device brackets that were not there.
 pub(super) const NO_DEVICE: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::link::{Link, LinkKey};
-use crate::nccl::channel::{ChannelLine, Side};
+use crate::channel::{ChannelLine, Side};
 
 /// Bursts of one process beyond which those that belong nowhere yet share one.
 const BURSTS: usize = 512;

@@ -1,6 +1,6 @@
 //! Which transport each pair of ranks uses, built line by line while a job starts.
 //!
-//! [`TransportMap::observe`] takes log batches of any number of sources in any order and gives what is new.
+//! [`TransportMap::read`] takes the bytes of any number of sources in any order and gives what is new.
 //! Everything else is a question about what has been seen so far: [`TransportMap::verdict`], [`TransportMap::pairs`],
 //! [`TransportMap::ranks`]. Rank numbers in NCCL's connection lines count from 0 in each communicator; the map keeps
 //! them so, and says a global rank only where the logs prove it.
@@ -31,7 +31,7 @@ pub use misfits::{Doubts, Misfits};
 pub use process::Phase;
 pub use resolve::World;
 pub use screen::{Summary, TransportUse};
-pub use verdict::{FabricSeen, GdrSeen, Verdict};
+pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
 pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
 
 use super::clue;
@@ -39,7 +39,7 @@ use super::event::{Connected, NcclEvent};
 use super::parser::{Entry, Parser};
 use super::prefix::Level;
 use super::throughput::Throughput;
-use crate::log::SourceId;
+use crate::SourceId;
 use communicator::Communicator;
 use link::LinkKey;
 use lives::Lives;
@@ -111,14 +111,6 @@ impl TransportMap {
     /// Makes an empty map.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Says that a source has ended: its last line counts even without a newline.
-    pub fn end(&mut self, source: &Arc<SourceId>) -> Vec<Event> {
-        let mut events = Vec::new();
-        let source = self.source(source);
-        self.finish_into(source, &mut events);
-        events
     }
 
     /// Grows with every change, so that a screen knows whether to draw again.

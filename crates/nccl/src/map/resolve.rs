@@ -10,7 +10,7 @@ use super::TransportMap;
 use super::communicator::Communicator;
 use super::link::{Link, NO_DEVICE};
 use super::process::{Local, Process};
-use crate::nccl::channel::Kind;
+use crate::channel::Kind;
 
 /// The communicator that spans the job, and the processes that are alive.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::TransportMap;
 use super::process::Process;
-use crate::log::SourceId;
+use crate::SourceId;
 
 /// A place that one process can hold at a time: a GPU of a host, in a source.
 type Slot = (u32, Box<str>, u64);

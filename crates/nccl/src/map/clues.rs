@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::nccl::clue::ClueId;
+use crate::clue::ClueId;
 
 /// One line kept as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]

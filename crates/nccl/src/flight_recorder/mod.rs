@@ -6,11 +6,90 @@
 mod pickle;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 pub use pickle::{Node, Pickle, Value};
 
-use crate::nccl::printable;
-use crate::{Confidence, Finding, Result};
+/// Why a dump could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// The bytes at this offset are no pickle, or end too early.
+    Unreadable {
+        /// Offset in bytes.
+        offset: usize,
+    },
+    /// The pickle would run code, or uses something else than lists, dictionaries, text and numbers.
+    NotPlainData {
+        /// Offset in bytes.
+        offset: usize,
+    },
+    /// The dump holds more values than any recorder writes.
+    TooManyValues,
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { offset } | Self::NotPlainData { offset } => {
+                write!(f, "not a flight recorder dump: byte {offset} cannot be read")
+            }
+            Self::TooManyValues => f.write_str("the dump holds too many values"),
+        }
+    }
+}
+
+impl std::error::Error for DumpError {}
+
+/// Where the ranks of one process group disagree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disagreement {
+    /// Some ranks wait in a collective that the others did not enter or did not finish.
+    Behind {
+        /// The first collective that a rank lacks.
+        collective: Collective,
+        /// Ranks whose dump shows that they never entered it.
+        late: Vec<u32>,
+        /// Members of the group that left no dump.
+        silent: Vec<u32>,
+        /// Ranks that entered it and did not finish it.
+        waiting: Vec<u32>,
+    },
+    /// Ranks entered different collectives under one sequence number.
+    Mismatch {
+        /// The sequence number.
+        sequence: i64,
+        /// What was entered, and by whom; two or more.
+        variants: Vec<Variant>,
+    },
+}
+
+/// A collective that was entered by at least one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// Sequence number in its process group.
+    pub sequence: i64,
+    /// PyTorch's name of it, such as `nccl:all_reduce`.
+    pub name: String,
+    /// Sizes of inputs and outputs, as text.
+    pub sizes: String,
+    /// Description of its process group.
+    pub group: String,
+    /// File and line of the call in the user's program, where recorded.
+    pub place: Option<String>,
+}
+
+/// One of several collectives entered under one sequence number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// PyTorch's name of it.
+    pub name: String,
+    /// Sizes of inputs and outputs, as text; empty where they may differ by rank.
+    pub sizes: String,
+    /// The ranks that entered it.
+    pub ranks: Vec<u32>,
+}
 
 /// A collective of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +119,7 @@ pub struct FlightRecorder {
 
 impl FlightRecorder {
     /// Adds the dump of a rank.
-    pub fn add(&mut self, rank: u32, dump: &[u8]) -> Result<()> {
+    pub fn add(&mut self, rank: u32, dump: &[u8]) -> Result<(), DumpError> {
         let pickle = Pickle::read(dump)?;
         let root = pickle.root();
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
@@ -74,17 +153,17 @@ impl FlightRecorder {
         self.ranks.keys().copied()
     }
 
-    /// What the dumps prove together.
-    pub fn findings(&self) -> Vec<Finding> {
+    /// Returns where the ranks of each process group disagree: other collectives than the others, or fewer.
+    pub fn disagreements(&self) -> Vec<Disagreement> {
         let names: BTreeSet<&String> = self.ranks.values().flat_map(BTreeMap::keys).collect();
-        let mut findings = Vec::new();
+        let mut found = Vec::new();
         for name in names {
             let group: BTreeMap<u32, &Group> =
                 self.ranks.iter().filter_map(|(rank, groups)| Some((*rank, groups.get(name)?))).collect();
-            findings.extend(mismatch(&group));
-            findings.extend(behind(&group));
+            found.extend(mismatch(&group));
+            found.extend(behind(&group));
         }
-        findings
+        found
     }
 }
 
@@ -137,7 +216,7 @@ fn members(ranks: Node<'_>) -> BTreeSet<u32> {
 }
 
 /// A collective that some ranks wait in and others never came to.
-fn behind(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
+fn behind(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     let furthest = group.values().map(|group| group.last_enqueued).max()?;
     let unfinished = group.values().any(|group| group.last_completed < furthest);
     if furthest < 0 || !unfinished {
@@ -156,41 +235,22 @@ fn behind(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
         .filter(|(_, entry)| entry.state != "completed")
         .collect();
     let (_, entry) = waiting.first()?;
-    let what = format!(
-        "collective {sequence} ({}, {}) of group {}",
-        entry.name,
-        entry.sizes,
-        group.values().next()?.description
-    );
-    let waiters: Vec<u32> = waiting.iter().map(|(rank, _)| *rank).collect();
-    let (message, suspects) = match (late.is_empty(), silent.is_empty()) {
-        (false, _) => {
-            (format!("{} never entered {what}; {} waits in it", named(&late), named(&waiters)), late)
-        }
-        (true, false) => {
-            (format!("{} left no dump; {} waits in {what}", named(&silent), named(&waiters)), silent)
-        }
-        (true, true) => (
-            format!("all ranks entered {what} and none finished it: the network or a GPU hangs"),
-            waiters.clone(),
-        ),
-    };
-    let mut finding = Finding::error("FR-RANK-BEHIND", printable(message.as_bytes(), 600));
-    finding.confidence = Some(Confidence::High);
-    finding.ranks = suspects;
-    finding.source =
-        Some("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html".to_owned());
-    let place = entry
-        .place
-        .as_deref()
-        .map_or_else(String::new, |place| format!(" ({})", printable(place.as_bytes(), 200)));
-    Some(
-        finding.fix(format!("look at what those ranks did instead of the call where the others wait{place}")),
-    )
+    Some(Disagreement::Behind {
+        collective: Collective {
+            sequence,
+            name: entry.name.clone(),
+            sizes: entry.sizes.clone(),
+            group: group.values().next()?.description.clone(),
+            place: entry.place.clone(),
+        },
+        late,
+        silent,
+        waiting: waiting.iter().map(|(rank, _)| *rank).collect(),
+    })
 }
 
 /// One collective under two names or sizes.
-fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
+fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     let sequences: BTreeSet<i64> = group.values().flat_map(|group| group.entries.keys().copied()).collect();
     for sequence in sequences {
         let mut kinds: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
@@ -205,26 +265,16 @@ fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Finding> {
             }
         }
         if kinds.len() > 1 {
-            let said: Vec<String> = kinds
-                .iter()
-                .map(|((name, sizes), ranks)| format!("{} {name} {sizes}", named(ranks)))
+            let variants = kinds
+                .into_iter()
+                .map(|((name, sizes), ranks)| Variant {
+                    name: name.to_owned(),
+                    sizes: sizes.to_owned(),
+                    ranks,
+                })
                 .collect();
-            let message = format!("ranks disagree on collective {sequence}: {}", said.join("; "));
-            let fewest = kinds.values().min_by_key(|ranks| ranks.len()).cloned().unwrap_or_default();
-            let mut finding = Finding::error("FR-COLLECTIVE-MISMATCH", printable(message.as_bytes(), 600));
-            finding.rule = Some("R41".to_owned());
-            finding.confidence = Some(Confidence::High);
-            finding.ranks = fewest;
-            return Some(
-                finding.fix("all ranks must call the same collectives, of the same sizes, in the same order"),
-            );
+            return Some(Disagreement::Mismatch { sequence, variants });
         }
     }
     None
-}
-
-fn named(ranks: &[u32]) -> String {
-    let list: Vec<String> = ranks.iter().take(16).map(u32::to_string).collect();
-    let more = if ranks.len() > 16 { format!(" and {} more", ranks.len() - 16) } else { String::new() };
-    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, list.join(", "))
 }

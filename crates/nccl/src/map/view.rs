@@ -6,7 +6,7 @@ use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
 use super::resolve::World;
 use super::{TransportMap, communicator};
-use crate::nccl::channel::{Kind, Side};
+use crate::channel::{Kind, Side};
 
 /// A plugin that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -340,7 +340,7 @@ impl TransportMap {
     }
 
     /// Ranks of one communicator that two processes claim.
-    pub(crate) fn contested(&self, world: &World) -> u32 {
+    pub fn contested(&self, world: &World) -> u32 {
         let alive = |comm: &&communicator::Communicator| {
             comm.contested > 0 && comm.members.values().any(|(process, _)| world.is_alive(*process))
         };
@@ -348,7 +348,7 @@ impl TransportMap {
     }
 
     /// Connection lines cut in the middle, and connections that found no room.
-    pub(crate) fn torn_and_dropped(&self) -> (u64, u64) {
+    pub fn torn_and_dropped(&self) -> (u64, u64) {
         (self.torn, self.links_dropped)
     }
 
@@ -368,7 +368,7 @@ impl TransportMap {
     }
 
     /// Throughput of every source that printed any.
-    pub fn throughput(&self) -> impl Iterator<Item = (&str, &crate::nccl::throughput::Series)> {
+    pub fn throughput(&self) -> impl Iterator<Item = (&str, &crate::throughput::Series)> {
         self.sources
             .iter()
             .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
@@ -385,7 +385,7 @@ impl TransportMap {
     }
 
     /// Versions that live processes printed.
-    pub(crate) fn live_versions<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a str> {
+    pub fn live_versions<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a str> {
         self.versions
             .iter()
             .filter(|(_, processes)| processes.iter().any(|process| world.is_alive(*process)))
@@ -393,12 +393,12 @@ impl TransportMap {
     }
 
     /// The global rank that printed a line of evidence, where proved.
-    pub(crate) fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
+    pub fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
         trace.process.and_then(|process| self.sole_rank(process, world))
     }
 
     /// The global ranks that launchers or watchdogs named in lines of one kind.
-    pub(crate) fn told_ranks(&self, found: &super::Found) -> Vec<u32> {
+    pub fn told_ranks(&self, found: &super::Found) -> Vec<u32> {
         found.told_ranks.clone()
     }
 }

@@ -1,12 +1,9 @@
-//! NCCL's log lines, and the map of which transport each pair of ranks uses.
+#![doc = include_str!("../README.md")]
 //!
-//! [`Parser`] turns the bytes of one source into [`Entry`]s (sans-IO; chunking never matters), for NCCL 2.3 to 2.31,
-//! aws-ofi-nccl, RCCL where its lines are the same, behind the prefix of any launcher. [`TransportMap`] takes log
-//! batches of many sources and knows, at any moment, what they prove.
+//! # One line at a time
 //!
 //! ```
-//! use weftrun_core::log::SourceId;
-//! use weftrun_core::nccl::TransportMap;
+//! use weftrun_nccl::{SourceId, TransportMap};
 //!
 //! let source = std::sync::Arc::new(SourceId::new("rank0.log"));
 //! let mut map = TransportMap::new();
@@ -22,11 +19,14 @@ mod channel;
 pub mod clue;
 mod comm;
 mod event;
+pub mod flight_recorder;
+pub mod launcher;
 mod lines;
 mod map;
 mod message;
 mod parser;
 mod prefix;
+mod source;
 mod text;
 mod throughput;
 mod unwrap;
@@ -37,9 +37,10 @@ pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
     Channels, Clues, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, Misfits,
-    PairView, Phase, PluginSeen, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who,
-    World, printable,
+    PairView, Phase, PluginSeen, Port, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict,
+    Who, World, printable,
 };
 pub use parser::{Entry, Parser};
 pub use prefix::{Level, Writer, writer};
+pub use source::SourceId;
 pub use throughput::{Sample, Series};

@@ -6,9 +6,9 @@
 //! | PyTorch's own messages | `[rank3]:` | global rank |
 //! | `mpirun --tag-output` | `[1,3]<stdout>:` | job and global rank |
 //! | `srun --label` | `3: ` | task |
-//! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`crate::nccl`] reads it) |
+//! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`writer`](crate::writer) reads it) |
 
-use crate::nccl::Writer;
+use crate::Writer;
 
 /// The prefixes of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
     if let Some(rank) = torch_rank(rest) {
         found.rank = Some(rank);
     }
-    found.process = crate::nccl::writer(rest);
+    found.process = crate::writer(rest);
     found
 }
 
@@ -99,7 +99,7 @@ fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
 
 /// The pieces of a line of `mpirun --tag-output`. It passes on whatever a rank's pipe held: where that does not end with a line,
 /// the tag of the next rank stands in the middle. Any other line is one piece.
-pub(super) fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let tag = if line.first() == Some(&b'[') { open_mpi(line) } else { None };
     let mut rest = Some(line);
     std::iter::from_fn(move || {

@@ -2,7 +2,7 @@
 
 use super::link::Devices;
 use super::process::Process;
-use crate::nccl::channel::{ChannelLine, Kind};
+use crate::channel::{ChannelLine, Kind};
 
 /// How one transport is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -87,7 +87,7 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
     let mut launcher_rank = None;
     prefix::split(piece, |part| match part {
         Part::Text(text) => {
-            launcher_rank = crate::log::told_rank(text);
+            launcher_rank = crate::launcher::told_rank(text);
             if !text.is_empty() && text.len() == piece.trim_ascii().len() {
                 let text = without_tag(text);
                 sink(Entry {

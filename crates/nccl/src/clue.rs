@@ -1,5 +1,5 @@
-//! What in a log line points at a cause: one table, one search over the line. A clue alone decides nothing; the rules
-//! in [`crate::diagnose`] weigh it against the rest of the log.
+//! What in a log line points at a cause: one table, one search over the line. A clue alone decides nothing; the
+//! rules that read it weigh it against the rest of the log.
 
 use std::sync::OnceLock;
 

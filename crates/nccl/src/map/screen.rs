@@ -9,7 +9,7 @@ use super::resolve::World;
 use super::verdict::Verdict;
 use super::view::{PairKey, PairView, RankView};
 use super::{Phase, TransportMap};
-use crate::nccl::channel::Kind;
+use crate::channel::Kind;
 
 /// The map in a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

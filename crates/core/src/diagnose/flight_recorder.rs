@@ -1,0 +1,65 @@
+//! What PyTorch's flight recorder says, as findings.
+
+use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
+use weftrun_nccl::printable;
+
+use crate::{Confidence, Finding};
+
+const SOURCE: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
+
+/// Returns a finding for each disagreement that the dumps prove.
+pub fn findings(recorder: &FlightRecorder) -> Vec<Finding> {
+    recorder.disagreements().iter().filter_map(finding).collect()
+}
+
+fn finding(disagreement: &Disagreement) -> Option<Finding> {
+    match disagreement {
+        Disagreement::Behind { collective, late, silent, waiting } => {
+            Some(behind(collective, late, silent, waiting))
+        }
+        Disagreement::Mismatch { sequence, variants } => {
+            let said: Vec<String> = variants
+                .iter()
+                .map(|variant| format!("{} {} {}", named(&variant.ranks), variant.name, variant.sizes))
+                .collect();
+            let message = format!("ranks disagree on collective {sequence}: {}", said.join("; "));
+            let mut finding = Finding::error("FR-COLLECTIVE-MISMATCH", printable(message.as_bytes(), 600));
+            finding.rule = Some("R41".to_owned());
+            finding.confidence = Some(Confidence::High);
+            // The fewest are the likeliest to be wrong.
+            let fewest = variants.iter().min_by_key(|variant| variant.ranks.len());
+            finding.ranks = fewest.map_or_else(Vec::new, |variant| variant.ranks.clone());
+            Some(
+                finding.fix("all ranks must call the same collectives, of the same sizes, in the same order"),
+            )
+        }
+        _ => None,
+    }
+}
+
+fn behind(collective: &Collective, late: &[u32], silent: &[u32], waiting: &[u32]) -> Finding {
+    let Collective { sequence, name, sizes, group, place } = collective;
+    let what = format!("collective {sequence} ({name}, {sizes}) of group {group}");
+    let (message, suspects) = match (late.is_empty(), silent.is_empty()) {
+        (false, _) => (format!("{} never entered {what}; {} waits in it", named(late), named(waiting)), late),
+        (true, false) => {
+            (format!("{} left no dump; {} waits in {what}", named(silent), named(waiting)), silent)
+        }
+        (true, true) => {
+            (format!("all ranks entered {what} and none finished it: the network or a GPU hangs"), waiting)
+        }
+    };
+    let mut finding = Finding::error("FR-RANK-BEHIND", printable(message.as_bytes(), 600));
+    finding.confidence = Some(Confidence::High);
+    finding.ranks = suspects.to_vec();
+    finding.source = Some(SOURCE.to_owned());
+    let place =
+        place.as_deref().map_or_else(String::new, |place| format!(" ({})", printable(place.as_bytes(), 200)));
+    finding.fix(format!("look at what those ranks did instead of the call where the others wait{place}"))
+}
+
+fn named(ranks: &[u32]) -> String {
+    let list: Vec<String> = ranks.iter().take(16).map(u32::to_string).collect();
+    let more = if ranks.len() > 16 { format!(" and {} more", ranks.len() - 16) } else { String::new() };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, list.join(", "))
+}
