@@ -9,10 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Gid, Profile, Profiles, Webhook};
-use weftrun_core::manifest::{
-    Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in,
-};
-use weftrun_core::mutation::Options;
+use weftrun_core::convert::{Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
+use weftrun_core::request::FabricRequest;
 
 const PROFILES: [&str; 4] = ["dgxc", "eks-image", "roce", "neuron"];
 const TRAINERS: [Option<TrainerVersion>; 4] =
@@ -26,12 +24,12 @@ static SITES: LazyLock<Vec<Profile>> =
 fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
     let bit = |at: u8| choice >> at & 1 == 1;
     let profile = SITES.get(usize::from(choice & 3))?;
-    let options = Options {
+    let options = FabricRequest {
         webhook: if bit(4) { Webhook::Yes } else { Webhook::Auto },
         gid: bit(5).then_some(Gid::Compute),
         memory: bit(6).then(|| "9Gi".to_owned()),
         detect: Some(bit(6)),
-        ..Options::default()
+        ..FabricRequest::default()
     };
     let trainer = TRAINERS[usize::from(choice >> 2 & 3)];
     let mut splitter = Splitter::default();

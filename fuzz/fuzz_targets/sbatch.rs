@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Profile, Profiles};
-use weftrun_core::manifest::{Settings, Start, is_sbatch, lint_document, mutate_sbatch};
-use weftrun_core::mutation::Options;
+use weftrun_core::convert::{Settings, Start, is_sbatch, lint_document, mutate_sbatch};
+use weftrun_core::request::FabricRequest;
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
 static SITES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     } else {
         format!("#!/bin/bash\n#SBATCH -N 2 --exclusive\n{text}")
     };
-    let (facts, options) = (ClusterFacts::default(), Options::default());
+    let (facts, options) = (ClusterFacts::default(), FabricRequest::default());
     for profile in SITES.iter() {
         let settings = Settings {
             profile,

@@ -2,7 +2,8 @@
 //! Any text as a shell string: no panic, no hang, and a second pass changes nothing.
 
 use libfuzzer_sys::fuzz_target;
-use weftrun_core::mutation::{Mpirun, shell};
+use weftrun_core::shell::Mpirun;
+use weftrun_core::shell;
 
 fuzz_target!(|text: &str| {
     let rule = Mpirun {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use weftrun::core::convert::TrainerVersion;
 use weftrun::core::fabric::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};
-use weftrun::core::manifest::TrainerVersion;
 use weftrun::core::spec::Overrides;
 
 use crate::job_flags::word;

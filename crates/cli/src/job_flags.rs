@@ -184,7 +184,7 @@ fn default_name(program: &str) -> String {
 
 /// Reads `90s`, `15m`, `4h`, `2d`.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
-    weftrun::core::spec::parse_duration(text)
+    weftrun::core::text::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
 }
 

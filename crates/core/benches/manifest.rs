@@ -9,9 +9,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::convert::{Settings, Splitter, Start, mutate};
 use weftrun_core::fabric::Profiles;
-use weftrun_core::manifest::{Settings, Splitter, Start, mutate};
-use weftrun_core::mutation::Options;
+use weftrun_core::request::FabricRequest;
 
 const DOCUMENTS: usize = 10_000;
 
@@ -49,7 +49,7 @@ fn main() {
 
 fn measure(name: &str, stream: &str) -> f64 {
     let profile = Profiles::builtin().get("dgxc").unwrap();
-    let (catalogue, options) = (Catalogue::builtin(), Options::default());
+    let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
     let settings = Settings::offline(&profile, &options, &catalogue);
     let started = Clock::start();
     let (mut splitter, mut out, mut changed) = (Splitter::default(), 0, 0);

@@ -1,44 +1,53 @@
 //! Types and decisions of weftrun, without any I/O.
 //!
 //! Everything here is a pure function over plain data: no clock, no file system, no environment, no network, no
-//! runtime. The rooms, in the order a job walks through them:
+//! runtime. Each module may import those above it in this table, and none below it (`.ci/layers` checks this):
 //!
-//! | module | what happens there |
+//! | module | what is in it |
 //! |---|---|
-//! | [`span`] | YAML, JSON and TOML as trees in which every value knows where it stands |
-//! | [`spec`] | a job file, flags or a builder become one [`JobSpec`](spec::JobSpec), with every mistake reported at once |
+//! | [`error`], [`finding`], [`secret`], [`exit_codes`] | how anything is reported |
+//! | [`text`] | suggestions, durations, quantities, percent-encoding |
+//! | [`span`] | YAML, JSON and TOML as trees in which every value knows its place |
+//! | [`env_names`] | the environment variables that NCCL and its plugins read |
 //! | [`catalogue`] | what an instance type has: accelerators, EFA interfaces, RDMA |
-//! | [`fabric`] | [`FabricPlan`](fabric::FabricPlan): which fabric, and each decision with its why |
-//! | [`mutation`] | the changes ("ops") those decisions mean, the rule table, the codes |
-//! | [`manifest`] | raw Kubeflow objects and sbatch scripts, edited by span |
-//! | [`backend`] | the seam every cluster stands behind, and the registry of those linked in |
-//! | [`image`] | what a container image brings along for the fabric, and whether that fits the plan |
-//! | [`job`] | handles, phases, events: a job after it was submitted |
-//! | [`log`] | log bytes, resumed and sanitised |
+//! | [`shell`] | shell grammar, and `mpirun` in argv and scripts |
+//! | [`request`] | what can be asked of the fabric, and the table of rules |
+//! | [`spec`] | a job file, flags or a builder become one [`JobSpec`](spec::JobSpec), with every mistake reported at once |
+//! | [`fabric`] | [`FabricPlan`](fabric::FabricPlan): which fabric, each decision with its reason, the operations |
 //! | [`nccl`] | the crate `weftrun-nccl`: log lines become a map of which transport each pair of ranks uses |
-//! | [`percent`] | names that stand in URLs, handles and file names |
+//! | [`job`] | handles, phases, events: a job after it was submitted |
+//! | [`log`] | log bytes, resumed and cleaned |
+//! | [`backend`] | the trait that every cluster implements, and the registry of those linked in |
+//! | [`config`] | configuration files, flags and environment, merged by layer |
+//! | [`image`] | what a container image brings for the fabric, and whether it fits the plan |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
-//! | [`report`] | the JSON shapes other programs read |
+//! | [`explain`] | a page for every code and rule |
+//! | [`lint`] | findings about a job that is not changed |
+//! | [`convert`] | Kubernetes objects, sbatch scripts and command lines, mutated in place or read into a job |
+//! | [`report`] | the JSON shapes that other programs read |
 
 pub mod backend;
 pub mod catalogue;
 pub mod config;
+pub mod convert;
 pub mod diagnose;
 pub mod env_names;
 pub mod error;
 pub mod exit_codes;
+pub mod explain;
 pub mod fabric;
 pub mod finding;
 pub mod image;
 pub mod job;
+pub mod lint;
 pub mod log;
-pub mod manifest;
-pub mod mutation;
-pub mod percent;
 pub mod report;
+pub mod request;
 pub mod secret;
+pub mod shell;
 pub mod span;
 pub mod spec;
+pub mod text;
 
 #[doc(inline)]
 pub use weftrun_nccl as nccl;

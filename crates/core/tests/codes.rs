@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftrun_core::mutation::{RULES, codes};
+use weftrun_core::explain;
+use weftrun_core::request::RULES;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -58,21 +59,21 @@ fn codes_in_sources() -> BTreeSet<String> {
 #[test]
 fn every_code_in_the_sources_has_its_page() {
     let missing: Vec<String> =
-        codes_in_sources().into_iter().filter(|code| codes::page(code).is_none()).collect();
+        codes_in_sources().into_iter().filter(|code| explain::page(code).is_none()).collect();
     assert!(missing.is_empty(), "no page in mutation/codes for {missing:?}");
 }
 
 #[test]
 fn codes_and_rules_are_unique_and_say_something() {
     let mut seen = BTreeSet::new();
-    for name in codes::names() {
+    for name in explain::names() {
         assert!(seen.insert(name), "{name} stands twice");
         assert!(
-            codes::page(name).unwrap().text().contains("Source") || !name.starts_with("L-"),
+            explain::page(name).unwrap().text().contains("Source") || !name.starts_with("L-"),
             "{name} has no source"
         );
     }
-    for code in codes::codes() {
+    for code in explain::codes() {
         assert!(
             !code.title.ends_with('.') && code.meaning.ends_with('.') && code.fix.ends_with('.'),
             "{}",
@@ -89,11 +90,11 @@ fn the_reference_page_is_the_table() {
     let path = root().join("docs/reference/codes.md");
     if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, codes::markdown()).unwrap();
+        fs::write(&path, explain::markdown()).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        written == codes::markdown(),
+        written == explain::markdown(),
         "run this test with WEFTRUN_WRITE_DOCS=1 to write {}",
         path.display()
     );

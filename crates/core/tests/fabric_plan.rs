@@ -4,8 +4,8 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::Change;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles, RuleSetting};
-use weftrun_core::mutation::Change;
 use weftrun_core::spec::{JobSpec, JobSpecBuilder, Launch, Role};
 
 fn worker() -> Role {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use weftrun_core::mutation::gid;
+use weftrun_core::shell::gid;
 
 struct Tree(PathBuf);
 

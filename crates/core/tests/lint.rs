@@ -9,14 +9,13 @@
 use std::fs;
 use std::path::Path;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::convert::{Settings, Splitter, Start, lint_document};
 use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::Profiles;
-use weftrun_core::manifest::{Settings, Splitter, Start, lint_document};
-use weftrun_core::mutation::Options;
-use weftrun_core::mutation::lint::{self, unexpanded};
-use weftrun_core::mutation::view::{
-    ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView,
-};
+use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView};
+use weftrun_core::lint;
+use weftrun_core::request::FabricRequest;
+use weftrun_core::shell::unexpanded;
 
 fn role(env: &[(&str, &str)], asked: &[(&str, &str)]) -> RoleView {
     let amounts: std::collections::BTreeMap<String, String> =
@@ -197,7 +196,7 @@ fn only_what_kubernetes_leaves_alone_counts_as_unexpanded() {
 fn every_finding_has_a_source_and_a_fix() {
     let text = include_str!("cases/lint/every.yaml");
     let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
-    let options = Options::default();
+    let options = FabricRequest::default();
     let settings = Settings::offline(&profile, &options, &catalogue);
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
@@ -252,8 +251,7 @@ fn every_finding_has_a_source_and_a_fix() {
     ] {
         assert!(codes.contains(code), "{code} is not among {codes:?}");
     }
-    let all: Vec<&str> =
-        weftrun_core::mutation::codes::names().filter(|name| name.starts_with("L-")).collect();
+    let all: Vec<&str> = weftrun_core::explain::names().filter(|name| name.starts_with("L-")).collect();
     let missing: Vec<&&str> = all.iter().filter(|code| !codes.contains(**code)).collect();
     assert!(missing.is_empty(), "the manifest shows no {missing:?}");
 }

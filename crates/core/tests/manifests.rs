@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::convert::{JobReport, Settings, Splitter, Start, TrainerVersion, lint_document, mutate};
 use weftrun_core::fabric::{Fabric, Gid, Profile, Profiles, RuleSetting, Webhook};
-use weftrun_core::manifest::{JobReport, Settings, Splitter, Start, TrainerVersion, lint_document, mutate};
-use weftrun_core::mutation::{Options, RULES};
+use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
 
 fn shared(folder: &str) -> Option<PathBuf> {
@@ -37,12 +37,12 @@ fn manifests() -> Vec<(String, String)> {
 
 struct With {
     profile: Profile,
-    options: Options,
+    options: FabricRequest,
     trainer: Option<TrainerVersion>,
 }
 
-fn with(profile: &str, change: impl Fn(&mut Options)) -> With {
-    let mut options = Options::default();
+fn with(profile: &str, change: impl Fn(&mut FabricRequest)) -> With {
+    let mut options = FabricRequest::default();
     change(&mut options);
     With { profile: Profiles::builtin().get(profile).unwrap(), options, trainer: None }
 }

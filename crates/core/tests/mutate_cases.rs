@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
-use weftrun_core::manifest::{
+use weftrun_core::convert::{
     JobReport, Mutated, Settings, Splitter, Start, TrainerVersion, mutate, runtimes_in,
 };
-use weftrun_core::mutation::Options;
+use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
+use weftrun_core::request::FabricRequest;
 use weftrun_core::span::{yaml, yaml_documents};
 
 fn cases() -> PathBuf {
@@ -23,7 +23,7 @@ struct Case {
     before: String,
     after: Option<String>,
     report: Json,
-    options: Options,
+    options: FabricRequest,
     profile: Profile,
     trainer: Option<TrainerVersion>,
     runtimes: Vec<Json>,
@@ -43,7 +43,7 @@ fn load(folder: &Path) -> Case {
     let text = |key: &str| {
         said.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     };
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     if let Some(fabric) = text("fabric") {
         options.kind = match fabric.as_str() {
             "efa" => Fabric::Efa,

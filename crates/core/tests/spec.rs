@@ -366,7 +366,7 @@ mod laws {
     }
 
     fn rule() -> impl Strategy<Value = String> {
-        let ids: Vec<&str> = weftrun_core::mutation::RULES.iter().map(|rule| rule.id).collect();
+        let ids: Vec<&str> = weftrun_core::request::RULES.iter().map(|rule| rule.id).collect();
         proptest::sample::select(ids).prop_map(str::to_owned)
     }
 

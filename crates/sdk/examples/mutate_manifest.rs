@@ -1,8 +1,8 @@
 //! Applies the fabric to a raw manifest, offline and without touching a byte that need not change.
 //! `cargo run -p weftrun --example mutate_manifest job.yaml > mutated.yaml`
 use weftrun::core::catalogue::Catalogue;
+use weftrun::core::convert::{Settings, Splitter, Start, mutate};
 use weftrun::core::fabric::{Fabric, FabricRequest, Profiles};
-use weftrun::core::manifest::{Settings, Splitter, Start, mutate};
 use weftrun::{Error, ErrorKind};
 
 fn main() -> weftrun::Result<()> {

@@ -89,7 +89,7 @@ impl Keymap {
             let Some((_, bound)) = known else {
                 let error =
                     Error::new(ErrorKind::InvalidConfig, format!("tui.keys: there is no action `{name}`"));
-                let near = weftrun::core::spec::did_you_mean(name, TABLE.iter().map(|row| row.name));
+                let near = weftrun::core::text::did_you_mean(name, TABLE.iter().map(|row| row.name));
                 return Err(match near {
                     Some(near) => error.hint(format!("did you mean `{near}`?")),
                     None => error.hint("`weftrun tui --keys` lists them"),

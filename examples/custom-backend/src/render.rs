@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -89,7 +89,7 @@ impl Settings {
                 format!("target `{}` has no key `{unknown}`", target.name),
             );
             let all = KEYS.iter().copied().chain(["kubeconfig", "context"]);
-            return Err(match weftrun_core::spec::did_you_mean(unknown, all) {
+            return Err(match weftrun_core::text::did_you_mean(unknown, all) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.with("keys", KEYS.join(", ")),
             });
@@ -119,7 +119,7 @@ impl Settings {
         {
             let error =
                 Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
-            return Err(match weftrun_core::spec::did_you_mean(unknown.0, KEYS.iter().copied()) {
+            return Err(match weftrun_core::text::did_you_mean(unknown.0, KEYS.iter().copied()) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.with("keys", KEYS.join(", ")),
             });

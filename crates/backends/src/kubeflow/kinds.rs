@@ -1,6 +1,6 @@
 //! The kinds of job, and what their operators call things.
 
-use weftrun_core::manifest::TrainerVersion;
+use weftrun_core::convert::TrainerVersion;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::kubernetes::logs::Place;

@@ -5,7 +5,8 @@
 use serde_json::Value;
 use weftrun_core::Finding;
 use weftrun_core::backend::ClusterFacts;
-use weftrun_core::spec::{Quantity, did_you_mean};
+use weftrun_core::spec::Quantity;
+use weftrun_core::text::did_you_mean;
 
 use super::config::Gang;
 use super::render::Draft;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::convert::{TrainerVersion, apply_ops, to_yaml};
 use weftrun_core::fabric::Fabric;
-use weftrun_core::manifest::{TrainerVersion, apply_ops, to_yaml};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 

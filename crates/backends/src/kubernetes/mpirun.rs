@@ -1,7 +1,9 @@
 //! The `mpirun` line that weftrun writes for `launch = "mpi"`: the same wherever the ranks are containers.
 
 use weftrun_core::backend::PlannedJob;
-use weftrun_core::mutation::{Change, Mpirun, MpirunNote, shell};
+use weftrun_core::fabric::Change;
+use weftrun_core::shell;
+use weftrun_core::shell::{Mpirun, MpirunNote};
 use weftrun_core::spec::{JobSpec, Role, RoleKind};
 
 /// The launcher's role: as the job file says, else one without GPUs. It has the workers' environment too, since that is

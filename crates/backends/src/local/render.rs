@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 

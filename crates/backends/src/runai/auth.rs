@@ -6,8 +6,8 @@ use base64::Engine;
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Mutex;
-use weftrun_core::percent::encode;
 use weftrun_core::secret::Secret;
+use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{TRIES, backoff};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use weftrun_core::backend::Rendered;
-use weftrun_core::spec::did_you_mean;
+use weftrun_core::text::did_you_mean;
 use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::lookup::{self, Asset, text, unknown};

@@ -1,7 +1,7 @@
 //! Names become ids: project, cluster, template; and names that need no id are checked: node pools, priorities.
 
 use serde_json::Value;
-use weftrun_core::spec::did_you_mean;
+use weftrun_core::text::did_you_mean;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;

@@ -158,7 +158,7 @@ impl Settings {
                 ErrorKind::InvalidConfig,
                 format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name),
             );
-            return Err(match weftrun_core::spec::did_you_mean(key, known.iter().copied()) {
+            return Err(match weftrun_core::text::did_you_mean(key, known.iter().copied()) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.hint(format!("there are: {}", known.join(", "))),
             });
@@ -265,7 +265,7 @@ impl Settings {
         let own = with_dashes(own);
         if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
             let error = Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm.{key}` is not a setting"));
-            return Err(match weftrun_core::spec::did_you_mean(key, JOB_KEYS.iter().copied()) {
+            return Err(match weftrun_core::text::did_you_mean(key, JOB_KEYS.iter().copied()) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.hint(format!("there are: {}", JOB_KEYS.join(", "))),
             });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
-use weftrun_core::manifest::slurm_duration;
+use weftrun_core::convert::slurm_duration;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;

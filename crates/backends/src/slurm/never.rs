@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
-use weftrun_core::manifest::slurm_duration;
+use weftrun_core::convert::slurm_duration;
 
 use super::records::Marker;
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weftrun::core::exit_codes;
-use weftrun::core::mutation::codes;
+use weftrun::core::explain;
 use weftrun::core::report::{CodesReport, ExplainReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
@@ -20,7 +20,7 @@ pub struct ExplainArgs {
 /// Prints the page.
 pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
     let Some(name) = args.code.as_deref().filter(|name| *name != "rules") else {
-        let names: Vec<&str> = codes::names().collect();
+        let names: Vec<&str> = explain::names().collect();
         let named = args.code.is_some();
         let shown: Vec<&str> = names.into_iter().filter(|name| !named || name.contains('.')).collect();
         if context.out.format == Format::Table {
@@ -30,9 +30,9 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
         }
         return Ok(exit_codes::OK);
     };
-    let Some(page) = codes::page(name) else {
+    let Some(page) = explain::page(name) else {
         let error = Error::new(ErrorKind::NotFound, format!("there is no code `{name}`"));
-        return Err(match codes::nearest(name) {
+        return Err(match explain::nearest(name) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint("`weftrun explain` lists them all"),
         });

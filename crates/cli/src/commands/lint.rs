@@ -70,7 +70,7 @@ fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {
         Ok(file) => {
             let env = file.spec.env.iter().chain(file.spec.roles.iter().flat_map(|role| &role.env));
             let lints = env.flat_map(|var| {
-                let findings = weftrun::core::mutation::lint::variable(&var.name, &var.value);
+                let findings = weftrun::core::lint::variable(&var.name, &var.value);
                 findings.into_iter().map(|finding| finding.at(format!("env {}", var.name)))
             });
             file.findings.iter().cloned().chain(lints).collect()

@@ -249,7 +249,7 @@ proptest! {
         let spec = job(Launch::Mpi, &arguments, &value);
         let client = Client::builder().config(Config::empty("/nonexistent")).build().unwrap();
         let plan = client.plan_offline("local", &spec).unwrap();
-        let script = weftrun::core::manifest::docker_commands(&spec, plan.fabric());
+        let script = weftrun::core::convert::docker_commands(&spec, plan.fabric());
         let folder = tempfile::tempdir().unwrap();
         programs(folder.path(), &[
             ("docker", r#"if [ "$1" = exec ]; then shift 2; exec "$@"; fi"#),

@@ -2,7 +2,6 @@
 
 mod capability;
 mod entry;
-mod facts;
 mod planned;
 mod registry;
 mod rendered;
@@ -13,9 +12,9 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
+pub use crate::fabric::{ClusterFacts, NodeGroup, Queue, Scope};
 pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
-pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
 pub use planned::PlannedJob;
 pub use registry::Registry;
 pub use rendered::{Document, Hole, Inexpressible, Language, Rendered};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ClusterFacts;
+use crate::fabric::ClusterFacts;
 use crate::fabric::{FabricPlan, Profile};
 use crate::job::SubmissionId;
 use crate::spec::JobSpec;

@@ -66,7 +66,7 @@ impl Registry {
             let known = self.names();
             let error = Error::new(ErrorKind::NotFound, format!("there is no backend `{name}`"))
                 .with("linked in", known.join(", "));
-            match crate::spec::did_you_mean(name, known) {
+            match crate::text::did_you_mean(name, known) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error,
             }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Finding;
+use crate::fabric::Op;
 use crate::job::SubmissionId;
-use crate::mutation::Op;
 
 /// Exactly what will be sent: what `weftrun render` prints, and what `submit` sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -66,7 +66,7 @@ impl Catalogue {
 
     /// The known name nearest to one that is not known.
     pub fn nearest(&self, name: &str) -> Option<&str> {
-        crate::spec::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))
+        crate::text::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The layers, from the weakest to the strongest.
 
-use crate::fabric::Origin;
+use crate::request::Origin;
 
 /// A layer of the configuration. Later ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

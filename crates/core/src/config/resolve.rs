@@ -10,7 +10,7 @@ use super::{Layer, Setting, Settings, Source};
 use crate::backend::TargetConfig;
 use crate::catalogue::{Catalogue, InstanceOverride};
 use crate::env_names;
-use crate::fabric::Origin;
+use crate::request::Origin;
 use crate::span::{self, SpanTree, Value as Node};
 use crate::spec::file::shape::Shape;
 use crate::spec::file::{Check, Source as Text, join};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::fabric::Origin;
 use crate::finding::Span;
+use crate::request::Origin;
 
 /// A value with where it came from.
 #[derive(Clone, Debug, PartialEq)]

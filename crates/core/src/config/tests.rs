@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalogue::Catalogue;
-use crate::fabric::Origin;
+use crate::request::Origin;
 use crate::spec::{Draft, Overrides};
 
 fn input(layers: &[(Layer, &str)], env: &[(&str, &str)]) -> Input {
@@ -105,7 +105,7 @@ fn defaults_stand_below_the_profile_the_environment_the_file_and_the_flags() {
     assert_eq!(spec.origins.get("priority"), Origin::Env("WEFTRUN_PRIORITY".to_owned()));
     assert_eq!(spec.labels["kind"], "file");
     assert_eq!(spec.labels["team"], "nlp");
-    assert_eq!(spec.fabric.kind, crate::fabric::Fabric::Efa);
+    assert_eq!(spec.fabric.kind, crate::request::Fabric::Efa);
     assert_eq!(spec.roles[0].instance_type.as_deref(), Some("p5.48xlarge"));
     let spec = job(Some("ours"), file, &Overrides::default());
     assert_eq!((spec.queue.as_deref(), spec.priority.as_deref()), (Some("from-profile"), Some("from-env")));

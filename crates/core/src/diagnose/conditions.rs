@@ -3,10 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fabric::Fabric;
 use crate::nccl::{
     CommView, Devices, FabricSeen, GdrSeen, Kind, RankView, TransportMap, TransportUse, Verdict, World,
 };
+use crate::request::Fabric;
 
 /// Everything the conditions look at, computed once, and what costs much only where it is asked for.
 pub struct Seen<'a> {

@@ -10,9 +10,10 @@ use std::fmt::Write as _;
 
 pub use table::{RULES, Rule, rule_of};
 
-use crate::fabric::{Fabric, FabricPlan};
+use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::nccl::{FabricSeen, Found, Kind, Trace, TransportMap, Verdict};
+use crate::request::Fabric;
 use crate::{Confidence, Error, ErrorKind, Finding, Severity};
 use conditions::Seen;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::mutation::view::{
+use crate::fabric::view::{
     Annotation, ContainerView, EnvView, JobKind, JobView, MountView, Mpi, RoleView, VolumeView,
 };
 use crate::spec::{JobSpec, Launch, Role, RoleKind, VolumeSource};

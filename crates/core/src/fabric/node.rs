@@ -1,10 +1,12 @@
 //! What is known of the nodes a role will stand on: from the cluster, the catalogue or, at last, the profile.
 
-use super::{Origin, Profile};
-use crate::backend::{ClusterFacts, NodeGroup};
+use super::Profile;
 use crate::catalogue::{Catalogue, InstanceType};
-use crate::mutation::view::RoleView;
-use crate::mutation::{Options, Quantity};
+use crate::fabric::view::RoleView;
+use crate::fabric::{ClusterFacts, NodeGroup};
+use crate::request::FabricRequest;
+use crate::request::Origin;
+use crate::text::Quantity;
 
 /// What is known of a role's nodes.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ impl Node {
         role: &RoleView,
         queue: Option<&str>,
         profile: &Profile,
-        options: &Options,
+        options: &FabricRequest,
         catalogue: &Catalogue,
         facts: &ClusterFacts,
     ) -> Self {
@@ -79,7 +81,7 @@ impl Node {
 }
 
 /// The types somebody named, most particular first: the role, the options, the profile.
-fn named_types(role: &RoleView, profile: &Profile, options: &Options) -> Vec<String> {
+fn named_types(role: &RoleView, profile: &Profile, options: &FabricRequest) -> Vec<String> {
     if role.instance_types.is_empty() {
         options.instance_type.iter().chain(&profile.instance_type).take(1).cloned().collect()
     } else {

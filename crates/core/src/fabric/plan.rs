@@ -2,43 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Profile;
 use super::rules::detect;
-use super::{Fabric, Profile};
 use crate::Finding;
-use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
-use crate::mutation::{Op, Outcome, decide};
+use crate::fabric::ClusterFacts;
+use crate::fabric::{Op, Outcome, decide};
+use crate::request::Fabric;
+use crate::request::Origin;
 use crate::spec::JobSpec;
-
-/// Where a value came from; later ones win.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Origin {
-    /// weftrun's own default.
-    Default,
-    /// The system's config file.
-    System,
-    /// The user's config file.
-    UserConfig,
-    /// The project's `.weftrun.toml`.
-    ProjectConfig,
-    /// A profile, by name.
-    Profile(String),
-    /// An environment variable, by name.
-    Env(String),
-    /// The instance catalogue, by row.
-    Catalogue(String),
-    /// What the cluster said.
-    Cluster,
-    /// Assumed, since nothing said otherwise.
-    Assumed,
-    /// The job file or manifest.
-    Job,
-    /// A command-line flag.
-    Flag(String),
-}
 
 /// One decision, for a person: what is set on what, by which rule, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

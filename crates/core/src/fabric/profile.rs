@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fabric, Gid, Webhook};
+use crate::request::{Fabric, Gid, Webhook};
 
 /// What a site calls its things. No site's name stands in code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Fabric, Origin, Profile};
-use crate::backend::ClusterFacts;
+use super::Profile;
+use crate::fabric::ClusterFacts;
+use crate::request::{Fabric, Origin};
 use crate::{Error, ErrorKind, Result};
 
 const BUILTIN: [(&str, &str); 6] = [
@@ -95,7 +96,7 @@ impl Profiles {
     fn unknown(&self, name: &str) -> Error {
         let error = Error::new(ErrorKind::NotFound, format!("there is no profile `{name}`"))
             .with("known", self.names().collect::<Vec<_>>().join(", "));
-        match crate::spec::did_you_mean(name, self.names()) {
+        match crate::text::did_you_mean(name, self.names()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint("`[profile.NAME]` with `extends` in a config file adds one"),
         }

@@ -2,8 +2,9 @@
 
 use super::{ImageFacts, Part, numbers};
 use crate::Finding;
-use crate::fabric::{Fabric, FabricPlan, Gid, Profile};
-use crate::mutation::Change;
+use crate::fabric::Change;
+use crate::fabric::{FabricPlan, Profile};
+use crate::request::{Fabric, Gid};
 use crate::spec::{JobSpec, Launch};
 
 /// The first NCCL that finds the GID index by itself (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html,

@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
-use crate::fabric::{Fabric, FabricPlan, Profiles};
+use crate::fabric::ClusterFacts;
+use crate::fabric::{FabricPlan, Profiles};
+use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
 
 /// A member of an archive, as tar writes it.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::percent::{decode, encode};
+use crate::text::percent::{decode, encode};
 use crate::{Error, ErrorKind, Result};
 
 /// A job somewhere: `BACKEND://TARGET/part/…#uid`, parts percent-encoded.

@@ -125,7 +125,7 @@ pub struct JobSummary {
     /// Queue, partition or node pool.
     pub queue: Option<String>,
     /// The fabric it was planned for, where the cluster carries our marker.
-    pub fabric: Option<crate::fabric::Fabric>,
+    pub fabric: Option<crate::request::Fabric>,
 }
 
 impl JobSummary {

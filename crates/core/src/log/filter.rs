@@ -255,7 +255,7 @@ fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
         let today = now.to_zoned(TimeZone::UTC).date();
         return today.to_datetime(clock).to_zoned(TimeZone::UTC).ok().map(|z| z.timestamp());
     }
-    let ago = crate::spec::duration::parse(text)?;
+    let ago = crate::text::duration::parse(text)?;
     now.checked_sub(jiff::SignedDuration::try_from(ago).ok()?).ok()
 }
 

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{PlanShape, SchemaName, TransportReport};
-use crate::fabric::Fabric;
 use crate::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use crate::nccl;
+use crate::request::Fabric;
 use crate::spec::Role;
 
 /// One line of `submit`, `watch`, `logs`, `demo` and `transport --follow` with `-o json`.

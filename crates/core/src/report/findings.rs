@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::SchemaName;
-use crate::manifest::JobReport;
+use crate::convert::JobReport;
 use crate::{Error, Finding};
 
 /// `weftrun lint -o json`.

@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::SchemaName;
 use crate::Finding;
 use crate::backend::Rendered;
-use crate::fabric::{Decision, Fabric, FabricPlan, Skipped};
-use crate::mutation::Op;
+use crate::fabric::Op;
+use crate::fabric::{Decision, FabricPlan, Skipped};
+use crate::request::Fabric;
 use crate::spec::JobSpec;
 
 /// `weftrun plan -o json`: every decision with its why.

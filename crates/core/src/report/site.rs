@@ -4,10 +4,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::SchemaName;
-use crate::backend::{BackendEntry, Capability, ClusterFacts, TargetConfig};
+use crate::backend::{BackendEntry, Capability, TargetConfig};
 use crate::catalogue::InstanceType;
-use crate::fabric::Origin;
+use crate::fabric::ClusterFacts;
 use crate::finding::Span;
+use crate::request::Origin;
 
 /// `weftrun backends -o json`.
 #[derive(Clone, Debug, Serialize)]

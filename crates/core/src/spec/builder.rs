@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, SecretRef, Volume};
-use crate::fabric::{Fabric, RuleSetting};
+use crate::request::{Fabric, RuleSetting};
 use crate::{Error, ErrorKind, Result};
 
 /// Builds a [`JobSpec`]; [`JobSpecBuilder::build`] reports every mistake at once.

@@ -1,35 +1,28 @@
 //! What to run: one [`JobSpec`], whether it came from a file, from flags or from a builder.
 
 mod builder;
-pub mod duration;
 pub mod file;
-mod imported;
 mod launch;
 mod origins;
-pub mod quantity;
 mod role;
-mod runai_line;
+mod runtime;
 mod validate;
 mod volume;
-mod words;
 
+pub use crate::text::Quantity;
 pub use builder::JobSpecBuilder;
-pub use duration::parse as parse_duration;
 pub use file::{Draft, Format, JobFile, Overrides, patched, to_toml};
-pub use imported::Imported;
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
-pub use quantity::Quantity;
 pub use role::{Role, RoleKind};
-pub use runai_line::import_runai;
-pub use words::did_you_mean;
+pub use runtime::runtimes_in;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fabric::FabricRequest;
+use crate::request::FabricRequest;
 
 /// A distributed job, described once for every backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +58,7 @@ pub struct JobSpec {
     /// What happens when a rank fails.
     pub restart: RestartPolicy,
     /// How long the job may run.
-    #[serde(with = "crate::spec::duration")]
+    #[serde(with = "crate::text::duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub time_limit: Option<Duration>,
     /// Labels on what is submitted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fabric::Origin;
+use crate::request::Origin;
 
 /// The origin of each value that was set, by its path in a job file (`nodes`, `roles.worker.memory`).
 ///

@@ -3,9 +3,10 @@
 use weftrun_core::Severity;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::decide;
+use weftrun_core::fabric::view::{JobKind, RoleView};
 use weftrun_core::fabric::{Profiles, RuleSetting};
-use weftrun_core::mutation::view::{JobKind, RoleView};
-use weftrun_core::mutation::{Options, decide};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     codes, dgxc, has, job, launcher, on, online, ops, profile, pytorch, run, with_env, worker,
@@ -15,7 +16,7 @@ use crate::situation::{
 fn detection_is_for_job_files_and_on_request() {
     let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
     assert!(ops(&dgxc(&view)).iter().all(|op| !op.contains("NCCL_DEBUG")));
-    let outcome = run(&view, "dgxc", &Options { detect: Some(true), ..Options::default() });
+    let outcome = run(&view, "dgxc", &FabricRequest { detect: Some(true), ..FabricRequest::default() });
     for line in ["Launcher: env NCCL_DEBUG = INFO", "Worker: env NCCL_DEBUG = INFO"] {
         assert!(has(&outcome, line), "{line}");
     }
@@ -25,13 +26,14 @@ fn detection_is_for_job_files_and_on_request() {
 #[test]
 fn a_level_that_says_nothing_of_transports_is_kept_and_named() {
     let quiet = with_env(worker("Worker"), &[("NCCL_DEBUG", "WARN")]);
-    let outcome = run(&pytorch(quiet), "dgxc", &Options { detect: Some(true), ..Options::default() });
+    let outcome =
+        run(&pytorch(quiet), "dgxc", &FabricRequest { detect: Some(true), ..FabricRequest::default() });
     assert_eq!(codes(&outcome), ["W-ENV-KEPT"]);
 }
 
 #[test]
 fn strict_pins_the_network() {
-    let strict = Options { strict: true, ..Options::default() };
+    let strict = FabricRequest { strict: true, ..FabricRequest::default() };
     let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
     let outcome = run(&view, "dgxc", &strict);
     assert!(
@@ -49,7 +51,7 @@ fn strict_pins_the_network() {
 /// The file of a stack that is not mounted is not there.
 #[test]
 fn strict_pins_the_plugin_that_the_ranks_load() {
-    let strict = Options { strict: true, ..Options::default() };
+    let strict = FabricRequest { strict: true, ..FabricRequest::default() };
     let known = Profiles::builtin().with(
         "k",
         "extends = 'dgxc'\n[stack]\nnet-plugin = '/opt/p/of-stack.so'\n[efa]\nnet-plugin = '/opt/p/of-image.so'"
@@ -70,7 +72,7 @@ fn strict_pins_the_plugin_that_the_ranks_load() {
 /// No shipped profile knows where the file is, and says so (docs/decisions/strict-pins-the-name.md).
 #[test]
 fn strict_says_that_it_pins_by_name_alone() {
-    let strict = Options { strict: true, ..Options::default() };
+    let strict = FabricRequest { strict: true, ..FabricRequest::default() };
     let outcome = run(&pytorch(worker("Worker")), "dgxc", &strict);
     let why = outcome.decisions.iter().find(|decision| decision.rule == "strict.net").map(|d| d.why.as_str());
     assert!(why.is_some_and(|why| why.contains("pinned by its name")), "{why:?}");
@@ -80,7 +82,7 @@ fn strict_says_that_it_pins_by_name_alone() {
 fn raw_manifests_are_placed_only_on_request() {
     let view = pytorch(on(worker("Worker"), "p5.48xlarge"));
     assert!(ops(&dgxc(&view)).iter().all(|op| !op.contains("affinity")));
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     options.rules.insert("efa.colocate".into(), RuleSetting::On);
     assert!(has(
         &run(&view, "dgxc", &options),
@@ -94,7 +96,7 @@ fn a_namespace_that_forbids_host_paths_is_named_before_it_refuses() {
     let outcome = decide(
         &pytorch(worker("Worker")),
         &profile("dgxc"),
-        &Options::default(),
+        &FabricRequest::default(),
         &Catalogue::builtin(),
         &facts,
     );

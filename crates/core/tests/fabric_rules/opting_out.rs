@@ -1,8 +1,8 @@
 //! Opting out.
 
+use weftrun_core::fabric::view::{Annotation, JobKind};
 use weftrun_core::fabric::{Inject, RuleSetting, Webhook};
-use weftrun_core::mutation::Options;
-use weftrun_core::mutation::view::{Annotation, JobKind};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     annotated, codes, dgxc, has, job, launcher, ops, pytorch, refused, run, skip, worker,
@@ -17,7 +17,7 @@ fn an_opt_out_of_the_job_is_copied_to_its_pods() {
     assert_eq!(ops(&outcome), ["Worker: annotation disable-auto-efa = true"]);
     // A rule that is switched off does nothing, here either.
     let rules = [("efa.webhook".to_owned(), RuleSetting::Off)].into();
-    let off = run(&view, "dgxc", &Options { rules, ..Options::default() });
+    let off = run(&view, "dgxc", &FabricRequest { rules, ..FabricRequest::default() });
     assert_eq!((skip(&off), ops(&off).len()), (Some("opt-out"), 0));
 }
 
@@ -51,20 +51,20 @@ fn only_the_string_true_is_an_opt_out() {
 
 #[test]
 fn our_own_opt_out_beside_a_webhook_is_no_opt_out() {
-    let options = Options { webhook: Webhook::Yes, ..Options::default() };
+    let options = FabricRequest { webhook: Webhook::Yes, ..FabricRequest::default() };
     let first = run(&pytorch(worker("Worker")), "dgxc", &options);
     assert!(has(&first, "Worker: annotation disable-auto-efa = true"));
     assert!(has(&first, "Worker: annotation weftrun.dev/applied = efa/v1"));
     let marked =
         annotated(worker("Worker"), &[("disable-auto-efa", "true"), ("weftrun.dev/applied", "efa/v1")]);
-    let again = run(&pytorch(marked), "dgxc", &Options::default());
+    let again = run(&pytorch(marked), "dgxc", &FabricRequest::default());
     assert_eq!(skip(&again), None);
     assert!(again.findings.iter().all(|finding| finding.code != "I-WEBHOOK-UNKNOWN"), "it is settled");
 }
 
 #[test]
 fn beside_a_webhook_that_injects_only_mpirun_is_ours() {
-    let options = Options { inject: Inject::Server, ..Options::default() };
+    let options = FabricRequest { inject: Inject::Server, ..FabricRequest::default() };
     let outcome =
         run(&job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]), "dgxc", &options);
     assert_eq!(outcome.ops.iter().map(|op| op.rule.as_str()).collect::<Vec<_>>(), ["efa.mpirun"]);
@@ -85,13 +85,13 @@ fn each_rule_that_is_off_adds_nothing() {
     ];
     let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]);
     for rule in all {
-        let mut options = Options { webhook: Webhook::Yes, ..Options::default() };
+        let mut options = FabricRequest { webhook: Webhook::Yes, ..FabricRequest::default() };
         options.rules.insert(rule.to_owned(), RuleSetting::Off);
         let outcome = run(&view, "dgxc", &options);
         assert!(outcome.ops.iter().all(|op| op.rule != rule), "{rule}");
         assert!(outcome.skipped.iter().any(|skipped| skipped.rule == rule), "{rule} is not reported");
     }
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     options.rules.insert("efa.device-rdma".into(), RuleSetting::Off);
     let command = ops(&run(&view, "dgxc", &options)).into_iter().find(|op| op.contains("command")).unwrap();
     assert!(!command.contains("FI_EFA_USE_DEVICE_RDMA"), "what is not set is not forwarded: {command}");
@@ -99,7 +99,7 @@ fn each_rule_that_is_off_adds_nothing() {
 
 #[test]
 fn a_rule_nobody_knows_is_an_error_with_the_nearest() {
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     options.rules.insert("efa.hugepage".into(), RuleSetting::Off);
     let outcome = run(&pytorch(worker("Worker")), "dgxc", &options);
     refused(&outcome, "E-RULE-UNKNOWN");

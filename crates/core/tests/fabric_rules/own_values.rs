@@ -2,9 +2,10 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::decide;
+use weftrun_core::fabric::view::{EnvView, JobKind, MountView, RoleView, VolumeView};
 use weftrun_core::fabric::{Profiles, RuleSetting};
-use weftrun_core::mutation::view::{EnvView, JobKind, MountView, RoleView, VolumeView};
-use weftrun_core::mutation::{Options, decide};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     OURS, codes, dgxc, has, job, launcher, on, ops, pytorch, refused, run, with_env, with_resource, worker,
@@ -76,16 +77,17 @@ fn more_than_the_type_has_is_an_error() {
 fn huge_pages_need_memory_which_is_asked_only_when_said() {
     let bare = with_resource(worker("Worker"), "memory", None, None);
     refused(&dgxc(&pytorch(bare.clone())), "E-HP-NEEDS-MEMORY");
-    let options = Options { memory: Some("900Gi".into()), ..Options::default() };
+    let options = FabricRequest { memory: Some("900Gi".into()), ..FabricRequest::default() };
     assert!(has(&run(&pytorch(bare.clone()), "dgxc", &options), "Worker: resources memory = 900Gi"));
     let mine = Profiles::builtin()
         .with("mine", "extends = 'dgxc'\nmemory-default = '90%'".parse().unwrap())
         .get("mine")
         .unwrap();
     let job = pytorch(on(bare.clone(), "p5.48xlarge"));
-    let outcome = decide(&job, &mine, &Options::default(), &Catalogue::builtin(), &ClusterFacts::default());
+    let outcome =
+        decide(&job, &mine, &FabricRequest::default(), &Catalogue::builtin(), &ClusterFacts::default());
     assert!(has(&outcome, "Worker: resources memory = 1887436Mi"), "{:#?}", ops(&outcome));
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     options.rules.insert("efa.hugepages".into(), RuleSetting::Off);
     assert_eq!(
         codes(&run(&pytorch(bare), "dgxc", &options)),

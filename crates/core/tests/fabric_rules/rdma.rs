@@ -2,9 +2,10 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::decide;
+use weftrun_core::fabric::view::{JobKind, RoleView};
 use weftrun_core::fabric::{Fabric, Gid, Profiles, RuleSetting};
-use weftrun_core::mutation::view::{JobKind, RoleView};
-use weftrun_core::mutation::{Options, decide};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     annotated, has, job, launcher, ops, pytorch, refused, run, with_resource, words, worker,
@@ -13,7 +14,7 @@ use crate::situation::{
 #[test]
 fn roce_takes_parts_of_nodes() {
     let four = with_resource(worker("Worker"), "nvidia.com/gpu", Some("4"), Some("4"));
-    let outcome = run(&pytorch(four), "roce", &Options::default());
+    let outcome = run(&pytorch(four), "roce", &FabricRequest::default());
     assert_eq!(
         ops(&outcome),
         [
@@ -43,14 +44,14 @@ fn the_networks_of_a_pod_are_appended_in_their_own_form() {
         ("", Some("kube-system/roce")),
     ] {
         let outcome =
-            run(&pytorch(annotated(worker("Worker"), &[(KEY, existing)])), "roce", &Options::default());
+            run(&pytorch(annotated(worker("Worker"), &[(KEY, existing)])), "roce", &FabricRequest::default());
         let line = ops(&outcome)
             .into_iter()
             .find_map(|op| op.strip_prefix(&format!("Worker: annotation {KEY} = ")).map(str::to_owned));
         assert_eq!(line.as_deref(), expected, "beside `{existing}`");
     }
     let broken = annotated(worker("Worker"), &[(KEY, "[{")]);
-    refused(&run(&pytorch(broken), "roce", &Options::default()), "E-ROCE-NETWORKS");
+    refused(&run(&pytorch(broken), "roce", &FabricRequest::default()), "E-ROCE-NETWORKS");
 }
 
 #[test]
@@ -58,13 +59,14 @@ fn a_network_is_named_once_for_each_virtual_function() {
     let table = "extends = 'roce'\n[roce]\nnetworks = ['default/rdma-vf']\nnetwork-per-device = true\ndevices = 'nvidia.com/rdma-vf'\ncount = 3";
     let vf = Profiles::builtin().with("vf", table.parse().unwrap()).get("vf").unwrap();
     let view = pytorch(annotated(worker("Worker"), &[("k8s.v1.cni.cncf.io/networks", "default/rdma-vf")]));
-    let outcome = decide(&view, &vf, &Options::default(), &Catalogue::builtin(), &ClusterFacts::default());
+    let outcome =
+        decide(&view, &vf, &FabricRequest::default(), &Catalogue::builtin(), &ClusterFacts::default());
     assert!(has(
         &outcome,
         "Worker: annotation k8s.v1.cni.cncf.io/networks = default/rdma-vf,default/rdma-vf,default/rdma-vf"
     ));
     assert!(has(&outcome, "Worker: resources nvidia.com/rdma-vf = 3"));
-    let mut options = Options::default();
+    let mut options = FabricRequest::default();
     options.rules.insert("roce.devices".into(), RuleSetting::Off);
     let without = decide(&view, &vf, &options, &Catalogue::builtin(), &ClusterFacts::default());
     assert!(
@@ -75,7 +77,9 @@ fn a_network_is_named_once_for_each_virtual_function() {
 
 #[test]
 fn the_gid_index_is_left_set_or_found() {
-    let with = |gid, role| run(&pytorch(role), "roce", &Options { gid: Some(gid), ..Options::default() });
+    let with = |gid, role| {
+        run(&pytorch(role), "roce", &FabricRequest { gid: Some(gid), ..FabricRequest::default() })
+    };
     let command = |mut role: RoleView| {
         role.container.command = words(&["torchrun"]);
         role.container.args = words(&["train.py", "a b"]);
@@ -85,7 +89,7 @@ fn the_gid_index_is_left_set_or_found() {
     assert!(has(&with(Gid::Index(3), worker("Worker")), "Worker: env NCCL_IB_GID_INDEX = 3"));
     let wrapped = with(Gid::Compute, command(worker("Worker")));
     let change = &wrapped.ops.iter().find(|op| op.rule == "roce.gid").unwrap().change;
-    let weftrun_core::mutation::Change::Command { after, command_words, .. } = change else {
+    let weftrun_core::fabric::Change::Command { after, command_words, .. } = change else {
         panic!("{change:?}")
     };
     assert_eq!(
@@ -97,7 +101,7 @@ fn the_gid_index_is_left_set_or_found() {
 
 #[test]
 fn ranks_that_ssh_starts_get_roce_settings_through_mpirun() {
-    let options = Options { gid: Some(Gid::Index(3)), ..Options::default() };
+    let options = FabricRequest { gid: Some(Gid::Index(3)), ..FabricRequest::default() };
     let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "-np", "16", "app"]), worker("Worker")]);
     let outcome = run(&view, "roce", &options);
     assert!(has(&outcome, "Launcher: env NCCL_IB_GID_INDEX = 3"));
@@ -107,18 +111,18 @@ fn ranks_that_ssh_starts_get_roce_settings_through_mpirun() {
 
 #[test]
 fn infiniband_asks_a_device() {
-    let outcome = run(&pytorch(worker("Worker")), "infiniband", &Options::default());
+    let outcome = run(&pytorch(worker("Worker")), "infiniband", &FabricRequest::default());
     assert_eq!(ops(&outcome), ["Worker: resources rdma/ib = 1", "Worker: capabilities = IPC_LOCK"]);
 }
 
 #[test]
 fn tcp_said_outright_keeps_nccl_on_sockets() {
-    let options = Options { kind: Fabric::Tcp, ..Options::default() };
+    let options = FabricRequest { kind: Fabric::Tcp, ..FabricRequest::default() };
     assert_eq!(ops(&run(&pytorch(worker("Worker")), "dgxc", &options)), ["Worker: env NCCL_NET = Socket"]);
 }
 
 #[test]
 fn a_profile_without_the_fabric_is_an_error() {
-    let options = Options { kind: Fabric::Roce, ..Options::default() };
+    let options = FabricRequest { kind: Fabric::Roce, ..FabricRequest::default() };
     refused(&run(&pytorch(worker("Worker")), "dgxc", &options), "E-PROFILE-FABRIC");
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::view::{Annotation, ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
+use weftrun_core::fabric::{Outcome, decide};
 use weftrun_core::fabric::{Profile, Profiles};
-use weftrun_core::mutation::view::{Annotation, ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use weftrun_core::mutation::{Options, Outcome, decide};
+use weftrun_core::request::FabricRequest;
 
 pub const OURS: &str =
     "/opt/amazon-efa-ofi/ofi/lib:/opt/amazon-efa-ofi/efa/lib:/opt/amazon-efa-ofi/openmpi/lib";
@@ -87,12 +88,12 @@ pub fn profile(name: &str) -> Profile {
     Profiles::builtin().get(name).unwrap()
 }
 
-pub fn run(job: &JobView, name: &str, options: &Options) -> Outcome {
+pub fn run(job: &JobView, name: &str, options: &FabricRequest) -> Outcome {
     decide(job, &profile(name), options, &Catalogue::builtin(), &ClusterFacts::default())
 }
 
 pub fn dgxc(job: &JobView) -> Outcome {
-    run(job, "dgxc", &Options::default())
+    run(job, "dgxc", &FabricRequest::default())
 }
 
 /// The ops as lines `role: what = value`.

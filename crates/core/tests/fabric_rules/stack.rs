@@ -2,9 +2,10 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::decide;
+use weftrun_core::fabric::view::{JobKind, JobView, Mpi, RoleView};
 use weftrun_core::fabric::{Profiles, Stack};
-use weftrun_core::mutation::view::{JobKind, JobView, Mpi, RoleView};
-use weftrun_core::mutation::{Options, decide};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     OURS, codes, dgxc, has, job, launcher, ops, pytorch, refused, run, with_env, words, worker,
@@ -20,7 +21,7 @@ fn an_image_with_its_own_stack_gets_devices_only() {
         ops(&outcome),
         ["Worker: resources vpc.amazonaws.com/efa = 32", "Worker: resources hugepages-2Mi = 5Gi"]
     );
-    let options = Options { stack: Stack::Mounted, ..Options::default() };
+    let options = FabricRequest { stack: Stack::Mounted, ..FabricRequest::default() };
     assert_eq!(codes(&run(&view, "dgxc", &options)), ["W-MPIRUN-OTHER"]);
 }
 
@@ -68,7 +69,7 @@ fn the_profile_may_know_where_launchers_find_the_stack() {
     let outcome = decide(
         &view,
         &mine.get("mine").unwrap(),
-        &Options::default(),
+        &FabricRequest::default(),
         &Catalogue::builtin(),
         &ClusterFacts::default(),
     );

@@ -3,8 +3,9 @@
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
 
-use weftrun_core::mutation::view::{JobKind, RoleView};
-use weftrun_core::mutation::{Options, decide};
+use weftrun_core::fabric::decide;
+use weftrun_core::fabric::view::{JobKind, RoleView};
+use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
     codes, dgxc, has, job, on, online, ops, profile, pytorch, refused, run, skip, with_resource, words,
@@ -39,7 +40,7 @@ fn a_neuron_job_is_left_alone_until_its_profile_is_chosen() {
     let role = with_resource(worker("Worker"), "nvidia.com/gpu", None, None);
     let role = on(with_resource(role, "aws.amazon.com/neuron", Some("16"), Some("16")), "trn1n.32xlarge");
     assert_eq!(skip(&dgxc(&pytorch(role.clone()))), Some("no-gpu"));
-    let outcome = run(&pytorch(role), "neuron", &Options::default());
+    let outcome = run(&pytorch(role), "neuron", &FabricRequest::default());
     assert_eq!(codes(&outcome), [""; 0]);
     for line in [
         "Worker: env FI_PROVIDER = efa",
@@ -88,7 +89,8 @@ fn hyperpod_writes_ml_before_the_type() {
 
 #[test]
 fn the_type_may_come_from_the_options() {
-    let options = Options { instance_type: Some("p6-b200.48xlarge".into()), ..Options::default() };
+    let options =
+        FabricRequest { instance_type: Some("p6-b200.48xlarge".into()), ..FabricRequest::default() };
     assert!(has(
         &run(&pytorch(worker("Worker")), "dgxc", &options),
         "Worker: resources vpc.amazonaws.com/efa = 8"
@@ -123,7 +125,7 @@ fn the_cluster_counts_before_the_catalogue() {
     };
     let with = |groups: Vec<NodeGroup>, role: RoleView| {
         let facts = online(|facts| facts.nodes = groups);
-        decide(&pytorch(role), &profile("dgxc"), &Options::default(), &Catalogue::builtin(), &facts)
+        decide(&pytorch(role), &profile("dgxc"), &FabricRequest::default(), &Catalogue::builtin(), &facts)
     };
     let told = with(vec![group("p5.48xlarge", Some("31"))], worker("Worker"));
     assert!(has(&told, "Worker: resources vpc.amazonaws.com/efa = 31"), "{:#?}", ops(&told));

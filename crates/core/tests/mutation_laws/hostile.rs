@@ -4,9 +4,11 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::convert::{Settings, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::Profiles;
-use weftrun_core::manifest::{Settings, Start, mutate, mutate_sbatch};
-use weftrun_core::mutation::{Mpirun, Options, shell};
+use weftrun_core::request::FabricRequest;
+use weftrun_core::shell;
+use weftrun_core::shell::Mpirun;
 use weftrun_core::span::{json as read_json, yaml_documents};
 
 /// Texts made of what shells, YAML and JSON take to mean something.
@@ -100,7 +102,7 @@ fn own(data: &Json) -> Vec<Json> {
 
 fn mutated(text: &str) -> (String, bool) {
     let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
-    let options = Options::default();
+    let options = FabricRequest::default();
     let settings = Settings::offline(&profile, &options, &catalogue);
     let done = mutate(text, Start::of("x"), &settings).unwrap();
     (done.text.into_owned(), done.jobs.iter().all(|job| job.changed))
@@ -135,7 +137,7 @@ proptest! {
         prop_assert_eq!(&done.command[2], &line.replacen(" mpirun -np", " /m/mpirun -x A -np", 1));
         let sbatch = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport V={}\nsrun app {}\n", quoted[0], quoted[1]);
         let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
-        let options = Options::default();
+        let options = FabricRequest::default();
         let settings = Settings::offline(&profile, &options, &catalogue);
         let done = mutate_sbatch(&sbatch, Start::of("x"), &settings);
         prop_assert!(done.jobs[0].changed);

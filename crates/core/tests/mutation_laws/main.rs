@@ -25,16 +25,16 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::convert::{JobReport, Settings, Start, TrainerVersion, apply_ops, mutate};
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
-use weftrun_core::manifest::{JobReport, Settings, Start, TrainerVersion, apply_ops, mutate};
-use weftrun_core::mutation::{Options, RULES};
+use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
 
 /// One way to call the mutation.
 #[derive(Clone, Debug, Default)]
 struct Call {
     profile: String,
-    options: Options,
+    options: FabricRequest,
     trainer: Option<&'static str>,
     runtimes: Vec<Json>,
 }
@@ -298,7 +298,7 @@ fn call() -> impl Strategy<Value = Call> {
     let trainer = prop::option::of(one_of(&["2.0", "2.1", "2.2", "2.3"]));
     (profile, off, gid, stack, webhook, trainer, any::<[bool; 5]>()).prop_map(
         |(profile, off, gid, stack, webhook, trainer, flags)| {
-            let options = Options {
+            let options = FabricRequest {
                 kind: if flags[0] { Fabric::Tcp } else { Fabric::Auto },
                 rules: off.into_iter().map(|rule| (rule.to_owned(), RuleSetting::Off)).collect(),
                 gid,
@@ -308,7 +308,7 @@ fn call() -> impl Strategy<Value = Call> {
                 strict: flags[2],
                 detect: Some(flags[3]),
                 memory: flags[4].then(|| "900Gi".to_owned()),
-                ..Options::default()
+                ..FabricRequest::default()
             };
             Call { profile: profile.to_owned(), options, trainer, runtimes: Vec::new() }
         },
@@ -408,34 +408,40 @@ fn is_template(text: &str) -> bool {
 }
 
 fn usual_calls() -> Vec<Call> {
-    let with =
-        |profile: &str, options: Options| Call { profile: profile.to_owned(), options, ..Call::default() };
+    let with = |profile: &str, options: FabricRequest| Call {
+        profile: profile.to_owned(),
+        options,
+        ..Call::default()
+    };
     let p5 = || Some("p5.48xlarge".to_owned());
     vec![
-        with("dgxc", Options::default()),
+        with("dgxc", FabricRequest::default()),
         with(
             "dgxc",
-            Options {
+            FabricRequest {
                 webhook: Webhook::Yes,
                 memory: Some("900Gi".into()),
                 instance_type: p5(),
-                ..Options::default()
+                ..FabricRequest::default()
             },
         ),
         with(
             "dgxc",
-            Options {
+            FabricRequest {
                 stack: Stack::Mounted,
                 memory: Some("900Gi".into()),
                 detect: Some(true),
-                ..Options::default()
+                ..FabricRequest::default()
             },
         ),
-        with("dgxc", Options { inject: Inject::Server, strict: true, ..Options::default() }),
-        with("eks-image", Options { memory: Some("900Gi".into()), ..Options::default() }),
-        with("roce", Options { gid: Some(Gid::Compute), detect: Some(true), ..Options::default() }),
-        with("roce", Options { gid: Some(Gid::Index(3)), ..Options::default() }),
-        with("infiniband", Options { strict: true, ..Options::default() }),
+        with("dgxc", FabricRequest { inject: Inject::Server, strict: true, ..FabricRequest::default() }),
+        with("eks-image", FabricRequest { memory: Some("900Gi".into()), ..FabricRequest::default() }),
+        with(
+            "roce",
+            FabricRequest { gid: Some(Gid::Compute), detect: Some(true), ..FabricRequest::default() },
+        ),
+        with("roce", FabricRequest { gid: Some(Gid::Index(3)), ..FabricRequest::default() }),
+        with("infiniband", FabricRequest { strict: true, ..FabricRequest::default() }),
     ]
 }
 

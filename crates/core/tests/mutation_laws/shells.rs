@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use weftrun_core::mutation::{Mpirun, shell};
+use weftrun_core::shell;
+use weftrun_core::shell::Mpirun;
 
 /// What people write, and what only a grammar gets right. `mpirun` prints its arguments.
 const SCRIPTS: &[&str] = &[

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weftrun::LineDiff;
 use weftrun::core::backend::Rendered;
+use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_line;
-use weftrun::core::mutation::{Change, Op};
 
 /// How long documents are compared before the rest is taken as it comes: a job of thousands of processes has a long one.
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tui_input::Input;
 use weftrun::Finding;
 use weftrun::core::backend::Rendered;
+use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{Fabric, FabricPlan, RuleSetting};
-use weftrun::core::mutation::Op;
 use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 
 use super::compare::{self, Row};

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{FabricPlan, RuleSetting};
 use weftrun::core::job::JobHandle;
-use weftrun::core::mutation::Op;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, Plan, Result};
 

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::Finding;
-use weftrun::core::mutation::{Change, Op};
+use weftrun::core::fabric::{Change, Op};
 
 use super::document;
 use super::paint::{Paint, cell, fit, width, wrap};

@@ -12,8 +12,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use weftrun_core::job::JobHandle;
-use weftrun_core::percent::encode;
 use weftrun_core::secret::Secret;
+use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::runai::client::ControlPlane;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::PlannedJob;
-use weftrun_core::mutation::Change;
+use weftrun_core::fabric::Change;
 use weftrun_core::spec::{Launch, Rendezvous, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 

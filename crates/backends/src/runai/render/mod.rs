@@ -6,7 +6,7 @@ mod pod;
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use weftrun_core::spec::{JobSpec, did_you_mean};
+use weftrun_core::spec::JobSpec;
+use weftrun_core::text::did_you_mean;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Kind;

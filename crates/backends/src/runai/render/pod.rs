@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Inexpressible, PlannedJob};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -2,8 +2,8 @@
 
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::mutation::Quantity;
 use weftrun_core::spec::Role;
+use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Draft;

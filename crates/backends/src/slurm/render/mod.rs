@@ -8,7 +8,7 @@ mod script;
 
 use weftrun_core::backend::{Document, Language, PlannedJob, Rendered};
 use weftrun_core::fabric::Fabric;
-use weftrun_core::mutation::Op;
+use weftrun_core::fabric::Op;
 use weftrun_core::spec::{RestartPolicy, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 

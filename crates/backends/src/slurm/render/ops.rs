@@ -1,7 +1,7 @@
 //! The fabric's ops in Slurm's words. What Slurm cannot say is a table, checked by a test against the docs page.
 
 use weftrun_core::backend::{ClusterFacts, Inexpressible, PlannedJob};
-use weftrun_core::mutation::{Change, Op};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::Role;
 
 use crate::slurm::config::{Container, JobSettings};

@@ -1,6 +1,6 @@
 //! The script from its first line to its last.
 
-use weftrun_core::manifest::{BLOCK_BEGIN, BLOCK_END};
+use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -1,7 +1,7 @@
 use weftrun_core::backend::{ClusterFacts, PlannedJob};
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::fabric::{Fabric, FabricPlan, Origin, Profile};
 use weftrun_core::job::SubmissionId;
-use weftrun_core::mutation::{Change, Op};
 use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 
 use super::*;

@@ -116,7 +116,7 @@ impl Rest {
             format!("/slurmdb/v0.0.{version}/job/{}", id.number)
         } else {
             let since = jiff::Timestamp::now().as_second() - i64::from(days) * 86_400;
-            let user = weftrun_core::percent::encode(&self.user().await?);
+            let user = weftrun_core::text::percent::encode(&self.user().await?);
             format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
         };
         match self.get(&path).await {

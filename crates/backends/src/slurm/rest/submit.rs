@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::Rendered;
+use weftrun_core::convert::slurm_duration;
 use weftrun_core::job::JobHandle;
-use weftrun_core::manifest::slurm_duration;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{PARSERS, Rest, json as read};

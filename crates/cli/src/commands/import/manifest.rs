@@ -1,8 +1,8 @@
 //! `import FILE`: a Kubeflow object.
 
 use clap::Args;
-use weftrun::core::manifest;
-use weftrun::core::spec::Imported;
+use weftrun::core::convert;
+use weftrun::core::convert::Imported;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::commands::mutate::{InputArgs, Source, each_document};
@@ -23,7 +23,7 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
     let mut jobs: Vec<Imported> = Vec::new();
     for source in Source::all(&args.input)? {
         each_document(&source, |text, start| {
-            let found = manifest::import(text, start).map_err(|finding| {
+            let found = convert::import(text, start).map_err(|finding| {
                 Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
             })?;
             jobs.extend(found);

@@ -6,9 +6,10 @@ mod runai;
 mod sbatch;
 
 use clap::{Args, Subcommand};
+use weftrun::core::convert::Imported;
 use weftrun::core::exit_codes;
 use weftrun::core::report::{ImportReport, SchemaName};
-use weftrun::core::spec::{Imported, to_toml};
+use weftrun::core::spec::to_toml;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use clap::Args;
-use weftrun::core::spec::{Imported, import_runai};
+use weftrun::core::convert::{Imported, import_runai};
 use weftrun::{Error, ErrorKind, Result};
 
 /// Arguments of `import runai`.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weftrun::core::manifest::import_sbatch;
-use weftrun::core::spec::Imported;
+use weftrun::core::convert::Imported;
+use weftrun::core::convert::import_sbatch;
 use weftrun::{Error, ErrorKind, JobSource, Result};
 
 /// Arguments of `import sbatch`.

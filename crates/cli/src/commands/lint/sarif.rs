@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
-use weftrun::core::mutation::codes::{self, Page};
+use weftrun::core::explain;
+use weftrun::core::explain::Page;
 use weftrun::{Finding, Severity};
 
 /// One run with all findings.
@@ -26,7 +27,7 @@ pub fn document(findings: &[Finding]) -> Json {
 }
 
 fn rule(id: &str) -> Json {
-    match codes::page(id) {
+    match explain::page(id) {
         Some(Page::Code(code)) => json!({
             "id": id,
             "shortDescription": { "text": code.title },

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weftrun::core::backend::ClusterFacts;
 use weftrun::core::catalogue::Catalogue;
+use weftrun::core::convert;
+use weftrun::core::convert::{Mutated, Settings, Splitter, Start};
 use weftrun::core::fabric::{FabricRequest, Profile, Profiles};
-use weftrun::core::manifest::{self, Mutated, Settings, Splitter, Start};
 use weftrun::core::span::yaml_documents;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
@@ -143,7 +144,7 @@ pub struct Given {
     catalogue: Catalogue,
     facts: ClusterFacts,
     runtimes: Vec<Json>,
-    trainer: Option<manifest::TrainerVersion>,
+    trainer: Option<convert::TrainerVersion>,
     reformat: bool,
     profiles: Profiles,
     /// The profile that was asked for, if one was.
@@ -198,7 +199,7 @@ impl Given {
     }
 
     /// The same for a version of Kubeflow Trainer.
-    pub fn with_trainer(&mut self, version: manifest::TrainerVersion) {
+    pub fn with_trainer(&mut self, version: convert::TrainerVersion) {
         self.trainer = Some(version);
     }
 
@@ -210,7 +211,7 @@ impl Given {
     /// Remembers the training runtimes of a text, for the jobs that name them.
     pub fn learn(&mut self, text: &str) {
         if self.runtimes.len() < MAX_RUNTIMES {
-            self.runtimes.extend(manifest::runtimes_in(text));
+            self.runtimes.extend(convert::runtimes_in(text));
         }
     }
 
@@ -220,13 +221,13 @@ impl Given {
         text: &'t str,
         start: Start<'_>,
     ) -> std::result::Result<Mutated<'t>, Finding> {
-        let script = manifest::is_sbatch(text);
+        let script = convert::is_sbatch(text);
         self.learn(text);
         let settings = self.settings(script);
         let done = if script {
-            Ok(manifest::mutate_sbatch(text, start, &settings))
+            Ok(convert::mutate_sbatch(text, start, &settings))
         } else {
-            manifest::mutate(text, start, &settings)
+            convert::mutate(text, start, &settings)
         };
         let used = settings.profile.name.clone();
         if self.named.is_none()
@@ -240,7 +241,7 @@ impl Given {
 
     /// Looks at a document or a script.
     pub fn lint(&self, text: &str, start: Start<'_>) -> Vec<Finding> {
-        manifest::lint_document(text, start, &self.settings(manifest::is_sbatch(text)))
+        convert::lint_document(text, start, &self.settings(convert::is_sbatch(text)))
     }
 
     fn settings(&self, script: bool) -> Settings<'_> {

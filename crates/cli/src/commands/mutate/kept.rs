@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use weftrun::core::manifest::JobReport;
+use weftrun::core::convert::JobReport;
 use weftrun::core::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 

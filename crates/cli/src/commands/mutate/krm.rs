@@ -1,9 +1,9 @@
 //! `--krm`: a KRM function, as kustomize and kpt call it.
 
 use serde_json::{Value as Json, json};
+use weftrun::core::convert::{Start, TrainerVersion, to_yaml};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::RuleSetting;
-use weftrun::core::manifest::{Start, TrainerVersion, to_yaml};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::{Given, MutateArgs, Source, each_document};

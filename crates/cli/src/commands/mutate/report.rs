@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use weftrun::core::manifest::JobReport;
+use weftrun::core::convert::JobReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::Given;

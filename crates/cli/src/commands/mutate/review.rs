@@ -1,8 +1,8 @@
 //! `--diff`: a unified diff in which every part says why it is there.
 
 use anstyle::Style;
-use weftrun::core::manifest::{JobReport, Mutated, Start};
-use weftrun::core::mutation::{Change, Op};
+use weftrun::core::convert::{JobReport, Mutated, Start};
+use weftrun::core::fabric::{Change, Op};
 use weftrun::{LineDiff, Result, Run};
 
 use super::spool::Spool;

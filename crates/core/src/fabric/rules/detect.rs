@@ -2,9 +2,9 @@
 
 use super::{Context, Launch, set};
 use crate::Finding;
-use crate::fabric::{Origin, RuleSetting};
-use crate::mutation::Change;
-use crate::mutation::draft::Draft;
+use crate::fabric::Change;
+use crate::fabric::draft::Draft;
+use crate::request::{Origin, RuleSetting};
 
 pub(crate) const RULE: &str = "detect.nccl-debug";
 const NAME: &str = "NCCL_DEBUG";

@@ -2,10 +2,11 @@
 
 use super::{Context, Launch, efa_role, opt_out, placement, webhook};
 use crate::Finding;
+use crate::fabric::draft::{At, Draft};
 use crate::fabric::node::{Count, Node};
-use crate::fabric::{EfaProfile, Fabric, Inject, Stack, StackProfile};
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::{JobKind, RoleView};
+use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::{EfaProfile, StackProfile};
+use crate::request::{Fabric, Inject, Stack};
 
 /// Paths by which a job shows that its image brings the stack: AWS's installer, and a plugin built by hand.
 const BUNDLED: [&str; 5] = [

@@ -3,12 +3,14 @@
 use super::efa::Parts;
 use super::{Context, set};
 use crate::Finding;
+use crate::fabric::Change;
+use crate::fabric::StackProfile;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::merge;
 use crate::fabric::node::{Count, Node};
-use crate::fabric::{Origin, RuleSetting, StackProfile};
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::merge;
-use crate::mutation::view::{JobKind, RoleView};
-use crate::mutation::{Change, Quantity};
+use crate::fabric::view::{JobKind, RoleView};
+use crate::request::{Origin, RuleSetting};
+use crate::text::Quantity;
 
 const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
 const HUGEPAGES: &str = "hugepages-2Mi";
@@ -183,7 +185,7 @@ fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, 
 
 /// `$NAME` in a value stays as it is written: Kubernetes expands only `$(NAME)`.
 fn report_dollar(draft: &mut Draft, at: At, name: &str, value: &str) {
-    if let Some(found) = crate::mutation::lint::unexpanded(value) {
+    if let Some(found) = crate::shell::unexpanded(value) {
         draft.say(
             Finding::warning(
                 "W-ENV-DOLLAR",

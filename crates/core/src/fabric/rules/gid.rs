@@ -2,11 +2,12 @@
 
 use super::{Context, Launch, set};
 use crate::Finding;
-use crate::fabric::{Gid, Origin, RoceProfile};
-use crate::mutation::Change;
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::gid;
-use crate::mutation::view::RoleView;
+use crate::fabric::Change;
+use crate::fabric::RoceProfile;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::RoleView;
+use crate::request::{Gid, Origin};
+use crate::shell::gid;
 
 const RULE: &str = "roce.gid";
 const NAME: &str = "NCCL_IB_GID_INDEX";

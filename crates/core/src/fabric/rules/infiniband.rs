@@ -1,8 +1,8 @@
 //! InfiniBand: a device, the right to pin memory, and NCCL's IB transport.
 
 use super::{Context, Launch, efa_role, set};
-use crate::fabric::Origin;
-use crate::mutation::draft::Draft;
+use crate::fabric::draft::Draft;
+use crate::request::Origin;
 
 /// Decides for a job, and says whether it gets InfiniBand.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {

@@ -2,10 +2,12 @@
 
 use super::{Context, Launch, opt_out};
 use crate::Finding;
-use crate::fabric::{Fabric, Origin};
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::{Mpi, RoleView};
-use crate::mutation::{Change, Mpirun, MpirunNote, shell};
+use crate::fabric::Change;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::{Mpi, RoleView};
+use crate::request::{Fabric, Origin};
+use crate::shell;
+use crate::shell::{Mpirun, MpirunNote};
 
 /// Rewrites the command of each launcher, or says which `mpirun` its backend is to write.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &Launch) {

@@ -15,20 +15,23 @@ pub(crate) mod strict;
 pub(crate) mod tcp;
 mod webhook;
 
+use super::Profile;
 use super::node::Node;
-use super::{Fabric, Profile};
 use crate::Finding;
-use crate::backend::ClusterFacts;
 use crate::catalogue::Catalogue;
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::{JobKind, JobView, RoleView};
-use crate::mutation::{Mpirun, Options, Quantity};
+use crate::fabric::ClusterFacts;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::request::Fabric;
+use crate::request::FabricRequest;
+use crate::shell::Mpirun;
+use crate::text::Quantity;
 
 /// Everything the rules may look at.
 pub(crate) struct Context<'a> {
     pub(crate) job: &'a JobView,
     pub(crate) profile: &'a Profile,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a FabricRequest,
     pub(crate) catalogue: &'a Catalogue,
     pub(crate) facts: &'a ClusterFacts,
     /// The fabric that was decided on.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::Finding;
-use crate::fabric::{Fabric, Origin, RuleSetting};
-use crate::mutation::Change;
-use crate::mutation::draft::Draft;
-use crate::mutation::view::{Annotation, RoleView};
+use crate::fabric::Change;
+use crate::fabric::draft::Draft;
+use crate::fabric::view::{Annotation, RoleView};
+use crate::request::{Fabric, Origin, RuleSetting};
 
 /// The annotation that says "the opt-out beside me was put there by weftrun, for the webhook".
 pub const MARKER: &str = "weftrun.dev/applied";

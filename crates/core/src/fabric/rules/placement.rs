@@ -1,10 +1,10 @@
 //! Where the workers stand: one zone, one instance type, the reservation that was paid for.
 
 use super::Context;
-use crate::fabric::{Origin, RuleSetting};
-use crate::mutation::Change;
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::RoleView;
+use crate::fabric::Change;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::RoleView;
+use crate::request::{Origin, RuleSetting};
 
 const RULE: &str = "efa.colocate";
 const ZONE: &str = "topology.kubernetes.io/zone";

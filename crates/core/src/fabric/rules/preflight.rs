@@ -2,8 +2,9 @@
 
 use super::Context;
 use crate::Finding;
-use crate::mutation::draft::Draft;
-use crate::mutation::{Change, Quantity};
+use crate::fabric::Change;
+use crate::fabric::draft::Draft;
+use crate::text::Quantity;
 
 /// Looks at the changes that were decided.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {

@@ -2,10 +2,12 @@
 
 use super::{Context, Launch, efa_role, gid, set};
 use crate::Finding;
-use crate::fabric::{Origin, RoceProfile};
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::RoleView;
-use crate::mutation::{Change, Quantity, merge};
+use crate::fabric::RoceProfile;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::RoleView;
+use crate::fabric::{Change, merge};
+use crate::request::Origin;
+use crate::text::Quantity;
 
 const THREADS: &str = "roce.socket-threads";
 /// Most sockets NCCL opens between two ranks: the product of the two settings (NCCL user guide, NCCL_NSOCKS_PERTHREAD).

@@ -1,10 +1,11 @@
 //! The two things all rules do: set a variable the user has not set, and ask a resource the user has not asked.
 
 use crate::Finding;
-use crate::fabric::Origin;
-use crate::mutation::draft::{At, Draft};
-use crate::mutation::view::RoleView;
-use crate::mutation::{Change, Quantity};
+use crate::fabric::Change;
+use crate::fabric::draft::{At, Draft};
+use crate::fabric::view::RoleView;
+use crate::request::Origin;
+use crate::text::Quantity;
 
 /// Sets a variable, unless the user did: then theirs stays, and is reported where it differs.
 pub(crate) fn env(

@@ -1,8 +1,8 @@
 //! `--strict`: NCCL fails where it would fall back to another network without a word.
 
 use super::{Context, Launch, set};
-use crate::fabric::{Fabric, Origin, RuleSetting};
-use crate::mutation::draft::Draft;
+use crate::fabric::draft::Draft;
+use crate::request::{Fabric, Origin, RuleSetting};
 
 const RULE: &str = "strict.net";
 

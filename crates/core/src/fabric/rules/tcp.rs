@@ -1,8 +1,8 @@
 //! Plain TCP, where it was asked for.
 
 use super::{Context, Launch, set};
-use crate::fabric::Origin;
-use crate::mutation::draft::Draft;
+use crate::fabric::draft::Draft;
+use crate::request::Origin;
 
 /// Keeps NCCL on sockets, and says whether it does.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {

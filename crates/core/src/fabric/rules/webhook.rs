@@ -4,10 +4,10 @@ use super::Context;
 use super::efa::Parts;
 use super::opt_out::{self, MARKER, MARKER_EFA};
 use crate::Finding;
-use crate::fabric::{Fabric, Origin, Webhook};
-use crate::mutation::Change;
-use crate::mutation::draft::Draft;
-use crate::mutation::view::JobKind;
+use crate::fabric::Change;
+use crate::fabric::draft::Draft;
+use crate::fabric::view::JobKind;
+use crate::request::{Fabric, Origin, Webhook};
 
 /// Tells a webhook to keep out, where there is one or may be one.
 pub(crate) fn decide(ctx: &Context, draft: &mut Draft, _parts: Parts) {

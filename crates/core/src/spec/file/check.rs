@@ -6,9 +6,9 @@ use super::keys::{FABRIC_TABLE, ROLE};
 use super::shape::{Shape, Table, Word};
 use super::value::{self, Source};
 use crate::Finding;
-use crate::mutation::{RULES, Rule};
+use crate::request::{RULES, Rule};
 use crate::span::{SpanTree, Value};
-use crate::spec::quantity::Quantity;
+use crate::text::quantity::Quantity;
 
 /// More findings than a person reads; a hostile file gets no more.
 const MAX_FINDINGS: usize = 100;
@@ -205,7 +205,7 @@ impl<'s> Check<'s> {
         let Some(text) = value::duration_text(node) else {
             return self.wrong_kind(node, &shape.expected(), path);
         };
-        if crate::spec::duration::parse(&text).is_none() {
+        if crate::text::duration::parse(&text).is_none() {
             let message = format!("`{path}`: `{}` is not a duration", shown(&text));
             let fix = "write days, hours, minutes and seconds as `1d12h`, `90m`, `45s`".to_owned();
             self.push("SPEC-DURATION", message, path, &node.span, Some(fix));
@@ -225,7 +225,7 @@ impl<'s> Check<'s> {
             "true" => words.iter().map(|w| w.word).find(|w| matches!(*w, "on" | "yes")),
             "ib" => words.iter().map(|w| w.word).find(|w| *w == "infiniband"),
             "none" => words.iter().map(|w| w.word).find(|w| *w == "off"),
-            text => crate::spec::did_you_mean(text, words.iter().map(|w| w.word)),
+            text => crate::text::did_you_mean(text, words.iter().map(|w| w.word)),
         };
         let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));
         self.push(
@@ -245,7 +245,7 @@ impl<'s> Check<'s> {
             let path = join(path, &id);
             self.word(value, words, &path);
             if Rule::get(&id).is_none() {
-                let near = crate::spec::did_you_mean(&id, RULES.iter().map(|rule| rule.id));
+                let near = crate::text::did_you_mean(&id, RULES.iter().map(|rule| rule.id));
                 let fix = near.map_or_else(
                     || "`weftrun explain` lists the rules".to_owned(),
                     |near| format!("did you mean `{near}`?"),

@@ -8,7 +8,7 @@ use super::keys::{self, is_shorthand};
 use super::read::Read;
 use super::value::Source;
 use crate::Finding;
-use crate::fabric::Origin;
+use crate::request::Origin;
 use crate::span::{Entry, SpanTree, Style, Value};
 use crate::spec::volume::FORM as VOLUME_FORM;
 use crate::spec::{RoleKind, Volume, VolumeSource};

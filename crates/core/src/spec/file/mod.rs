@@ -24,8 +24,8 @@ pub(crate) use check::{Check, join};
 pub(crate) use value::Source;
 
 use crate::catalogue::Catalogue;
-use crate::fabric::Origin;
 use crate::finding::Finding;
+use crate::request::Origin;
 use crate::span::{self, SpanTree, Value};
 use crate::spec::{Code, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
@@ -74,7 +74,7 @@ impl JobFile {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] where no training runtime is in it.
     pub fn set_runtime(&mut self, file: &str, text: &str) -> Result<()> {
-        let runtimes = crate::manifest::runtimes_in(text);
+        let runtimes = crate::spec::runtimes_in(text);
         let (Some(first), Some(own)) = (
             runtimes.first(),
             self.spec.backend.get_mut("kubeflow").and_then(serde_json::Value::as_object_mut),

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use super::check::join;
 use super::keys::is_shorthand;
 use super::value::{self, Source};
-use crate::fabric::{FabricRequest, Origin};
+use crate::request::{FabricRequest, Origin};
 use crate::span::{SpanTree, Value};
-use crate::spec::quantity::Quantity;
-use crate::spec::{
-    Code, EnvVar, JobSpec, RestartPolicy, Role, RoleKind, SecretRef, Volume, VolumeSource, duration,
-};
+use crate::spec::{Code, EnvVar, JobSpec, RestartPolicy, Role, RoleKind, SecretRef, Volume, VolumeSource};
+use crate::text::duration;
+use crate::text::quantity::Quantity;
 
 /// How often a job restarts that says `on-failure` and no number.
 const DEFAULT_RESTARTS: u32 = 3;

@@ -129,7 +129,7 @@ impl Table {
         let known =
             self.keys.iter().find(|key| key.name == spelling || key.synonyms.contains(&spelling.as_str()));
         known.map(|key| key.name).or_else(|| {
-            crate::spec::did_you_mean(name, self.keys.iter().map(|key| key.name))
+            crate::text::did_you_mean(name, self.keys.iter().map(|key| key.name))
                 .and_then(|near| self.key(near))
                 .map(|key| key.name)
         })

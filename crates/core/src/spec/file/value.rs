@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
 
-use crate::fabric::Gid;
 use crate::finding::Span;
+use crate::request::Gid;
 use crate::span::{SpanTree, Style, Value, position};
 
 /// The text a tree was read from; a flag has none.

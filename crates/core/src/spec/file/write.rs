@@ -5,9 +5,8 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, TableLike, Va
 use super::Format;
 use super::keys::is_shorthand;
 use crate::finding::PatchEdit;
-use crate::spec::{
-    Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource, duration,
-};
+use crate::spec::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource};
+use crate::text::duration;
 use crate::{Error, ErrorKind, Result};
 
 /// Writes a job as a job file. Reading it back gives an equal job.
@@ -161,12 +160,12 @@ fn tables(root: &mut Table, job: &JobSpec) {
 fn fabric(root: &mut Table, job: &JobSpec) {
     let request = &job.fabric;
     let mut table = Table::new();
-    let default = crate::fabric::FabricRequest::default();
+    let default = crate::request::FabricRequest::default();
     if request.kind != default.kind {
         put(&mut table, "kind", &word(&request.kind));
     }
     match request.gid {
-        Some(crate::fabric::Gid::Index(index)) => drop(table.insert("gid", i64::from(index).into())),
+        Some(crate::request::Gid::Index(index)) => drop(table.insert("gid", i64::from(index).into())),
         Some(gid) => put(&mut table, "gid", &word(&gid)),
         None => {}
     }

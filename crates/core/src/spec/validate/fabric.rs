@@ -1,7 +1,7 @@
 //! What is asked of the fabric, as far as it contradicts itself.
 
 use super::{Findings, shown};
-use crate::fabric::{Fabric, Gid};
+use crate::request::{Fabric, Gid};
 use crate::spec::JobSpec;
 
 /// The table of GIDs of a port has at most 256 entries (`ibv_port_attr.gid_tbl_len` of mlx5: 255).

@@ -4,7 +4,8 @@ use super::names::bad_key;
 use super::{Findings, shown};
 use crate::catalogue::{Catalogue, InstanceType};
 use crate::spec::file::join;
-use crate::spec::{JobSpec, Quantity, Role, RoleKind, VolumeSource};
+use crate::spec::{JobSpec, Role, RoleKind, VolumeSource};
+use crate::text::Quantity;
 
 /// Resource names of accelerators, which have a key of their own.
 const GPU: &str = "nvidia.com/gpu";

@@ -1,0 +1,136 @@
+//! A job as commands for hosts that have docker and no cluster: one container a host on the host's network, `mpirun`
+//! across them. After NVIDIA AI Enterprise's guide for RoCE on VMware ("Run Sample ResNet-50 Multi-Node Training").
+
+use std::collections::BTreeMap;
+
+use crate::fabric::Change;
+use crate::fabric::FabricPlan;
+use crate::request::Fabric;
+use crate::spec::{JobSpec, Launch, Role};
+
+/// Stack size in the containers: MPI and UCX want more than the default of 8 MiB.
+const STACK: u32 = 67_108_864;
+
+/// Writes the commands. Hosts are named holes (`<host-1>`), as only the user knows them; the first starts the job.
+pub fn docker_commands(spec: &JobSpec, plan: &FabricPlan) -> String {
+    let Some(role) = spec.workers().next() else {
+        return "# the job has no role with ranks\n".to_owned();
+    };
+    let name = format!("weftrun-{}", spec.name);
+    let image = role.image.as_ref().or(spec.image.as_ref()).map_or("<image>", String::as_str);
+    let rdma = matches!(plan.fabric, Fabric::Roce | Fabric::InfiniBand | Fabric::Efa | Fabric::Auto);
+    let device = if rdma { " --device=/dev/infiniband" } else { "" };
+    let shm = role.shm.clone().map_or_else(|| "1g".to_owned(), |size| docker_size(&size));
+    let volumes: String = spec.volumes.iter().filter_map(volume).collect();
+    format!(
+        "# 1. On every host: a container with the host's network, its devices, and no limit on pinned memory.\n\
+         #    ~/.ssh/ssh_container holds a key pair, authorized_keys and config of the containers (mode 600).\n\
+         docker run -d --gpus=all --net=host --uts=host --ipc=host --ulimit memlock=-1 --ulimit stack={STACK} \\\n  \
+         --shm-size={} --name={}{device} \\\n  \
+         -v \"$HOME/.ssh/ssh_container:/root/.ssh\"{volumes} {} sleep infinity\n\n\
+         # 2. On every host but the first: let sshd lead into the container. In ~/.ssh/authorized_keys, before its key:\n\
+         #    command=\"docker exec {name} /bin/sh -c \\\"$SSH_ORIGINAL_COMMAND\\\"\"\n\n\
+         # 3. On the first host: start the ranks everywhere.\n\
+         docker exec {} {}\n",
+        quote(&shm),
+        quote(&name),
+        quote(image),
+        quote(&name),
+        mpirun(spec, plan, role),
+    )
+}
+
+fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> String {
+    let nodes = spec.nodes().max(1);
+    let procs = match spec.launch {
+        Launch::Mpi | Launch::PerRank => role.procs_per_node(),
+        Launch::Torchrun | Launch::PerNode => 1,
+    };
+    let hosts: Vec<String> = (1..=nodes).map(|host| format!("<host-{host}>:{procs}")).collect();
+    let forward: Vec<String> = environment(spec, plan, role)
+        .iter()
+        .map(|(name, value)| format!("-x {name}={}", quote(value)))
+        .collect();
+    let mut words: Vec<String> = Vec::new();
+    if spec.launch == Launch::Torchrun {
+        words.extend([
+            "torchrun".to_owned(),
+            format!("--nnodes={nodes}"),
+            format!("--nproc-per-node={}", role.procs_per_node()),
+        ]);
+        words.extend(["--rdzv-backend=c10d".to_owned(), "--rdzv-endpoint=<host-1>:29500".to_owned()]);
+    }
+    let command: Vec<String> = words.into_iter().chain(role.command.iter().map(|word| quote(word))).collect();
+    format!(
+        "mpirun --allow-run-as-root -H {} -np {} -N {procs} \\\n  {} \\\n  {}",
+        quote(&hosts.join(",")),
+        nodes.saturating_mul(procs),
+        forward.join(" "),
+        command.join(" "),
+    )
+}
+
+/// What the ranks get: the job's own, then what the fabric adds, and RDMA said aloud.
+fn environment(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    if plan.fabric != Fabric::Tcp && plan.fabric != Fabric::Off {
+        env.insert("NCCL_IB_DISABLE".to_owned(), "0".to_owned());
+    }
+    for op in &plan.ops {
+        if let Change::Env { name, value } = &op.change {
+            env.insert(name.clone(), value.clone());
+        }
+    }
+    env.extend(spec.env.iter().chain(&role.env).map(|var| (var.name.clone(), var.value.clone())));
+    env
+}
+
+fn volume(volume: &crate::spec::Volume) -> Option<String> {
+    let crate::spec::VolumeSource::HostPath(path) = &volume.source else { return None };
+    let mode = if volume.read_only { ":ro" } else { "" };
+    Some(format!(" -v {}", quote(&format!("{path}:{}{mode}", volume.mount))))
+}
+
+/// A Kubernetes quantity as docker writes it: `64Gi` is `64g`.
+fn docker_size(quantity: &str) -> String {
+    match quantity.strip_suffix('i').filter(|rest| rest.ends_with(['K', 'M', 'G'])) {
+        Some(rest) => rest.to_ascii_lowercase(),
+        None => quantity.to_ascii_lowercase(),
+    }
+}
+
+fn quote(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| "''".to_owned(), std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_those_of_the_guide() {
+        let role = Role::worker().nodes(2).gpus_per_node(4).command(["python3", "train.py", "--name", "a b"]);
+        let mut spec = JobSpec::builder("resnet")
+            .image("reg/multinode:latest")
+            .launch(Launch::Mpi)
+            .role(role)
+            .build()
+            .unwrap();
+        spec.env.push(crate::spec::EnvVar { name: "NCCL_DEBUG".into(), value: "INFO".into() });
+        let text = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Roce));
+        for part in [
+            "--gpus=all --net=host --uts=host --ipc=host --ulimit memlock=-1 --ulimit stack=67108864",
+            "--shm-size=1g",
+            "--device=/dev/infiniband",
+            "-v \"$HOME/.ssh/ssh_container:/root/.ssh\"",
+            "reg/multinode:latest sleep infinity",
+            "-H '<host-1>:4,<host-2>:4' -np 8 -N 4",
+            "-x NCCL_DEBUG=INFO -x NCCL_IB_DISABLE=0",
+            "python3 train.py --name 'a b'",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let tcp = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Tcp));
+        assert!(!tcp.contains("infiniband") && !tcp.contains("IB_DISABLE"));
+    }
+}

@@ -1,0 +1,452 @@
+//! Text changed so that its data become others, with every byte that need not change left as it is.
+//!
+//! The places are found by walking the tree of the text and the wanted data side by side. The result is read again and
+//! compared with what was wanted, so that a text that cannot be changed in place is an error and never a wrong text.
+
+pub(super) mod emit;
+
+pub use emit::to_yaml;
+
+use std::ops::Range;
+
+use serde_json::{Map, Value as Json};
+
+use crate::convert::edit::emit::{Layout, newline_of};
+use crate::span::{Document, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value};
+
+/// Why a text cannot be changed in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// JSON pointer of the value.
+    pub path: String,
+    /// Where it stands.
+    pub span: Range<usize>,
+    /// What is in the way.
+    pub why: String,
+}
+
+/// A replacement of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Splice {
+    range: Range<usize>,
+    text: String,
+}
+
+/// Changes a text so that its data become the wanted ones.
+///
+/// `says` reads a text again and compares it: the result is checked before it is given.
+pub fn edit(
+    text: &str,
+    document: &Document<'_>,
+    wanted: &Json,
+    says: impl Fn(&str, &Json) -> Result<bool, SyntaxError>,
+) -> Result<String, Blocked> {
+    let mut editor = Editor::new(text, &document.root);
+    editor.node(&document.root, wanted, &Place::default())?;
+    let result = editor.apply()?;
+    let blocked = |why: String| Blocked { path: String::new(), span: document.root.span.clone(), why };
+    match says(&result, wanted) {
+        Ok(true) => Ok(result),
+        Ok(false) => Err(blocked("the result would say something else than was meant".into())),
+        Err(error) => Err(blocked(format!("the result could not be read: {error}"))),
+    }
+}
+
+/// Whether a tree holds exactly these data.
+pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
+    match (&node.value, wanted) {
+        (Value::Null, Json::Null) => true,
+        (Value::Bool(a), Json::Bool(b)) => a == b,
+        (Value::Int(a), Json::Number(b)) => b.as_i64() == Some(*a),
+        (Value::UInt(a), Json::Number(b)) => b.as_u64() == Some(*a),
+        (Value::Float(a), Json::Number(b)) => b.is_f64() && b.as_f64() == Some(*a),
+        (Value::Str(a), Json::String(b)) => a == b,
+        (Value::Seq(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Map(entries), Json::Object(map)) => {
+            // Mostly they stand in the same order, and then nothing has to be looked up.
+            let in_order = entries.len() == map.len()
+                && entries.iter().zip(map).all(|(entry, (key, _))| entry.key.as_ref() == key);
+            if in_order {
+                return entries.iter().zip(map.values()).all(|(entry, value)| same(&entry.value, value));
+            }
+            entries.iter().all(|entry| map.contains_key(entry.key.as_ref()))
+                && map.iter().all(|(key, value)| node.get(key).is_some_and(|node| same(node, value)))
+        }
+        _ => false,
+    }
+}
+
+/// Where a value stands among its neighbours.
+#[derive(Clone, Copy, Default)]
+struct Place<'p> {
+    /// What it stands in, and its step from there.
+    above: Option<(&'p Place<'p>, Step<'p>)>,
+    /// Column of the key it belongs to, and the byte behind the key's colon; none in a list or at the root.
+    key: Option<(usize, usize)>,
+    /// Whether it stands inside brackets.
+    in_flow: bool,
+}
+
+/// One step down.
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Key(&'p str),
+    Item(usize),
+}
+
+impl Place<'_> {
+    /// Its JSON pointer, which only errors need.
+    fn path(&self) -> String {
+        match self.above {
+            None => String::new(),
+            Some((above, Step::Key(key))) => above.below(key),
+            Some((above, Step::Item(index))) => format!("{}/{index}", above.path()),
+        }
+    }
+
+    fn below(&self, key: &str) -> String {
+        format!("{}/{}", self.path(), key.replace('~', "~0").replace('/', "~1"))
+    }
+}
+
+struct Editor<'t> {
+    text: &'t str,
+    layout: Layout,
+    splices: Vec<Splice>,
+}
+
+impl<'t> Editor<'t> {
+    fn new(text: &'t str, root: &SpanTree<'_>) -> Self {
+        let newline = newline_of(text);
+        let json = root.style == Style::Flow && text[root.span.clone()].starts_with('{');
+        let list_indent = list_indent(text, root).unwrap_or(0);
+        Self { text, layout: Layout { newline, list_indent, json }, splices: Vec::new() }
+    }
+
+    fn splice(&mut self, range: Range<usize>, text: impl Into<String>) {
+        self.splices.push(Splice { range, text: text.into() });
+    }
+
+    fn apply(mut self) -> Result<String, Blocked> {
+        self.splices.sort_by_key(|splice| splice.range.start);
+        let mut out = String::with_capacity(self.text.len() + 1024);
+        let mut at = 0;
+        for splice in &self.splices {
+            let Some(before) = self.text.get(at..splice.range.start) else {
+                return Err(Blocked {
+                    path: String::new(),
+                    span: splice.range.clone(),
+                    why: "two changes overlap".into(),
+                });
+            };
+            out.push_str(before);
+            out.push_str(&splice.text);
+            at = splice.range.end;
+        }
+        out.push_str(&self.text[at..]);
+        Ok(out)
+    }
+
+    fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
+        match (&node.value, wanted) {
+            // What is in it is compared one by one, and what is equal makes no splice.
+            (Value::Map(entries), Json::Object(map))
+                if !entries.is_empty() && node.origin == NodeOrigin::Written =>
+            {
+                return self.map(node, entries, map, place);
+            }
+            (Value::Seq(items), Json::Array(list))
+                if !items.is_empty() && node.origin == NodeOrigin::Written =>
+            {
+                return self.seq(node, items, list, place);
+            }
+            _ if same(node, wanted) => return Ok(()),
+            _ => {}
+        }
+        let blocked = |why: &str| Blocked { path: place.path(), span: node.span.clone(), why: why.into() };
+        match node.origin {
+            NodeOrigin::Written => {}
+            NodeOrigin::Anchored => {
+                return Err(blocked("it carries an anchor, so that aliases may show it elsewhere"));
+            }
+            NodeOrigin::Alias => return Err(blocked("an alias shows it here; its text stands elsewhere")),
+            NodeOrigin::Merged => {
+                return Err(blocked("a merge key shows it here; its text stands elsewhere"));
+            }
+        }
+        self.replace(node, wanted, place).ok_or_else(|| blocked("its kind of value would change"))
+    }
+
+    fn map(
+        &mut self,
+        node: &SpanTree<'_>,
+        entries: &[Entry<'_>],
+        wanted: &Map<String, Json>,
+        place: &Place<'_>,
+    ) -> Result<(), Blocked> {
+        let flow = node.style == Style::Flow;
+        for (index, entry) in entries.iter().enumerate() {
+            let Some(value) = wanted.get(entry.key.as_ref()) else {
+                let removed = self.remove_entry(entries, index, flow);
+                removed.ok_or_else(|| Blocked {
+                    path: place.below(&entry.key),
+                    span: entry.key_span.clone(),
+                    why: "it cannot be taken out of its line".into(),
+                })?;
+                continue;
+            };
+            let twice = entries.iter().filter(|other| other.key == entry.key).count() > 1;
+            if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
+                let why = format!("the key `{}` stands twice in one map", entry.key);
+                return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
+            }
+            if !twice {
+                let key = Some((self.column(entry.key_span.start), self.behind_colon(entry)));
+                let above = Some((place, Step::Key(&entry.key)));
+                self.node(&entry.value, value, &Place { above, key, in_flow: place.in_flow || flow })?;
+            }
+        }
+        let new: Vec<(&String, &Json)> = wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
+        let Some(last) = entries.iter().max_by_key(|entry| self.end_of(entry)) else { return Ok(()) };
+        if new.is_empty() {
+            return Ok(());
+        }
+        if flow {
+            let texts: Vec<String> =
+                new.iter().map(|(key, value)| self.layout.flow_entry(key, value)).collect();
+            self.append_flow(node, last.key_span.start, self.end_of(last), &texts);
+        } else {
+            let indent = entries.first().map_or(0, |first| self.column(first.key_span.start));
+            let texts: Vec<String> =
+                new.iter().map(|(key, value)| self.layout.entry(key, value, indent)).collect();
+            self.append_lines(self.end_of(last), indent, &texts);
+        }
+        Ok(())
+    }
+
+    /// Pairs the items that changed between those in front and behind that did not; what is left over is new or gone.
+    fn seq(
+        &mut self,
+        node: &SpanTree<'_>,
+        items: &[SpanTree<'_>],
+        wanted: &[Json],
+        place: &Place<'_>,
+    ) -> Result<(), Blocked> {
+        let flow = node.style == Style::Flow;
+        let front = items.iter().zip(wanted).take_while(|(a, b)| same(a, b)).count();
+        let back = items[front..]
+            .iter()
+            .rev()
+            .zip(wanted[front..].iter().rev())
+            .take_while(|(a, b)| same(a, b))
+            .count();
+        let (old, new) = (&items[front..items.len() - back], &wanted[front..wanted.len() - back]);
+        for (index, (item, value)) in old.iter().zip(new).enumerate() {
+            let above = Some((place, Step::Item(front + index)));
+            self.node(item, value, &Place { above, key: None, in_flow: place.in_flow || flow })?;
+        }
+        if new.len() < old.len() {
+            let why = "items would be taken out of the list".into();
+            return Err(Blocked { path: place.path(), span: node.span.clone(), why });
+        }
+        let added = &new[old.len()..];
+        if added.is_empty() {
+            return Ok(());
+        }
+        let before = front + old.len();
+        let dash = self.column(node.span.start);
+        let texts: Vec<String> = added
+            .iter()
+            .map(|item| if flow { self.layout.flow(item) } else { self.layout.item(item, dash) })
+            .collect();
+        match (before.checked_sub(1).and_then(|index| items.get(index)), flow) {
+            (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, &texts),
+            (Some(last), false) => self.append_lines(last.span.end, dash, &texts),
+            (None, true) => {
+                let at = items.first().map_or(node.span.start + 1, |first| first.span.start);
+                self.splice(at..at, texts.join(", ") + ", ");
+            }
+            (None, false) => {
+                let line = self.layout.line(dash);
+                self.splice(node.span.start..node.span.start, texts.join(&line) + &line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
+    fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
+        let filled = matches!(wanted, Json::Object(map) if !map.is_empty())
+            || matches!(wanted, Json::Array(items) if !items.is_empty());
+        let empty_brackets =
+            node.style == Style::Flow && node.items().is_empty() && node.entries().is_empty();
+        if matches!(node.value, Value::Map(_) | Value::Seq(_)) && !empty_brackets {
+            return None;
+        }
+        if matches!(node.style, Style::Literal | Style::Folded) {
+            return self.replace_block_text(node, wanted, place);
+        }
+        let span = match place.key {
+            Some((_, colon)) if node.span.is_empty() => colon..colon,
+            _ => node.span.clone(),
+        };
+        let gap = if span.is_empty() { " " } else { "" };
+        if !filled || place.in_flow || self.layout.json {
+            let text = if filled {
+                self.layout.flow(wanted)
+            } else {
+                self.layout.like(node.style, wanted, place.in_flow)
+            };
+            self.splice(span, format!("{gap}{text}"));
+            return Some(());
+        }
+        if let Some((column, colon)) = place.key {
+            let block = self.layout.block(wanted, column);
+            let end = self.line_end(span.end);
+            self.splice(colon..span.end, "");
+            self.splice(end..end, block);
+        } else {
+            let column = self.column(span.start).checked_sub(2)?;
+            let item = self.layout.item(wanted, column);
+            self.splice(span, item.strip_prefix("- ")?);
+        }
+        Some(())
+    }
+
+    /// Changes only the lines of a `|` block that differ.
+    fn replace_block_text(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
+        let (Value::Str(old), Json::String(new)) = (&node.value, wanted) else { return None };
+        let source = &self.text[node.span.clone()];
+        let (header, body) = source.split_once('\n')?;
+        let (old_lines, new_lines): (Vec<&str>, Vec<&str>) =
+            (old.split('\n').collect(), new.split('\n').collect());
+        let lines: Vec<&str> = body.split_inclusive('\n').collect();
+        let first = lines.iter().find(|line| !line.trim().is_empty())?;
+        let indent = first.len() - first.trim_start_matches(' ').len();
+        let explicit = header.bytes().any(|b| b.is_ascii_digit());
+        if node.style == Style::Literal && old_lines.len() == new_lines.len() && !explicit {
+            let mut at = node.span.start + header.len() + 1;
+            for (index, line) in lines.iter().enumerate() {
+                if let (Some(old), Some(new)) = (old_lines.get(index), new_lines.get(index))
+                    && old != new
+                {
+                    let content = line.trim_end_matches(['\n', '\r']);
+                    let start = at + indent.min(content.len());
+                    self.splice(start..at + content.len(), *new);
+                }
+                at += line.len();
+            }
+            return Some(());
+        }
+        // A folded block has no line for each of its lines: it becomes a literal one.
+        let column = place.key.map_or(indent, |(column, _)| column + 2);
+        let text = self
+            .layout
+            .literal(new, column)
+            .unwrap_or_else(|| self.layout.like(Style::DoubleQuoted, wanted, false));
+        let tail = if source.ends_with('\n') { self.layout.newline } else { "" };
+        self.splice(node.span.clone(), text.trim_end_matches(['\n', '\r']).to_owned() + tail);
+        Some(())
+    }
+
+    /// Adds lines below the value that ends at an offset.
+    fn append_lines(&mut self, end: usize, indent: usize, texts: &[String]) {
+        let line = self.layout.line(indent);
+        // A `|` block ends behind its line break, everything else before one.
+        if end > 0 && self.text[..end].ends_with('\n') {
+            let spaces = " ".repeat(indent);
+            let text: String =
+                texts.iter().map(|text| format!("{spaces}{text}{}", self.layout.newline)).collect();
+            self.splice(end..end, text);
+        } else {
+            let at = self.line_end(end);
+            let text: String = texts.iter().map(|text| format!("{line}{text}")).collect();
+            self.splice(at..at, text);
+        }
+    }
+
+    /// Adds members behind the one that spans these bytes, one to a line if that is how the others stand.
+    fn append_flow(&mut self, node: &SpanTree<'_>, start: usize, end: usize, texts: &[String]) {
+        let column = self.column(start);
+        let line_start = start - column;
+        let own_line = self.text[line_start..start].trim().is_empty() && line_start > node.span.start;
+        let separator = if own_line {
+            format!(",{}{}", self.layout.newline, &self.text[line_start..start])
+        } else {
+            ", ".to_owned()
+        };
+        let text: String = texts.iter().map(|text| format!("{separator}{text}")).collect();
+        self.splice(end..end, text);
+    }
+
+    /// Takes an entry out of its map.
+    fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize, flow: bool) -> Option<()> {
+        let entry = &entries[index];
+        let (start, end) = (entry.key_span.start, self.end_of(entry));
+        let next = entries.get(index + 1).map(|next| next.key_span.start);
+        if flow {
+            let range = match (next, index.checked_sub(1)) {
+                (Some(next), _) => start..next,
+                (None, Some(before)) => self.end_of(&entries[before])..end,
+                (None, None) => start..end,
+            };
+            self.splice(range, "");
+            return Some(());
+        }
+        let line_start = start - self.column(start);
+        if self.text[line_start..start].trim().is_empty() && entries.len() > 1 {
+            let end = if self.text[..end].ends_with('\n') {
+                end
+            } else {
+                (self.line_end(end) + 1).min(self.text.len())
+            };
+            let end = if self.text[..end].ends_with('\r') { (end + 1).min(self.text.len()) } else { end };
+            self.splice(line_start..end, "");
+        } else {
+            self.splice(start..next?, "");
+        }
+        Some(())
+    }
+
+    fn end_of(&self, entry: &Entry<'_>) -> usize {
+        if entry.value.span.is_empty() {
+            self.behind_colon(entry)
+        } else {
+            entry.value.span.end.max(entry.key_span.end)
+        }
+    }
+
+    fn behind_colon(&self, entry: &Entry<'_>) -> usize {
+        let end = entry.key_span.end;
+        self.text[end..].find(':').map_or(end, |at| end + at + 1)
+    }
+
+    /// Column in bytes; what stands before is blanks, dashes and the like.
+    fn column(&self, at: usize) -> usize {
+        at - self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    fn line_end(&self, at: usize) -> usize {
+        let end =
+            memchr::memchr(b'\n', &self.text.as_bytes()[at..]).map_or(self.text.len(), |found| at + found);
+        if self.text[at..end].ends_with('\r') { end - 1 } else { end }
+    }
+}
+
+/// How far the document's first list below a key is indented.
+fn list_indent(text: &str, node: &SpanTree<'_>) -> Option<usize> {
+    let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    for entry in node.entries() {
+        let value = &entry.value;
+        if value.style == Style::Block && !value.items().is_empty() && value.origin == NodeOrigin::Written {
+            return Some(column(value.span.start).saturating_sub(column(entry.key_span.start)));
+        }
+        if let Some(found) = list_indent(text, value) {
+            return Some(found);
+        }
+    }
+    node.items().iter().find_map(|item| list_indent(text, item))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! Ops become data: the object as it is wanted.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::job;
+use super::object::{ObjectKind, kind_of_json, pointer_mut};
+use super::trainjob::{self, Runtime, TrainerVersion};
+use crate::Finding;
+use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::fabric::{Change, Op};
+
+/// Makes the changes of ops on a whole job object, as [`mutate`](crate::convert::mutate) does on its text: what a backend
+/// renders and what `weftrun mutate` writes are the same. Ops name the object's own roles (`Worker`, `trainer`).
+///
+/// The error is a finding of code `E-TRAINJOB-VERSION`: this version of Kubeflow Trainer has no field for a change.
+pub fn apply_ops(
+    object: &mut Json,
+    ops: &[Op],
+    runtimes: &[Json],
+    version: TrainerVersion,
+) -> Result<(), Finding> {
+    let runtime = Runtime::find(object, runtimes);
+    let job = match kind_of_json(object) {
+        ObjectKind::Job(JobKind::TrainJob) => trainjob::view(object, &runtime, version),
+        ObjectKind::Job(kind) => job::view(object, kind),
+        ObjectKind::List | ObjectKind::OtherVersion | ObjectKind::Other => return Ok(()),
+    };
+    apply(object, &job, ops, &runtime, version)
+}
+
+/// Makes the changes of all ops on an object.
+pub(super) fn apply(
+    object: &mut Json,
+    job: &JobView,
+    ops: &[Op],
+    runtime: &Runtime<'_>,
+    version: TrainerVersion,
+) -> Result<(), Finding> {
+    for op in ops {
+        let Some(role) = job.roles.iter().find(|role| role.name == op.role) else { continue };
+        if job.kind == JobKind::TrainJob {
+            train_job(object, job, op, runtime, version)?;
+        } else {
+            pod_op(object, job, role, op);
+        }
+    }
+    Ok(())
+}
+
+/// Makes one op on an object whose role has a pod template in it.
+pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
+    let at = role.container.at.as_str();
+    let Some((template, _)) = at.split_once("/spec/containers/") else { return };
+    let label = "training.kubeflow.org/job-name";
+    match &op.change {
+        Change::Annotation { key, value } => {
+            let Some(template) = pointer_mut(object, template) else { return };
+            set(template, &["metadata", "annotations"], key, json!(value));
+        }
+        Change::NodeSelector { .. } | Change::Colocate { .. } | Change::Toleration { .. } => {
+            let Some(spec) = pointer_mut(object, &format!("{template}/spec")) else { return };
+            placement(spec, &op.change, label, &job.name);
+        }
+        Change::Mount { name, host_path, .. } => {
+            if let Some(spec) = pointer_mut(object, &format!("{template}/spec")) {
+                volume(spec, name, host_path);
+            }
+            let Some(container) = pointer_mut(object, at) else { return };
+            container_op(container, "resources", &op.change);
+        }
+        change => {
+            let Some(container) = pointer_mut(object, at) else { return };
+            container_op(container, "resources", change);
+        }
+    }
+}
+
+/// A change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
+pub(super) fn container_op(container: &mut Json, resources: &str, change: &Change) {
+    match change {
+        Change::Env { name, value } => env(container, name, value),
+        Change::Mount { name, mount_path, read_only, .. } => {
+            let mut mount = json!({ "name": name, "mountPath": mount_path });
+            if *read_only {
+                mount["readOnly"] = json!(true);
+            }
+            push(container, "volumeMounts", mount);
+        }
+        Change::Resource { name, quantity } => resource(container, resources, name, quantity),
+        Change::Capability { name } => {
+            let Some(capabilities) = object_at(container, &["securityContext", "capabilities"]) else {
+                return;
+            };
+            let list = capabilities.entry("add").or_insert_with(|| json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(json!(name));
+            }
+        }
+        Change::Command { after, command_words, .. } => command(container, after, *command_words),
+        _ => {}
+    }
+}
+
+/// The last variable of a name gets the value, or a new one is added.
+fn env(container: &mut Json, name: &str, value: &str) {
+    let vars = container.get_mut("env").and_then(Json::as_array_mut);
+    if let Some(var) = vars.and_then(|vars| vars.iter_mut().rev().find(|var| var["name"] == name)) {
+        var["value"] = json!(value);
+        return;
+    }
+    push(container, "env", json!({ "name": name, "value": value }));
+}
+
+fn resource(container: &mut Json, resources: &str, name: &str, quantity: &str) {
+    let written = ["limits", "requests"].iter().find_map(|side| {
+        container.get(resources)?.get(side)?.get(name).filter(|value| !value.is_null()).cloned()
+    });
+    let value = written.unwrap_or_else(|| json!(quantity));
+    for side in ["limits", "requests"] {
+        let Some(map) = object_at(container, &[resources, side]) else { continue };
+        if map.get(name).is_none_or(Json::is_null) {
+            map.insert(name.to_owned(), value.clone());
+        }
+    }
+}
+
+fn command(container: &mut Json, after: &[String], command_words: usize) {
+    let (command, args) = after.split_at(command_words.min(after.len()));
+    for (key, words) in [("command", command), ("args", args)] {
+        let empty = container.get(key).and_then(Json::as_array).is_none_or(Vec::is_empty);
+        if let Some(map) = container.as_object_mut()
+            && !(words.is_empty() && empty)
+        {
+            map.insert(key.to_owned(), json!(words));
+        }
+    }
+}
+
+fn volume(spec: &mut Json, name: &str, host_path: &str) {
+    let there =
+        spec.get("volumes").and_then(Json::as_array).is_some_and(|all| all.iter().any(|v| v["name"] == name));
+    if !there {
+        push(
+            spec,
+            "volumes",
+            json!({ "name": name, "hostPath": { "path": host_path, "type": "Directory" } }),
+        );
+    }
+}
+
+/// Where the pods may go.
+fn placement(spec: &mut Json, change: &Change, label: &str, job: &str) {
+    match change {
+        Change::NodeSelector { key, value } => set(spec, &["nodeSelector"], key, json!(value)),
+        Change::Toleration { key, value, effect } => {
+            let mut toleration =
+                json!({ "key": key, "operator": if value.is_some() { "Equal" } else { "Exists" } });
+            if let Some(value) = value {
+                toleration["value"] = json!(value);
+            }
+            if let Some(effect) = effect {
+                toleration["effect"] = json!(effect);
+            }
+            push(spec, "tolerations", toleration);
+        }
+        Change::Colocate { topology_key } => {
+            let term = json!({
+                "labelSelector": { "matchLabels": { label: job } },
+                "topologyKey": topology_key,
+            });
+            if let Some(affinity) = object_at(spec, &["affinity", "podAffinity"]) {
+                let list = affinity
+                    .entry("requiredDuringSchedulingIgnoredDuringExecution")
+                    .or_insert_with(|| json!([]));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(term);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A TrainJob has no pod of its own: environment, devices and command go to `spec.trainer`, the rest to the overrides
+/// that its version has.
+fn train_job(
+    object: &mut Json,
+    job: &JobView,
+    op: &Op,
+    runtime: &Runtime<'_>,
+    version: TrainerVersion,
+) -> Result<(), Finding> {
+    match &op.change {
+        Change::Env { .. } | Change::Command { .. } => {
+            let Some(trainer) = map_at(object, &["spec", "trainer"]) else { return Ok(()) };
+            container_op(trainer, "resourcesPerNode", &op.change);
+        }
+        Change::Resource { .. } => {
+            let Some(trainer) = map_at(object, &["spec", "trainer"]) else { return Ok(()) };
+            // Before 2.3 what is written here replaces the runtime's, so that comes along.
+            let unset = trainer.get("resourcesPerNode").is_none_or(Json::is_null);
+            if let (true, true, Some(resources)) =
+                (unset, version < TrainerVersion::V2_3, runtime.resources())
+            {
+                trainer["resourcesPerNode"] = resources.clone();
+            }
+            container_op(trainer, "resourcesPerNode", &op.change);
+        }
+        change => {
+            for (replicated, container) in runtime.patched() {
+                let missing = |what: &str| missing(op, version, what);
+                let patch =
+                    override_of(object, op, &replicated, version).ok_or_else(|| missing("such overrides"))?;
+                match change {
+                    Change::Annotation { key, value } if version > TrainerVersion::V2_0 => {
+                        set(patch.template, &["metadata", "annotations"], key, json!(value));
+                    }
+                    Change::Annotation { .. } => return Err(missing("pod annotations")),
+                    Change::Colocate { .. } if version == TrainerVersion::V2_0 => {
+                        return Err(missing("pod affinity"));
+                    }
+                    Change::Capability { .. } if version < TrainerVersion::V2_2 => {
+                        return Err(missing("a container's capabilities"));
+                    }
+                    _ => {
+                        let Some(spec) = map_at(patch.template, patch.spec) else { continue };
+                        pod_patch(spec, &container, change, &job.name);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
+    Finding::error(
+        "E-TRAINJOB-VERSION",
+        format!("a TrainJob of Kubeflow Trainer {version} has no field for {what}"),
+    )
+    .at(op.role.clone())
+    .fix(format!("use Trainer 2.2 or later, put it into a TrainingRuntime, or switch `{}` off", op.rule))
+    .source("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
+}
+
+fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {
+    match change {
+        Change::Mount { name, host_path, .. } => {
+            volume(spec, name, host_path);
+            if let Some(container) = named(spec, "containers", container) {
+                container_op(container, "resources", change);
+            }
+        }
+        Change::Capability { .. } => {
+            if let Some(container) = named(spec, "containers", container) {
+                container_op(container, "resources", change);
+            }
+        }
+        change => placement(spec, change, "jobset.sigs.k8s.io/jobset-name", job),
+    }
+}
+
+/// The place of a TrainJob where overrides of one replicated job's pods stand.
+struct Override<'j> {
+    /// What has `metadata`, and `spec` below the path.
+    template: &'j mut Json,
+    spec: &'static [&'static str],
+}
+
+fn override_of<'j>(
+    object: &'j mut Json,
+    op: &Op,
+    replicated: &str,
+    version: TrainerVersion,
+) -> Option<Override<'j>> {
+    let spec = map_at(object, &["spec"])?;
+    match version {
+        TrainerVersion::V2_2 | TrainerVersion::V2_3 => {
+            let manager = format!("weftrun.dev/{}", op.rule.split('.').next().unwrap_or("fabric"));
+            let patch = with_key(spec, "runtimePatches", "manager", &manager)?;
+            let jobset = map_at(patch, &["trainingRuntimeSpec", "template", "spec"])?;
+            let job = with_key(jobset, "replicatedJobs", "name", replicated)?;
+            Some(Override { template: map_at(job, &["template", "spec", "template"])?, spec: &["spec"] })
+        }
+        TrainerVersion::V2_1 => {
+            Some(Override { template: for_job(spec, "podTemplateOverrides", replicated)?, spec: &["spec"] })
+        }
+        TrainerVersion::V2_0 => {
+            Some(Override { template: for_job(spec, "podSpecOverrides", replicated)?, spec: &[] })
+        }
+    }
+}
+
+/// The override of exactly one replicated job, added if there is none.
+fn for_job<'j>(spec: &'j mut Json, key: &str, replicated: &str) -> Option<&'j mut Json> {
+    let targets = json!([{ "name": replicated }]);
+    let list = list_at(spec, key)?;
+    let index = list.iter().position(|one| one["targetJobs"] == targets).unwrap_or_else(|| {
+        list.push(json!({ "targetJobs": targets }));
+        list.len() - 1
+    });
+    list.get_mut(index)
+}
+
+fn named<'j>(object: &'j mut Json, list: &str, name: &str) -> Option<&'j mut Json> {
+    with_key(object, list, "name", name)
+}
+
+/// The member of a list with a key's value, added if there is none.
+fn with_key<'j>(object: &'j mut Json, list: &str, key: &str, value: &str) -> Option<&'j mut Json> {
+    let list = list_at(object, list)?;
+    let index = list.iter().position(|one| one[key] == value).unwrap_or_else(|| {
+        list.push(json!({ key: value }));
+        list.len() - 1
+    });
+    list.get_mut(index)
+}
+
+fn list_at<'j>(object: &'j mut Json, key: &str) -> Option<&'j mut Vec<Json>> {
+    let slot = object.as_object_mut()?.entry(key).or_insert_with(|| json!([]));
+    if slot.is_null() {
+        *slot = json!([]);
+    }
+    slot.as_array_mut()
+}
+
+/// The map at a path, made where nothing is.
+fn map_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Json> {
+    path.iter().try_fold(object, |node, step| {
+        let slot = node.as_object_mut()?.entry(*step).or_insert_with(|| Json::Object(Map::new()));
+        if slot.is_null() {
+            *slot = Json::Object(Map::new());
+        }
+        Some(slot)
+    })
+}
+
+fn object_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Map<String, Json>> {
+    map_at(object, path)?.as_object_mut()
+}
+
+/// Sets a key of the map at a path.
+pub(super) fn set(object: &mut Json, path: &[&str], key: &str, value: Json) {
+    if let Some(map) = object_at(object, path) {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+fn push(object: &mut Json, key: &str, value: Json) {
+    if let Some(list) = list_at(object, key) {
+        list.push(value);
+    }
+}

@@ -1,0 +1,365 @@
+//! One document: read, decided, changed.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
+use super::trainjob::{self, Runtime, TrainerVersion};
+use super::{apply, job, own_runtime};
+use crate::Finding;
+use crate::catalogue::Catalogue;
+use crate::convert::edit::emit;
+use crate::convert::edit::{Blocked, edit, same};
+use crate::convert::report::JobReport;
+use crate::fabric::ClusterFacts;
+use crate::fabric::Profile;
+use crate::fabric::decide;
+use crate::fabric::view::{JobKind, JobView};
+use crate::finding::Span;
+use crate::request::FabricRequest;
+use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
+
+/// With what a manifest is mutated.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// The site.
+    pub profile: &'a Profile,
+    /// What the user asked.
+    pub options: &'a FabricRequest,
+    /// The instance types.
+    pub catalogue: &'a Catalogue,
+    /// What the cluster said; nothing offline.
+    pub facts: &'a ClusterFacts,
+    /// Version of Kubeflow Trainer; what the TrainJob uses, else the newest.
+    pub trainer: Option<TrainerVersion>,
+    /// Training runtimes that TrainJobs may refer to.
+    pub runtimes: &'a [Json],
+    /// Write a document anew where it cannot be changed in place.
+    pub reformat: bool,
+}
+
+impl<'a> Settings<'a> {
+    /// What can be said without a cluster: nothing is known of nodes and runtimes, and every text is changed in place.
+    ///
+    /// ```
+    /// use weftrun_core::{catalogue::Catalogue, fabric::Profiles, convert::Settings, request::FabricRequest};
+    /// let (profile, catalogue, options) = (Profiles::builtin().get("dgxc")?, Catalogue::builtin(), FabricRequest::default());
+    /// let settings = Settings { reformat: true, ..Settings::offline(&profile, &options, &catalogue) };
+    /// assert!(!settings.facts.online);
+    /// # Ok::<(), weftrun_core::Error>(())
+    /// ```
+    pub fn offline(profile: &'a Profile, options: &'a FabricRequest, catalogue: &'a Catalogue) -> Self {
+        static NOTHING: LazyLock<ClusterFacts> = LazyLock::new(ClusterFacts::default);
+        Self { profile, options, catalogue, facts: &NOTHING, trainer: None, runtimes: &[], reformat: false }
+    }
+}
+
+/// A place in a file: its name, and where a document starts in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// File name as the user gave it.
+    pub file: &'a str,
+    /// Byte offset of the document.
+    pub offset: usize,
+    /// Lines before the document.
+    pub line: usize,
+}
+
+impl<'a> Start<'a> {
+    /// The start of a file.
+    pub fn of(file: &'a str) -> Self {
+        Self { file, offset: 0, line: 0 }
+    }
+
+    /// The place of bytes of the document.
+    pub(in crate::convert) fn span(&self, text: &str, range: &std::ops::Range<usize>) -> Span {
+        let (line, column) = position(text, range.start);
+        Span {
+            file: self.file.to_owned(),
+            start: self.offset + range.start,
+            end: self.offset + range.end,
+            line: self.line + line,
+            column,
+        }
+    }
+}
+
+/// A document after the mutation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Mutated<'t> {
+    /// Its text; the old one if nothing changed or an error stood in the way.
+    pub text: Cow<'t, str>,
+    /// One for each job in it.
+    pub jobs: Vec<JobReport>,
+}
+
+/// Mutates a text that holds one document, or several that are not parted by `---`.
+///
+/// The error is a finding of code `E-YAML-SYNTAX`: the text cannot be read.
+pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Result<Mutated<'t>, Finding> {
+    let mut out = Mutated { text: Cow::Borrowed(text), jobs: Vec::new() };
+    if !may_hold_a_job(text) {
+        return Ok(out);
+    }
+    let syntax = Syntax::of(text);
+    let documents = syntax.read(text).map_err(|error| unreadable(&error, text, start))?;
+    if let [document] = documents.as_slice() {
+        if let Some(new) = one(text, document, 0, syntax, start, settings, &mut out.jobs) {
+            out.text = Cow::Owned(new);
+        }
+        return Ok(out);
+    }
+    // Each change moves what stands behind it, so the text is read anew for each document.
+    for index in 0..documents.len() {
+        let current = out.text.into_owned();
+        let documents = syntax.read(&current).map_err(|error| unreadable(&error, text, start))?;
+        let new = documents
+            .get(index)
+            .and_then(|document| one(&current, document, index, syntax, start, settings, &mut out.jobs));
+        drop(documents);
+        let same = new.is_none() && current == text;
+        out.text = if same { Cow::Borrowed(text) } else { Cow::Owned(new.unwrap_or(current)) };
+    }
+    Ok(out)
+}
+
+/// A cheap look, so that a stream of other objects passes at memory speed.
+fn may_hold_a_job(text: &str) -> bool {
+    let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    // An escaped `apiVersion` in quotes would slip through a search for it.
+    has("kubeflow") || has("\\x") || has("\\u") || has("\\U")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    Yaml,
+    Json,
+}
+
+impl Syntax {
+    pub fn of(text: &str) -> Self {
+        // As kubectl does: what starts with a brace is JSON, if it is.
+        if text.trim_start().starts_with('{') && json(text).is_ok() { Self::Json } else { Self::Yaml }
+    }
+
+    pub fn read(self, text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+        match self {
+            Self::Json => json(text).map(|document| vec![document]),
+            Self::Yaml => yaml_documents(text),
+        }
+    }
+}
+
+pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
+    let fix = match () {
+        () if text.contains("{{") => "fill the template in first: helm template …, kustomize build …",
+        () if text.contains("${") => "fill the template in first: envsubst < FILE",
+        () => "correct the YAML; `kubectl apply --dry-run=client -f FILE` reads it the same way",
+    };
+    Finding::error("E-YAML-SYNTAX", format!("the manifest cannot be read: {}", error.message))
+        .span(start.span(text, &error.span))
+        .fix(fix)
+}
+
+/// Mutates one document of a text; gives the new text if it changed.
+fn one(
+    text: &str,
+    document: &Document<'_>,
+    index: usize,
+    syntax: Syntax,
+    start: Start<'_>,
+    settings: &Settings<'_>,
+    reports: &mut Vec<JobReport>,
+) -> Option<String> {
+    if kind_of_tree(&document.root) == ObjectKind::Other {
+        return None;
+    }
+    let mut wanted = document.root.to_json();
+    let first = reports.len();
+    let mut extra = Vec::new();
+    if kind_of_json(&wanted) == ObjectKind::List {
+        let items = document.root.get("items");
+        for (index, item) in wanted["items"].as_array_mut().into_iter().flatten().enumerate() {
+            let node = items.and_then(|items| items.items().get(index)).unwrap_or(&document.root);
+            reports.extend(object(item, node, text, start, settings, &mut extra));
+        }
+        // A runtime has to be there before the job that names it.
+        if let Some(items) = wanted["items"].as_array_mut() {
+            items.splice(0..0, extra.drain(..));
+        }
+    } else {
+        reports.extend(object(&mut wanted, &document.root, text, start, settings, &mut extra));
+    }
+    let reports = &mut reports[first..];
+    if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
+        return None;
+    }
+    let says = |text: &str, wanted: &Json| {
+        Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
+    };
+    match edit(text, document, &wanted, says) {
+        Ok(new) => Some(with_extra(new, document, &extra, syntax)),
+        Err(blocked) if settings.reformat => {
+            let new = reformatted(text, document, &wanted, &blocked, start, reports);
+            Some(with_extra(new, document, &extra, syntax))
+        }
+        Err(blocked) => {
+            let error = structure(&blocked, text, start);
+            reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
+            None
+        }
+    }
+}
+
+/// Decides for one object and makes the changes on its data.
+fn object(
+    data: &mut Json,
+    node: &SpanTree<'_>,
+    text: &str,
+    start: Start<'_>,
+    settings: &Settings<'_>,
+    extra: &mut Vec<Json>,
+) -> Option<JobReport> {
+    if kind_of_json(data) == ObjectKind::OtherVersion {
+        return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
+    }
+    let (job, version, runtime) = view(data, settings)?;
+    let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
+    let mut report = JobReport::new(&job, outcome, version.override_field());
+    let span = start.span(text, &node.span);
+    start.file.clone_into(&mut report.file);
+    report.line = span.line;
+    if !runtime.is_known() && job.kind == JobKind::TrainJob {
+        report.notes.push(runtime_assumed(data));
+    }
+    if report.changed {
+        // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.
+        let before = (job.kind == JobKind::TrainJob).then(|| data.clone());
+        if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
+            let mut wanted = data.clone();
+            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
+                report.actions.retain(|action| !action.ends_with(" entry added"));
+                report.actions.push("TrainingRuntime of its own added".to_owned());
+                extra.push(own);
+                *data = wanted;
+            }
+        } else if let Err(finding) = apply::apply(data, &job, &report.ops, &runtime, version) {
+            if let Some(before) = before {
+                *data = before;
+            }
+            match report.skip {
+                // That the pods say again what the job says is a help, and no reason to stop it.
+                Some(_) => {
+                    report.pass();
+                    report.notes.push(
+                        Finding::warning(
+                            "W-OPTOUT-PODS",
+                            format!("the pods cannot be told of the opt-out: {}", finding.message),
+                        )
+                        .at(finding.subject.unwrap_or_default())
+                        .fix("beside a webhook, put the annotation into a TrainingRuntime of your namespace"),
+                    );
+                }
+                None => report.fail(finding),
+            }
+        }
+    }
+    for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
+        if finding.span.is_none() {
+            finding.span =
+                Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
+        }
+    }
+    Some(report)
+}
+
+pub(super) fn view<'s>(
+    data: &Json,
+    settings: &Settings<'s>,
+) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
+    let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
+    let runtime = Runtime::find(data, settings.runtimes);
+    let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();
+    let job = match kind {
+        JobKind::TrainJob => {
+            own_runtime::view(data, &runtime).unwrap_or_else(|| trainjob::view(data, &runtime, version))
+        }
+        kind => job::view(data, kind),
+    };
+    Some((job, version, runtime))
+}
+
+fn runtime_assumed(data: &Json) -> Finding {
+    let name = data.pointer("/spec/runtimeRef/name").and_then(Json::as_str).unwrap_or_default();
+    Finding::info(
+        "I-RUNTIME-ASSUMED",
+        format!("the runtime `{name}` was not given; one job `node` with a container `node`, without MPI, was assumed"),
+    )
+    .at("trainer")
+    .fix("give it with --runtime FILE (kubectl get clustertrainingruntime NAME -o yaml)")
+}
+
+/// The container of the role that a finding names.
+fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std::ops::Range<usize>> {
+    let subject = finding.subject.as_deref()?;
+    let name = subject.split(':').next().unwrap_or(subject);
+    let role = job.roles.iter().find(|role| role.name == name)?;
+    at_pointer(node, &role.container.at).map(|node| node.span.clone())
+}
+
+/// The value at a JSON pointer.
+pub fn at_pointer<'n, 'a>(node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n SpanTree<'a>> {
+    steps(pointer).try_fold(node, |node, step| node.at([step.as_ref()]))
+}
+
+fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
+    let at = if blocked.path.is_empty() { "the document" } else { blocked.path.as_str() };
+    Finding::error("E-YAML-STRUCTURE", format!("{at} cannot be changed in place: {}", blocked.why))
+        .at(at)
+        .fix("write the value out where it is meant, or use --reformat, which loses comments")
+        .span(start.span(text, &blocked.span))
+}
+
+/// Puts new documents before the one that needs them.
+fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syntax) -> String {
+    if extra.is_empty() {
+        return text;
+    }
+    if syntax == Syntax::Json {
+        return extra.iter().map(|object| format!("{object}\n")).collect::<String>() + &text;
+    }
+    let head = &text[..document.root.span.start.min(text.len())];
+    let border = if head.lines().any(|line| line.starts_with("---")) { "" } else { "---\n" };
+    let new: Vec<String> = extra.iter().map(emit::document).collect();
+    format!("---\n{}{border}{text}", new.join("---\n"))
+}
+
+/// Writes the whole document anew.
+fn reformatted(
+    text: &str,
+    document: &Document<'_>,
+    wanted: &Json,
+    blocked: &Blocked,
+    start: Start<'_>,
+    reports: &mut [JobReport],
+) -> String {
+    for report in reports.iter_mut().filter(|report| report.changed) {
+        report.notes.push(
+            Finding::warning(
+                "W-COMMENTS-LOST",
+                format!("the document was written anew, without its comments: {}", blocked.why),
+            )
+            .at(blocked.path.clone())
+            .span(start.span(text, &blocked.span)),
+        );
+    }
+    // What stands before the document's first byte (`---`, a directive) stays; comments inside are gone.
+    let head = text[..document.root.span.start]
+        .lines()
+        .take_while(|line| line.starts_with("---") || line.starts_with('%'));
+    let head: String = head.map(|line| format!("{line}\n")).collect();
+    head + &emit::document(wanted)
+}

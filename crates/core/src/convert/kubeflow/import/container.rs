@@ -1,0 +1,190 @@
+//! A container: image, environment, resources, volumes, command.
+
+use std::collections::BTreeMap;
+
+use super::{Reading, rest};
+use crate::Finding;
+use crate::spec::{EnvVar, Role, SecretRef, Volume, VolumeSource};
+use crate::text::Quantity;
+
+const GPUS: &str = "nvidia.com/gpu";
+const SHM: &str = "/dev/shm";
+
+/// Where a container stands, and the pod around it; a TrainJob's trainer has none.
+pub(super) struct Container {
+    pub at: String,
+    pub pod: String,
+}
+
+impl Container {
+    /// Takes what a role can say, and gives the command line.
+    pub fn read(&self, job: &mut Reading, role: &mut Role, resources: &str) -> Vec<String> {
+        let at = |key: &str| format!("{}/{key}", self.at);
+        job.rest.drop_all(&[&at("name")]);
+        role.image = job.rest.text(&at("image"));
+        let policy = job.rest.take(&at("imagePullPolicy"));
+        job.set("image-pull-policy", policy);
+        workdir(job, &at("workingDir"));
+        env(job, role, &at("env"));
+        asked(job, role, &at(resources));
+        if !self.pod.is_empty() {
+            self.volumes(job, role, &at("volumeMounts"));
+        }
+        let mut argv = job.rest.words(&at("command"));
+        argv.extend(job.rest.words(&at("args")));
+        argv
+    }
+
+    fn volumes(&self, job: &mut Reading, role: &mut Role, mounts: &str) {
+        for index in 0..job.rest.len(mounts) {
+            let at = format!("{mounts}/{index}");
+            let Some(mount) = job.rest.peek(&at).cloned() else { continue };
+            let (Some(name), Some(path)) = (mount["name"].as_str(), mount["mountPath"].as_str()) else {
+                continue;
+            };
+            let Some((place, source)) = self.source(job, name) else { continue };
+            let read_only = mount["readOnly"].as_bool().unwrap_or(false);
+            let found = Volume { name: name.to_owned(), mount: path.to_owned(), source, read_only };
+            let taken = match (&found.source, path.trim_end_matches('/')) {
+                (VolumeSource::Memory { size: Some(size) }, SHM) => {
+                    role.shm = Some(size.clone());
+                    true
+                }
+                _ if job.spec.volumes.contains(&found) => true,
+                // A volume has one place in a job file, and one meaning.
+                _ if job
+                    .spec
+                    .volumes
+                    .iter()
+                    .any(|known| known.name == found.name || known.mount == found.mount) =>
+                {
+                    false
+                }
+                _ => {
+                    job.spec.volumes.push(found);
+                    true
+                }
+            };
+            if taken {
+                for key in ["name", "mountPath", "readOnly"] {
+                    job.rest.take(&format!("{at}/{key}"));
+                }
+                job.rest.take(&place);
+            }
+        }
+    }
+
+    /// What a volume of the pod is, and where it stands; the text of the object, since two mounts may name one volume.
+    fn source(&self, job: &Reading, name: &str) -> Option<(String, VolumeSource)> {
+        let volumes = job.rest.before().pointer(&format!("{}/volumes", self.pod))?.as_array()?;
+        let index = volumes.iter().position(|volume| volume["name"] == name)?;
+        let volume = &volumes[index];
+        let source = if let Some(path) = volume["hostPath"]["path"].as_str() {
+            VolumeSource::HostPath(path.to_owned())
+        } else if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
+            VolumeSource::Claim(claim.to_owned())
+        } else if volume["emptyDir"]["medium"] == "Memory" {
+            let size = &volume["emptyDir"]["sizeLimit"];
+            VolumeSource::Memory { size: (!size.is_null()).then(|| rest::scalar(size)) }
+        } else {
+            return None;
+        };
+        Some((format!("{}/volumes/{index}", self.pod), source))
+    }
+}
+
+fn workdir(job: &mut Reading, at: &str) {
+    let Some(folder) = job.rest.peek(at).and_then(|value| value.as_str()).map(str::to_owned) else {
+        return;
+    };
+    if job.spec.workdir.as_ref().is_none_or(|known| *known == folder) {
+        job.rest.take(at);
+        job.spec.workdir = Some(folder);
+    }
+}
+
+fn env(job: &mut Reading, role: &mut Role, list: &str) {
+    for index in 0..job.rest.len(list) {
+        let at = format!("{list}/{index}");
+        let Some(var) = job.rest.peek(&at).cloned() else { continue };
+        let Some(name) = var["name"].as_str().map(str::to_owned) else { continue };
+        let secret = &var["valueFrom"]["secretKeyRef"];
+        if let (Some(secret), Some(key)) = (secret["name"].as_str(), secret["key"].as_str()) {
+            let found = SecretRef { env: name, secret: secret.to_owned(), key: key.to_owned() };
+            if !job.spec.secrets.iter().any(|known| known.env == found.env) {
+                job.spec.secrets.push(found);
+            }
+            job.rest.take(&at);
+        } else if var["valueFrom"].is_null() {
+            let value = if var["value"].is_null() { String::new() } else { rest::scalar(&var["value"]) };
+            if let Some(other) = refers(&value, |name| role.env.iter().any(|var| var.name == name)) {
+                job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
+            }
+            // Of two of one name the later counts.
+            role.env.retain(|known| known.name != name);
+            role.env.push(EnvVar { name, value: value.replace("$$(", "$(") });
+            job.rest.take(&at);
+        }
+    }
+}
+
+/// Limits before requests; what they say differently stays behind.
+fn asked(job: &mut Reading, role: &mut Role, at: &str) {
+    let mut asked: BTreeMap<String, String> = BTreeMap::new();
+    for side in ["limits", "requests"] {
+        let names: Vec<(String, String)> = job
+            .rest
+            .peek(&format!("{at}/{side}"))
+            .and_then(|map| map.as_object())
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null() && !value.is_object())
+            .map(|(name, value)| (name.clone(), rest::scalar(value)))
+            .collect();
+        for (name, amount) in names {
+            let known = asked.entry(name.clone()).or_insert_with(|| amount.clone());
+            if same(known, &amount) {
+                job.rest.take(&format!("{at}/{side}/{}", name.replace('~', "~0").replace('/', "~1")));
+            }
+        }
+    }
+    role.cpus = asked.remove("cpu");
+    role.memory = asked.remove("memory");
+    if let Some(gpus) = asked.remove(GPUS) {
+        match Quantity::parse(&gpus).map(Quantity::whole).and_then(|count| u32::try_from(count).ok()) {
+            Some(count) => role.gpus_per_node = count,
+            None => {
+                asked.insert(GPUS.to_owned(), gpus);
+            }
+        }
+    }
+    role.resources = asked;
+}
+
+/// The first variable that Kubernetes would put in: `$(NAME)` of one that it knows. Others, as in a shell's
+/// `$(hostname)`, stay as they are, and `$$(` is a `$(` for the program.
+pub(super) fn refers(text: &str, knows: impl Fn(&str) -> bool) -> Option<&str> {
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let after = rest.get(at + 1..)?;
+        if let Some(found) = after.strip_prefix('(')
+            && let Some(end) = found.find(')')
+            && let Some(name) = found.get(..end).filter(|name| knows(name))
+        {
+            return Some(name);
+        }
+        rest = after.strip_prefix('$').unwrap_or(after);
+    }
+    None
+}
+
+/// Says that a variable in a text is not put in.
+pub(super) fn literally(what: &str, name: &str) -> Finding {
+    let message = format!("{what} refers to $({name}), which a job file takes literally");
+    Finding::warning("W-IMPORT-LOST", message)
+        .fix(format!("write it out, or let a shell put ${name} in: `[\"sh\", \"-c\", \"…\"]`"))
+}
+
+fn same(left: &str, right: &str) -> bool {
+    left == right || Quantity::parse(left).is_some_and(|amount| Quantity::parse(right) == Some(amount))
+}

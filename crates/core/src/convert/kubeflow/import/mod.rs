@@ -1,0 +1,271 @@
+//! A Kubeflow object as a job file. What a job file has words for is taken out of the object; what remains in the end is
+//! what could not be carried, and is said place by place.
+
+mod command;
+mod container;
+mod pod;
+mod policy;
+mod rest;
+
+use serde_json::{Value as Json, json};
+
+use super::document::{Syntax, at_pointer, unreadable};
+use super::object::{ObjectKind, kind_of_json};
+use crate::Finding;
+use crate::convert::Imported;
+use crate::convert::{Start, TrainerVersion};
+use crate::fabric::view::JobKind;
+use crate::span::SpanTree;
+use crate::spec::{JobSpec, Launch, Role, RoleKind};
+
+pub(crate) use command::torchrun;
+use container::Container;
+use rest::Rest;
+
+/// Reads the jobs of a text as job files.
+///
+/// ```
+/// use weftrun_core::convert::{Start, import};
+/// let text = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: demo}\nspec:\n  pytorchReplicaSpecs:\n    \
+///     Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            \
+///     image: pytorch:25.09\n            command: [torchrun, --nproc-per-node=8, train.py]\n";
+/// let jobs = import(text, Start::of("job.yaml")).map_err(|finding| finding.message)?;
+/// assert_eq!(jobs[0].spec.nodes(), 2);
+/// assert_eq!(jobs[0].spec.roles[0].command, ["train.py"]);
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// A finding: `E-YAML-SYNTAX` where the text cannot be read, `E-IMPORT-JOB` where a job in it has no pods to speak of.
+pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
+    let documents = Syntax::of(text).read(text).map_err(|error| unreadable(&error, text, start))?;
+    let mut jobs = Vec::new();
+    for document in &documents {
+        let root = &document.root;
+        let items: Vec<&SpanTree<'_>> = match kind_of_json(&root.to_json()) {
+            ObjectKind::List => {
+                root.get("items").map(|items| items.items().iter().collect()).unwrap_or_default()
+            }
+            _ => vec![root],
+        };
+        for node in items {
+            let object = node.to_json();
+            let ObjectKind::Job(kind) = kind_of_json(&object) else { continue };
+            let place = |finding: Finding| {
+                let at =
+                    finding.subject.as_deref().and_then(|pointer| at_pointer(node, pointer)).unwrap_or(node);
+                finding.span(start.span(text, &at.span))
+            };
+            let mut job = one(&object, kind).map_err(place)?;
+            job.findings = job.findings.into_iter().map(place).collect();
+            jobs.push(job);
+        }
+    }
+    Ok(jobs)
+}
+
+/// A job while it is read.
+struct Reading {
+    rest: Rest,
+    spec: JobSpec,
+    /// Settings of `[backend.kubeflow]`.
+    own: serde_json::Map<String, Json>,
+    findings: Vec<Finding>,
+}
+
+fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
+    let mut job = Reading {
+        rest: Rest::new(object),
+        spec: JobSpec::empty(),
+        own: serde_json::Map::new(),
+        findings: Vec::new(),
+    };
+    job.rest.drop_all(&["/apiVersion", "/kind", "/status", "/metadata/creationTimestamp"]);
+    job.metadata();
+    match kind {
+        JobKind::PyTorchJob => pytorch(&mut job)?,
+        JobKind::MpiJobV1 | JobKind::MpiJobV2 => mpi(&mut job, kind)?,
+        JobKind::TrainJob => train(&mut job),
+        JobKind::JobFile | JobKind::Sbatch => {}
+    }
+    common_image(&mut job.spec);
+    common_env(&mut job.spec);
+    if !job.own.is_empty() {
+        job.spec.backend.insert("kubeflow".to_owned(), Json::Object(job.own));
+    }
+    let lost = job.rest.left().into_iter().map(|pointer| {
+        Finding::warning("W-IMPORT-LOST", format!("a job file has no word for {}", rest::shown(&pointer)))
+            .at(pointer)
+            .fix("check whether the job needs it; profiles and `[backend.kubeflow]` may say it for the site")
+    });
+    job.findings.extend(lost);
+    Ok(Imported::new(job.spec, job.findings))
+}
+
+impl Reading {
+    fn metadata(&mut self) {
+        let name = self.rest.text("/metadata/name").or_else(|| {
+            self.rest.text("/metadata/generateName").map(|stem| stem.trim_end_matches('-').to_owned())
+        });
+        self.spec.name = name.unwrap_or_else(|| "job".to_owned());
+        if let Some(namespace) = self.rest.text("/metadata/namespace") {
+            self.findings.push(
+                Finding::info(
+                    "I-IMPORT-NAMESPACE",
+                    format!("the namespace `{namespace}` is the target's, not the job's"),
+                )
+                .at("/metadata/namespace")
+                .fix(format!("submit with -n {namespace}, or set `namespace` of the target")),
+            );
+        }
+        for (key, value) in self.rest.texts("/metadata/labels") {
+            if key == "kueue.x-k8s.io/queue-name" {
+                self.spec.queue = Some(value);
+                self.own.insert("gang".to_owned(), json!("kueue"));
+            } else {
+                self.spec.labels.insert(key, value);
+            }
+        }
+        let annotations = self.rest.texts("/metadata/annotations");
+        self.spec.annotations.extend(annotations.into_iter().filter(|(key, _)| !key.starts_with("kubectl.")));
+    }
+
+    fn set(&mut self, key: &str, value: Option<Json>) {
+        if let Some(value) = value {
+            self.own.insert(key.to_owned(), value);
+        }
+    }
+
+    /// Takes the pod template of a role, and gives the role.
+    fn role(&mut self, name: &str, at: &str, wanted: Option<&str>) -> Result<(Role, Vec<String>), Finding> {
+        let replicas = self.rest.number(&format!("{at}/replicas")).unwrap_or(1);
+        let mut role = Role::new(name).nodes(replicas);
+        policy::restart(self, &format!("{at}/restartPolicy"));
+        let template = format!("{at}/template");
+        let index = self.rest.container(&template, wanted).ok_or_else(|| {
+            Finding::error("E-IMPORT-JOB", "there is no container to run")
+                .at(at)
+                .fix("give the role a pod template with a container")
+        })?;
+        pod::read(self, &template, &mut role);
+        let container =
+            Container { at: format!("{template}/spec/containers/{index}"), pod: format!("{template}/spec") };
+        let argv = container.read(self, &mut role, "resources");
+        Ok((role, argv))
+    }
+}
+
+fn pytorch(job: &mut Reading) -> Result<(), Finding> {
+    const SPECS: &str = "/spec/pytorchReplicaSpecs";
+    job.own.insert("kind".to_owned(), json!("pytorchjob"));
+    policy::run(job, "/spec/runPolicy");
+    let per_node = job.rest.take("/spec/nprocPerNode").and_then(|value| rest::whole(&value));
+    let names = ["Master", "Worker"].map(|name| format!("{SPECS}/{name}"));
+    let there: Vec<&String> = names.iter().filter(|at| job.rest.has(at)).collect();
+    let mut read = Vec::new();
+    for at in there {
+        read.push((at.clone(), job.role("worker", at, Some("pytorch"))?));
+    }
+    let Some((at, (mut role, argv))) = read.pop() else {
+        return Err(Finding::error("E-IMPORT-JOB", "the PyTorchJob has neither a Master nor a Worker")
+            .at(SPECS)
+            .fix("add a Worker with a pod template"));
+    };
+    if let Some((master, (first, first_argv))) = read.pop() {
+        let nodes = role.nodes.saturating_add(first.nodes);
+        if (Role { nodes, ..first }, first_argv) != (Role { nodes, ..role.clone() }, argv.clone()) {
+            job.findings.push(
+                Finding::warning(
+                    "W-IMPORT-LOST",
+                    "the Master differs from the Worker; all nodes are as the Worker says",
+                )
+                .at(master)
+                .fix(format!("compare it with {}; a job file has one kind of worker here", rest::shown(&at))),
+            );
+        }
+        role.nodes = nodes;
+    }
+    role.ranks_per_node = per_node.filter(|ranks| *ranks != role.gpus_per_node);
+    command::start(job, &mut role, argv);
+    job.spec.roles.push(role);
+    Ok(())
+}
+
+fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
+    const SPECS: &str = "/spec/mpiReplicaSpecs";
+    let v1 = kind == JobKind::MpiJobV1;
+    job.own.insert("kind".to_owned(), json!(if v1 { "mpijob.v1" } else { "mpijob" }));
+    job.spec.launch = Launch::Mpi;
+    policy::run(job, "/spec/runPolicy");
+    // Training-operator's older manifests have the policy at the top.
+    policy::run(job, "/spec");
+    job.rest.take_if("/spec/mpiImplementation", &json!("OpenMPI"));
+    job.rest.take_if("/spec/sshAuthMountPath", &json!("/root/.ssh"));
+    job.rest.take_if("/spec/launcherCreationPolicy", &json!("WaitForWorkersReady"));
+    let main = job.rest.text("/spec/mainContainer").filter(|_| v1);
+    // An operator gives a worker one slot unless it is told.
+    let slots = job.rest.number("/spec/slotsPerWorker").unwrap_or(1);
+    let (mut worker, argv) = job.role("worker", &format!("{SPECS}/Worker"), main.as_deref())?;
+    if !command::only_waits(&argv) {
+        job.findings.push(
+            Finding::warning("W-IMPORT-LOST", "the workers' own command is left out: they wait for mpirun")
+                .at(format!("{SPECS}/Worker"))
+                .fix("put what it prepares into the image"),
+        );
+    }
+    worker.ranks_per_node = Some(slots).filter(|slots| *slots != worker.gpus_per_node);
+    let (mut launcher, argv) = job.role("launcher", &format!("{SPECS}/Launcher"), main.as_deref())?;
+    launcher.kind = RoleKind::Launcher;
+    command::literal(job, &launcher, &argv, &format!("{SPECS}/Launcher"));
+    launcher.command = command::unescaped(argv);
+    job.spec.roles.extend([launcher, worker]);
+    Ok(())
+}
+
+fn train(job: &mut Reading) {
+    const TRAINER: &str = "/spec/trainer";
+    job.own.insert("kind".to_owned(), json!("trainjob"));
+    for (from, to) in [("/spec/runtimeRef/name", "runtime"), ("/spec/runtimeRef/kind", "runtime-kind")] {
+        let value = job.rest.take(from);
+        job.set(to, value);
+    }
+    job.rest.take_if("/spec/runtimeRef/apiGroup", &json!("trainer.kubeflow.org"));
+    if let Some(version) = TrainerVersion::of(job.rest.before()) {
+        job.own.insert("trainer-version".to_owned(), json!(version.as_str()));
+    }
+    let suspend = job.rest.take("/spec/suspend").filter(|value| *value == json!(true));
+    job.set("suspend", suspend);
+    job.spec.time_limit =
+        job.rest.number("/spec/activeDeadlineSeconds").map(|s| std::time::Duration::from_secs(s.into()));
+    for key in ["labels", "annotations"] {
+        let pairs = job.rest.texts(&format!("/spec/{key}"));
+        if key == "labels" { job.spec.labels.extend(pairs) } else { job.spec.annotations.extend(pairs) }
+    }
+    let mut role = Role::worker().nodes(job.rest.number(&format!("{TRAINER}/numNodes")).unwrap_or(1));
+    let container = Container { at: TRAINER.to_owned(), pod: String::new() };
+    let argv = container.read(job, &mut role, "resourcesPerNode");
+    let ranks = job.rest.take(&format!("{TRAINER}/numProcPerNode")).and_then(|value| rest::whole(&value));
+    role.ranks_per_node = ranks.filter(|ranks| *ranks != role.gpus_per_node);
+    command::start(job, &mut role, argv);
+    job.spec.roles.push(role);
+}
+
+/// An image that all roles have is the job's.
+fn common_image(spec: &mut JobSpec) {
+    let first = spec.roles.first().and_then(|role| role.image.clone());
+    if first.is_some() && spec.roles.iter().all(|role| role.image == first) {
+        spec.image = first;
+        spec.roles.iter_mut().for_each(|role| role.image = None);
+    }
+}
+
+/// Variables that all roles have alike are the job's.
+fn common_env(spec: &mut JobSpec) {
+    let Some(first) = spec.roles.first() else { return };
+    let shared = |var: &crate::spec::EnvVar| spec.roles.iter().all(|role| role.env.contains(var));
+    let common: Vec<_> = first.env.iter().filter(|var| shared(var)).cloned().collect();
+    for role in &mut spec.roles {
+        role.env.retain(|var| !common.contains(var));
+    }
+    spec.env = common;
+}

@@ -1,0 +1,156 @@
+//! Findings about a manifest: what the engine's lint says of its jobs, and what only the raw text shows.
+
+use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
+use super::job;
+use crate::Finding;
+use crate::fabric::view::{JobKind, JobView};
+use crate::span::{Document, SpanTree, Value};
+use crate::{explain, lint};
+
+/// Returns what there is to say about the objects of one text, in the order of the text.
+pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+    let documents = match Syntax::of(text).read(text) {
+        Ok(documents) => documents,
+        Err(error) => return vec![unreadable(&error, text, start)],
+    };
+    let mut findings = Vec::new();
+    for document in &documents {
+        duplicates(document, text, start, &mut findings);
+        match document.root.get("items").filter(|_| kind(&document.root).ends_with("List")) {
+            Some(items) => {
+                items.items().iter().for_each(|item| object(item, text, start, settings, &mut findings));
+            }
+            None => object(&document.root, text, start, settings, &mut findings),
+        }
+    }
+    findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
+    findings.into_iter().map(explain::with_source).collect()
+}
+
+fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
+    node.get("kind").and_then(SpanTree::as_str).unwrap_or_default()
+}
+
+fn duplicates(document: &Document<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+    for duplicate in &document.duplicates {
+        let message = format!(
+            "the key `{}` stands twice in one map; this one is overruled by the later",
+            duplicate.key
+        );
+        let finding = Finding::warning("L-DUP-KEY", message).at(duplicate.key.clone());
+        findings.push(finding.fix("merge the two").span(start.span(text, &duplicate.span)));
+    }
+}
+
+fn object(
+    node: &SpanTree<'_>,
+    text: &str,
+    start: Start<'_>,
+    settings: &Settings<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    labels(node, text, start, findings);
+    let mut say =
+        |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(start.span(text, &at.span)));
+    versions(node, &mut say);
+    fields(node, &mut say);
+    let data = node.to_json();
+    let Some(mut view) = view(node, &data, settings) else { return };
+    for role in view.roles.iter_mut().filter(|role| role.instance_types.is_empty()) {
+        role.instance_types.extend(settings.options.instance_type.clone());
+    }
+    for found in lint::job(&view, settings.profile, settings.catalogue) {
+        say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
+    }
+}
+
+/// The job, by its kind alone: a manifest of an old API version is worth a look too.
+fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &Settings<'_>) -> Option<JobView> {
+    let version = node.get("apiVersion").and_then(SpanTree::as_str).unwrap_or_default();
+    match kind(node) {
+        "PyTorchJob" => Some(job::view(data, JobKind::PyTorchJob)),
+        "MPIJob" if version == "kubeflow.org/v1" => Some(job::view(data, JobKind::MpiJobV1)),
+        "MPIJob" => Some(job::view(data, JobKind::MpiJobV2)),
+        "TrainJob" => super::document::view(data, settings).map(|(job, ..)| job),
+        _ => None,
+    }
+}
+
+fn versions(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
+    const OLD: [&str; 4] =
+        ["kubeflow.org/v1alpha1", "kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v2alpha1"];
+    let version = node.get("apiVersion");
+    if let Some(at) =
+        version.filter(|at| kind(node) == "MPIJob" && at.as_str().is_some_and(|v| OLD.contains(&v)))
+    {
+        let message = format!("MPIJob {} is no longer served", at.as_str().unwrap_or_default());
+        say(Finding::error("L-API-VERSION", message).fix("write kubeflow.org/v2beta1"), at);
+    }
+}
+
+fn labels(node: &SpanTree<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+    const OLD: &str = "beta.kubernetes.io/instance-type";
+    node.walk(&mut |below| {
+        if let Some(entry) = below.entry(OLD) {
+            let finding = Finding::warning("L-API-VERSION", format!("the label {OLD} is deprecated"))
+                .rename(OLD, "node.kubernetes.io/instance-type");
+            findings.push(finding.span(start.span(text, &entry.key_span)));
+        }
+    });
+}
+
+fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
+    let version = node.get("apiVersion").and_then(SpanTree::as_str).unwrap_or_default();
+    if kind(node) == "MPIJob"
+        && version == "kubeflow.org/v2beta1"
+        && let Some(at) = node.at(["spec", "cleanPodPolicy"])
+    {
+        let message = "spec.cleanPodPolicy is no field of MPIJob v2beta1 and is dropped without a word";
+        say(Finding::warning("L-FIELD-IGNORED", message).fix("move it to spec.runPolicy.cleanPodPolicy"), at);
+    }
+    node.walk(&mut |below| {
+        if below.get("containers").is_some()
+            && let Some(at) = below.get("imagePullPolicy")
+        {
+            let message = "imagePullPolicy stands beside the containers and is dropped without a word";
+            say(Finding::warning("L-FIELD-IGNORED", message).fix("move it into the container"), at);
+        }
+        let resources =
+            ["limits", "requests"].into_iter().filter_map(|side| below.get("resources")?.get(side));
+        for entry in resources.flat_map(SpanTree::entries).filter(|entry| entry.value.value == Value::Null) {
+            let finding = Finding::error("L-NO-VALUE", format!("`{}` is asked without an amount", entry.key));
+            say(finding.at(entry.key.to_string()).fix("write the number"), &entry.value);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::fabric::Profiles;
+    use crate::request::FabricRequest;
+
+    #[test]
+    fn what_only_the_text_shows_is_found_at_its_line() {
+        let text = "apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nspec:\n  mpiReplicaSpecs:\n    Worker:\n      template:\n        spec:\n          imagePullPolicy: Always\n          nodeSelector:\n            beta.kubernetes.io/instance-type: p5.48xlarge\n          containers:\n          - name: a\n            resources:\n              limits:\n                nvidia.com/gpu:\n            env:\n            - name: NCCL_BUFFERSIZE\n              value: '1'\n            resources: {}\n";
+        let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
+        let options = FabricRequest::default();
+        let settings = Settings::offline(&profile, &options, &catalogue);
+        let start = Start { file: "a.yaml", offset: 100, line: 10 };
+        let found: Vec<(String, usize)> = lint_document(text, start, &settings)
+            .into_iter()
+            .map(|finding| (finding.code, finding.span.map_or(0, |span| span.line)))
+            .collect();
+        for expected in [
+            ("L-API-VERSION", 11),
+            ("L-FIELD-IGNORED", 18),
+            ("L-API-VERSION", 20),
+            ("L-DUP-KEY", 23),
+            ("L-NAME-MISSPELT", 27),
+        ] {
+            assert!(found.contains(&(expected.0.to_owned(), expected.1)), "{expected:?} in {found:?}");
+        }
+        assert!(lint_document("a: [", start, &settings)[0].is_error());
+    }
+}

@@ -1,0 +1,20 @@
+//! Kubeflow objects (PyTorchJob, MPIJob, TrainJob): mutated in place, linted, or read into a job.
+
+mod apply;
+pub(super) mod document;
+mod import;
+mod job;
+mod lint;
+mod object;
+mod own_runtime;
+mod pod;
+mod stream;
+mod trainjob;
+
+pub use apply::apply_ops;
+pub use document::{Mutated, Settings, Start, at_pointer, mutate};
+pub use import::import;
+pub(super) use import::torchrun;
+pub use lint::lint_document;
+pub use stream::Splitter;
+pub use trainjob::TrainerVersion;

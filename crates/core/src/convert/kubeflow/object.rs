@@ -1,0 +1,124 @@
+//! Which Kubernetes objects are jobs.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use crate::fabric::view::JobKind;
+use crate::span::SpanTree;
+
+/// What a document or an item of a List is to the mutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ObjectKind {
+    Job(JobKind),
+    /// A `List` (or `PyTorchJobList` and the like) with items of its own.
+    List,
+    /// A job of a version that is not mutated.
+    OtherVersion,
+    /// Anything else passes through.
+    Other,
+}
+
+/// Tells by `apiVersion` and `kind`.
+pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKind {
+    match (api_version.unwrap_or_default(), kind.unwrap_or_default()) {
+        ("kubeflow.org/v1", "PyTorchJob") => ObjectKind::Job(JobKind::PyTorchJob),
+        ("kubeflow.org/v1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV1),
+        ("kubeflow.org/v2beta1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV2),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob") => ObjectKind::Job(JobKind::TrainJob),
+        (version, "PyTorchJob" | "MPIJob" | "TrainJob") if version.contains("kubeflow.org/") => {
+            ObjectKind::OtherVersion
+        }
+        (_, "List" | "PyTorchJobList" | "MPIJobList" | "TrainJobList") => ObjectKind::List,
+        _ => ObjectKind::Other,
+    }
+}
+
+pub(super) fn kind_of_tree(node: &SpanTree<'_>) -> ObjectKind {
+    let text = |key: &str| node.get(key).and_then(SpanTree::as_str);
+    kind_of(text("apiVersion"), text("kind"))
+}
+
+pub(super) fn kind_of_json(object: &Json) -> ObjectKind {
+    let text = |key: &str| object.get(key).and_then(Json::as_str);
+    kind_of(text("apiVersion"), text("kind"))
+}
+
+/// The value at a JSON pointer. (That of `serde_json` makes two strings for each step; most steps have nothing to unescape.)
+pub(super) fn pointer<'j>(object: &'j Json, pointer: &str) -> Option<&'j Json> {
+    steps(pointer).try_fold(object, |value, step| match value {
+        Json::Object(map) => map.get(step.as_ref()),
+        Json::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The same, to be changed.
+pub(super) fn pointer_mut<'j>(object: &'j mut Json, pointer: &str) -> Option<&'j mut Json> {
+    steps(pointer).try_fold(object, |value, step| match value {
+        Json::Object(map) => map.get_mut(step.as_ref()),
+        Json::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The steps of a JSON pointer (RFC 6901).
+pub(super) fn steps(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    pointer.split('/').skip(1).map(|step| {
+        if step.contains('~') {
+            Cow::Owned(step.replace("~1", "/").replace("~0", "~"))
+        } else {
+            Cow::Borrowed(step)
+        }
+    })
+}
+
+/// The text at a JSON pointer.
+pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
+    self::pointer(object, pointer).and_then(Json::as_str)
+}
+
+/// The members of a list at a key; none if there is no list.
+pub(super) fn list<'j>(object: &'j Json, key: &str) -> &'j [Json] {
+    object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A whole number at a key that fits; one in quotes counts too, though the API server refuses it.
+pub(super) fn number(object: &Json, key: &str) -> Option<u32> {
+    let value = object.get(key)?;
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What stands where a number should, if it is none (`$NUM_NODES`).
+pub(super) fn placeholder(object: &Json, key: &str) -> Option<String> {
+    let text = object.get(key).and_then(Json::as_str)?;
+    text.parse::<u64>().is_err().then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_pointer_leads_where_that_of_serde_json_leads() {
+        let mut object = serde_json::json!({"a/b": {"c~d": [1, {"~1": 2}]}, "": {"": 3}, "0": 4});
+        for pointer in [
+            "",
+            "/",
+            "//",
+            "/0",
+            "/a~1b",
+            "/a~1b/c~0d/1/~01",
+            "/a~1b/c~0d/2",
+            "/a~1b/c~0d/x",
+            "/0/0",
+            "/none",
+        ] {
+            assert_eq!(super::pointer(&object, pointer), object.pointer(pointer), "{pointer}");
+            assert_eq!(
+                super::pointer_mut(&mut object.clone(), pointer),
+                object.pointer_mut(pointer),
+                "{pointer}"
+            );
+        }
+    }
+}

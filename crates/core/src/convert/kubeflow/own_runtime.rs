@@ -1,0 +1,138 @@
+//! A TrainJob whose MPI runtime has its launcher apart: what the job asks per node would go to the launcher, so the job
+//! gets a TrainingRuntime of its own, copied from the one it names, with the devices on `node`.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::object::{number, placeholder, text_at};
+use super::trainjob::Runtime;
+use super::{apply, job::implementation, pod};
+use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::fabric::{Change, Op};
+
+const JOBS: &str = "/spec/template/spec/replicatedJobs";
+
+/// Reads such a job: its launcher with the job's trainer over it, and the nodes. None if the runtime is another.
+pub(super) fn view(object: &Json, runtime: &Runtime<'_>) -> Option<JobView> {
+    let runtime = wanted(object, runtime)?;
+    let roles: Vec<RoleView> = runtime
+        .pointer(JOBS)?
+        .as_array()?
+        .iter()
+        .enumerate()
+        .filter(|(_, job)| is_launcher(job) || job["name"] == "node")
+        .map(|(index, job)| role(object, &runtime, index, job))
+        .collect();
+    (roles.len() > 1).then(|| JobView {
+        kind: JobKind::TrainJob,
+        name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
+        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        annotations: pod::annotations(object.pointer("/metadata/annotations")),
+        roles,
+        mpi: Some(implementation(text_at(&runtime, "/spec/mlPolicy/mpi/mpiImplementation"))),
+        ..JobView::default()
+    })
+}
+
+fn is_launcher(job: &Json) -> bool {
+    job.pointer("/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step")
+        .and_then(Json::as_str)
+        == Some("trainer")
+        || job["name"] == "launcher"
+}
+
+fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
+    let none = Json::Null;
+    let at = format!("{JOBS}/{index}/template/spec/template");
+    let is_node = |c: &Json| c["name"] == "node";
+    let mut role = pod::role(job.pointer("/template/spec/template").unwrap_or(&none), &at, |containers| {
+        containers.iter().position(is_node).unwrap_or(0)
+    });
+    role.name = text_at(job, "/name").unwrap_or_default().to_owned();
+    role.launcher = is_launcher(job);
+    role.worker = !role.launcher;
+    let trainer = object.pointer("/spec/trainer").unwrap_or(&none);
+    let policy = runtime.pointer("/spec/mlPolicy").unwrap_or(&none);
+    role.replicas = if role.launcher {
+        1
+    } else {
+        number(trainer, "numNodes").or(number(policy, "numNodes")).unwrap_or(1)
+    };
+    role.replicas_text = placeholder(trainer, "numNodes").filter(|_| role.worker);
+    if role.launcher {
+        let own = pod::container(trainer, "/spec/trainer");
+        role.container.image = own.image.or(role.container.image.take());
+        if !own.command.is_empty() {
+            role.container.command = own.command;
+        }
+        if !own.args.is_empty() {
+            role.container.args = own.args;
+        }
+        role.container.env.retain(|var| !own.env.iter().any(|mine| mine.name == var.name));
+        role.container.env.extend(own.env);
+    }
+    role
+}
+
+/// The runtime's copy before the ops: what the job asks per node stands on `node`.
+fn wanted(object: &Json, runtime: &Runtime<'_>) -> Option<Json> {
+    let mut copy = runtime.launcher_apart()?.clone();
+    let asked = object.pointer("/spec/trainer/resourcesPerNode").and_then(Json::as_object);
+    for job in copy.pointer_mut(JOBS)?.as_array_mut()? {
+        let node =
+            (job["name"] == "node").then(|| job.pointer_mut("/template/spec/template/spec/containers/0"));
+        let (Some(asked), Some(Some(container))) = (asked, node) else { continue };
+        for (side, values) in asked {
+            for (name, value) in values.as_object().into_iter().flatten() {
+                apply::set(container, &["resources", side], name, value.clone());
+            }
+        }
+    }
+    Some(copy)
+}
+
+/// Makes the ops: the job is pointed to its own runtime, which is given. A runtime that is the job's own already is
+/// changed only in its place, so nothing is made of it again.
+pub(super) fn apply(object: &mut Json, job: &JobView, ops: &[Op], runtime: &Runtime<'_>) -> Option<Json> {
+    let mut copy = wanted(object, runtime)?;
+    for op in ops {
+        let Some(role) = job.roles.iter().find(|role| role.name == op.role) else { continue };
+        let trainer =
+            object.pointer_mut("/spec/trainer").filter(|trainer| role.launcher && says(trainer, &op.change));
+        match trainer {
+            Some(trainer) => apply::container_op(trainer, "resourcesPerNode", &op.change),
+            None => apply::pod_op(&mut copy, job, role, op),
+        }
+    }
+    let name = format!("{}-{}", text_at(&copy, "/metadata/name").unwrap_or("runtime"), job.name);
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), json!(name));
+    if let Some(namespace) = &job.namespace {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    for key in ["labels", "annotations"] {
+        let kept = copy.pointer(&format!("/metadata/{key}")).filter(|value| !value.is_null()).cloned();
+        metadata.extend(kept.map(|value| (key.to_owned(), value)));
+    }
+    copy["kind"] = json!("TrainingRuntime");
+    copy["metadata"] = Json::Object(metadata);
+    if let Some(map) = copy.as_object_mut() {
+        map.shift_remove("status");
+    }
+    if let Some(trainer) = object.pointer_mut("/spec/trainer").and_then(Json::as_object_mut) {
+        trainer.shift_remove("resourcesPerNode");
+    }
+    object["spec"]["runtimeRef"] =
+        json!({ "apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name });
+    Some(copy)
+}
+
+/// Whether the job's trainer itself says what is to be changed, and so wins over its runtime.
+fn says(trainer: &Json, change: &Change) -> bool {
+    match change {
+        Change::Env { name, .. } => {
+            trainer["env"].as_array().is_some_and(|vars| vars.iter().any(|var| var["name"] == name.as_str()))
+        }
+        Change::Command { .. } => !trainer["command"].is_null() || !trainer["args"].is_null(),
+        _ => false,
+    }
+}

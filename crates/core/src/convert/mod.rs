@@ -1,0 +1,34 @@
+//! Documents and scripts of others: Kubernetes objects, sbatch scripts, command lines of Run:ai. Mutated in place, or
+//! read into a job.
+//!
+//! A stream is cut into documents ([`Splitter`]); each is read into a tree that knows its places, its jobs become
+//! [`JobView`](crate::fabric::JobView)s, the engine decides, its operations become data, and the text is changed where
+//! the data differ ([`edit`]). What is not a job passes through unchanged.
+
+mod docker;
+mod edit;
+mod imported;
+mod kubeflow;
+mod report;
+mod runai_cli;
+mod slurm;
+
+pub use crate::spec::runtimes_in;
+pub use docker::docker_commands;
+pub use edit::{Blocked, edit, same, to_yaml};
+pub use imported::Imported;
+pub use kubeflow::{
+    Mutated, Settings, Splitter, Start, TrainerVersion, apply_ops, at_pointer, import, mutate,
+};
+pub use report::JobReport;
+pub use runai_cli::import_runai;
+pub use slurm::{
+    BLOCK_BEGIN, BLOCK_END, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, slurm_duration,
+};
+
+use crate::Finding;
+
+/// Returns what there is to say about one document of a stream, in the order of its text.
+pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+    if is_sbatch(text) { lint_sbatch(text, start) } else { kubeflow::lint_document(text, start, settings) }
+}

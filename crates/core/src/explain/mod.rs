@@ -1,0 +1,195 @@
+//! Every code a report can name, and every rule and reason, with its page: one table, from which `weftrun explain CODE`
+//! and docs/reference/codes.md are made.
+
+mod clusters;
+mod errors;
+mod images;
+mod lints;
+mod skips;
+mod spec;
+mod warnings;
+
+use crate::diagnose;
+use crate::request::rules::{RULES, Rule};
+
+/// A code and its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The code (`W-LDPATH-SHADOW`).
+    pub code: &'static str,
+    /// What it says, in one line.
+    pub title: &'static str,
+    /// What happens, and why it matters.
+    pub meaning: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+    /// Where the fact is written down; empty where it is weftrun's own decision.
+    pub source: &'static str,
+}
+
+/// What sort of page there is.
+#[derive(Clone, Copy, Debug)]
+pub enum Page {
+    /// Of a code.
+    Code(&'static Code),
+    /// Of a rule.
+    Rule(&'static Rule),
+    /// Of a diagnosis.
+    Diagnosis(&'static diagnose::Rule),
+}
+
+/// The codes that have a table here, by the sections of the reference page.
+const SECTIONS: [(&str, &[Code]); 8] = [
+    ("Errors", errors::ERRORS),
+    ("Warnings and notes", warnings::WARNINGS),
+    ("Lints", lints::LINTS),
+    ("Why a fabric was not applied", skips::SKIPS),
+    ("Job files and configuration", spec::SPEC),
+    ("Clusters", clusters::CLUSTERS),
+    ("Images", images::IMAGES),
+    ("Logs", clusters::LOGS),
+];
+
+/// All codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, what clusters and logs say. The
+/// diagnoses of [`diagnose::RULES`] have pages too.
+pub fn codes() -> impl Iterator<Item = &'static Code> {
+    SECTIONS.into_iter().flat_map(|(_, codes)| codes)
+}
+
+/// The page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), whatever its case.
+///
+/// ```
+/// use weftrun_core::explain;
+/// assert!(explain::page("w-ldpath-shadow").is_some());
+/// assert!(explain::page("efa.devices").is_some());
+/// assert!(explain::page("NCCL-NET-SOCKET-FALLBACK").is_some());
+/// assert!(explain::page("nothing").is_none());
+/// ```
+pub fn page(name: &str) -> Option<Page> {
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    let code = || codes().find(|code| is(code.code)).map(Page::Code);
+    let rule = || RULES.iter().find(|rule| is(rule.id)).map(Page::Rule);
+    let diagnosis = || diagnose::RULES.iter().find(|rule| is(rule.code) || is(rule.id)).map(Page::Diagnosis);
+    diagnosis().or_else(code).or_else(rule)
+}
+
+/// Gives a finding the source of its code's page, where it names none of its own.
+pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
+    let known = codes().find(|code| code.code == finding.code && !code.source.is_empty());
+    match known.filter(|_| finding.source.is_none()) {
+        Some(code) => finding.source(code.source),
+        None => finding,
+    }
+}
+
+/// The names of all pages, each once, for completion and "did you mean".
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let diagnoses = diagnose::RULES.iter().map(|rule| rule.code);
+    let known: Vec<&str> = diagnoses.clone().collect();
+    let own = codes().map(|code| code.code).filter(move |code| !known.contains(code));
+    own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
+}
+
+/// The name nearest to one that has no page.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    crate::text::did_you_mean(name, names())
+}
+
+impl Page {
+    /// The page as text: a heading, what it means, what to do, where the fact stands.
+    pub fn text(self) -> String {
+        match self {
+            Self::Code(code) => code.text(),
+            Self::Rule(rule) => rule_text(rule),
+            Self::Diagnosis(rule) => diagnosis_text(rule),
+        }
+    }
+}
+
+impl Code {
+    fn text(&self) -> String {
+        let source =
+            if self.source.is_empty() { String::new() } else { format!("\n\nSource: {}", self.source) };
+        format!("{}: {}\n\n{}\n\nWhat to do: {}{source}", self.code, self.title, self.meaning, self.fix)
+    }
+}
+
+fn rule_text(rule: &Rule) -> String {
+    let depends = rule.depends_on.map_or_else(String::new, |base| format!(" It goes where `{base}` goes."));
+    format!(
+        "{}: {}\n\nWhy: {}.{depends}\n\nTo leave it out: --no-fabric-rule {} (or `rules = {{\"{}\" = \"off\"}}` under \
+         [fabric] of the job file).\n\nSource: {}",
+        rule.id, rule.what, rule.why, rule.id, rule.id, rule.source
+    )
+}
+
+fn diagnosis_text(rule: &diagnose::Rule) -> String {
+    let severity = severity(rule.severity);
+    format!(
+        "{} ({}, {severity}): {}\n\nWhat to do: {}\n\nSource: {}",
+        rule.code, rule.id, rule.message, rule.fix, rule.source
+    )
+}
+
+fn severity(severity: crate::Severity) -> &'static str {
+    match severity {
+        crate::Severity::Error => "an error",
+        crate::Severity::Warning => "a warning",
+        crate::Severity::Info => "a note",
+    }
+}
+
+/// The reference page, as Markdown. A test keeps docs/reference/codes.md equal to it.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Codes and rules\n\nMade from the table in `crates/core/src/explain/`; `weftrun explain CODE` prints one \
+         entry. A code never changes its meaning; new ones are added.\n\nLetters: `E-` an error (nothing is changed, exit \
+         code 3), `W-` a warning, `I-` a note, `L-` a finding of `weftrun lint`, `SPEC-` and \
+         `CONFIG-` a mistake in a job file or a config file; `K8S-`, \
+         `SLURM-`, `RUNAI-` and `LOCAL-` what a cluster says; without a letter, the reason why a fabric \
+         was not applied.\n",
+    );
+    for (heading, codes) in SECTIONS {
+        page.push_str(&format!("\n## {heading}\n"));
+        for code in codes {
+            let (title, source) = (capitalised(code.title), code.source);
+            page.push_str(&format!("\n### {}\n\n{title}.\n\n{}\n", code.code, code.meaning));
+            page.push_str(&format!("\n*What to do:* {}\n", code.fix));
+            if !source.is_empty() {
+                page.push_str(&format!("\n*Source:* {source}\n"));
+            }
+        }
+    }
+    page.push_str(
+        "\n## Diagnoses\n\nWhat `weftrun transport`, `--follow` and the TUI conclude from NCCL's log. The number is the \
+         finding's `ref`; a code may stand for several.\n",
+    );
+    for rule in diagnose::RULES {
+        page.push_str(&format!(
+            "\n### {} ({})\n\n{}: {}.\n\n*What to do:* {}.\n\n*Source:* {}\n",
+            rule.code,
+            rule.id,
+            capitalised(severity(rule.severity)),
+            rule.message,
+            rule.fix,
+            rule.source
+        ));
+    }
+    page.push_str("\n## Rules\n\nEach is `auto`, `on` or `off`; see [mutation](../concepts/mutation.md).\n");
+    for rule in RULES {
+        let depends = rule.depends_on.map_or_else(String::new, |base| format!(" Depends on `{base}`."));
+        page.push_str(&format!(
+            "\n### {}\n\n{}: {}.{depends}\n\n*Source:* {}\n",
+            rule.id,
+            capitalised(rule.what),
+            rule.why,
+            rule.source
+        ));
+    }
+    page
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,129 @@
+//! The engine: fabric, rules, launcher, in this order.
+
+use super::draft::Draft;
+use super::{JobView, Outcome};
+use crate::Finding;
+use crate::catalogue::Catalogue;
+use crate::fabric::ClusterFacts;
+use crate::fabric::Profile;
+use crate::fabric::rules::{self, Context, Launch};
+use crate::request::FabricRequest;
+use crate::request::rules::Settings;
+use crate::request::{Fabric, Origin};
+
+/// Decides what a job gets. Pure: the result depends on nothing but the arguments.
+///
+/// `fabric = "auto"` takes the profile's, and skips with a reason where the job cannot have it; a fabric said outright
+/// that the job cannot have is an error. `off` leaves the job alone.
+pub fn decide(
+    job: &JobView,
+    profile: &Profile,
+    options: &FabricRequest,
+    catalogue: &Catalogue,
+    facts: &ClusterFacts,
+) -> Outcome {
+    let mut findings = Vec::new();
+    let settings = Settings::new(&options.rules, &mut findings);
+    let mut draft = Draft::new(&settings, findings);
+    if options.kind == Fabric::Off {
+        draft.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        return draft.finish(Fabric::Off);
+    }
+    let fabric = if options.kind == Fabric::Auto { profile.fabric } else { options.kind };
+    let ctx = Context { job, profile, options, catalogue, facts, fabric };
+    let mut launch = Launch::default();
+    let applies = apply_fabric(&ctx, &mut draft, &mut launch);
+    if applies {
+        profile_env(&ctx, &mut draft, &mut launch);
+        rules::strict::decide(&ctx, &mut draft, &mut launch);
+    }
+    rules::detect::decide(&ctx, &mut draft, &mut launch);
+    give_launchers_values(&ctx, &mut draft, &launch);
+    rules::launch::decide(&ctx, &mut draft, &launch);
+    rules::preflight::decide(&ctx, &mut draft);
+    let expected = expected_fabric(&ctx, &draft, applies);
+    draft.finish(expected)
+}
+
+/// Applies the rules of the fabric, and says whether the job gets it.
+fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+    if !ctx.profile.covers(ctx.fabric) {
+        draft.say(
+            Finding::error(
+                "E-PROFILE-FABRIC",
+                format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric),
+            )
+            .fix(format!("choose another with --profile, or give it an [{}] table", ctx.fabric)),
+        );
+        return false;
+    }
+    let applies = match ctx.fabric {
+        Fabric::Efa => rules::efa::decide(ctx, draft, launch),
+        Fabric::Roce => rules::roce::decide(ctx, draft, launch),
+        Fabric::InfiniBand => rules::infiniband::decide(ctx, draft, launch),
+        Fabric::Tcp => rules::tcp::decide(ctx, draft, launch),
+        Fabric::Auto | Fabric::Off => {
+            let why = "no profile says which fabric the nodes have; --profile or the target chooses one";
+            draft.skip_fabric(Fabric::Auto, "no-profile", why);
+            false
+        }
+    };
+    // `auto` is content with nothing.
+    let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
+    if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric()) {
+        let why = skip.why.clone();
+        draft.say(
+            Finding::error(
+                "E-FABRIC-UNMET",
+                format!("fabric {} was asked for, and the job cannot have it: {why}", ctx.fabric),
+            )
+            .fix("say `auto` to go without where it cannot be had, or change what stands in its way"),
+        );
+    }
+    applies
+}
+
+/// Further environment the profile wants with its fabric.
+fn profile_env(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
+    const RULE: &str = "profile.env";
+    if !draft.active(RULE) {
+        return;
+    }
+    for (name, value) in &ctx.profile.env {
+        for (at, role) in ctx.workers() {
+            let why = "the profile sets it in every job of its fabric";
+            let origin = Origin::Profile(ctx.profile.name.clone());
+            rules::set::env(draft, at, role, RULE, (name, value), why, origin);
+        }
+        launch.forward(RULE, name);
+    }
+}
+
+/// `mpirun -x NAME` forwards the launcher's own value, so the launcher must have one: the ranks'.
+fn give_launchers_values(ctx: &Context, draft: &mut Draft, launch: &Launch) {
+    if ctx.job.mpi != Some(super::view::Mpi::OpenMpi) {
+        return;
+    }
+    let pairs: Vec<(&'static str, String)> =
+        launch.rules.iter().copied().zip(launch.mpirun.forward.iter().cloned()).collect();
+    for (at, role) in ctx.roles().filter(|(_, role)| role.launcher && !role.worker) {
+        if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, role) {
+            continue;
+        }
+        for (rule, name) in pairs.iter().filter(|(rule, _)| !rule.starts_with("efa.")) {
+            let Some(value) = draft.value_for_ranks(ctx.job, name) else { continue };
+            let why = "mpirun -x forwards the value that the launcher itself has";
+            rules::set::env(draft, at, role, rule, (name, &value), why, Origin::Default);
+        }
+    }
+}
+
+/// What the ranks are expected to use between nodes: the map is judged by it.
+fn expected_fabric(ctx: &Context, draft: &Draft, applies: bool) -> Fabric {
+    match draft.skipped_fabric().map(|skip| skip.reason.as_str()) {
+        _ if applies => ctx.fabric,
+        Some("partial-node" | "no-efa-on-instance-type") => Fabric::Tcp,
+        Some("opt-out") => Fabric::Off,
+        _ => Fabric::Auto,
+    }
+}

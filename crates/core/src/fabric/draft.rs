@@ -1,0 +1,163 @@
+//! An outcome while the rules write it.
+
+use super::{Change, JobView, Op, Outcome};
+use crate::Finding;
+use crate::fabric::{Decision, Skipped};
+use crate::request::rules::{Rule, Settings};
+use crate::request::{Fabric, Origin, RuleSetting};
+
+/// Collects what the rules decide, and puts it into the order of roles and changes.
+pub(crate) struct Draft<'a> {
+    pub(crate) settings: &'a Settings,
+    entries: Vec<Entry>,
+    skip: Option<Skipped>,
+    skipped: Vec<Skipped>,
+    findings: Vec<Finding>,
+    applied: Vec<&'static str>,
+}
+
+struct Entry {
+    role: usize,
+    phase: u8,
+    decision: Decision,
+    op: Option<Op>,
+}
+
+/// The role a rule speaks of: its place in the job and its name.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) index: usize,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(settings: &'a Settings, findings: Vec<Finding>) -> Self {
+        Self { settings, entries: Vec::new(), skip: None, skipped: Vec::new(), findings, applied: Vec::new() }
+    }
+
+    /// Whether a rule applies where it fits.
+    pub(crate) fn active(&self, rule: &str) -> bool {
+        self.settings.active(rule)
+    }
+
+    /// Makes a change.
+    pub(crate) fn op(
+        &mut self,
+        at: At,
+        rule: &'static str,
+        change: Change,
+        why: impl Into<String>,
+        origin: Origin,
+    ) {
+        let why = why.into();
+        let source = Rule::get(rule).map(|rule| rule.source.to_owned());
+        let decision = Decision {
+            rule: rule.to_owned(),
+            target: format!("{}: {}", at.name, change.target()),
+            value: change.value(),
+            why: why.clone(),
+            origin: origin.clone(),
+            source: source.clone(),
+        };
+        let phase = change.phase();
+        let op = Op { rule: rule.to_owned(), role: at.name.to_owned(), change, why, origin, source };
+        self.entries.push(Entry { role: at.index, phase, decision, op: Some(op) });
+        self.applied.push(rule);
+    }
+
+    /// Says that the user's own value stays.
+    pub(crate) fn kept(&mut self, at: At, rule: &'static str, change: &Change, why: impl Into<String>) {
+        let decision = Decision {
+            rule: rule.to_owned(),
+            target: format!("{}: {}", at.name, change.target()),
+            value: change.value(),
+            why: why.into(),
+            origin: Origin::Job,
+            source: None,
+        };
+        self.entries.push(Entry { role: at.index, phase: change.phase(), decision, op: None });
+        self.applied.push(rule);
+    }
+
+    /// Says that a rule does not apply, and why.
+    pub(crate) fn skip_rule(&mut self, rule: &str, reason: &str, why: impl Into<String>) {
+        let skipped = Skipped { rule: rule.to_owned(), reason: reason.to_owned(), why: why.into() };
+        if !self.skipped.contains(&skipped) {
+            self.skipped.push(skipped);
+        }
+    }
+
+    /// Says that a whole fabric does not apply, and why.
+    pub(crate) fn skip_fabric(&mut self, fabric: Fabric, reason: &str, why: impl Into<String>) {
+        self.skip =
+            Some(Skipped { rule: fabric.as_str().to_owned(), reason: reason.to_owned(), why: why.into() });
+    }
+
+    /// Why the fabric does not apply, if it does not.
+    pub(crate) fn skipped_fabric(&self) -> Option<&Skipped> {
+        self.skip.as_ref()
+    }
+
+    /// Reports something. The same thing is reported once.
+    pub(crate) fn say(&mut self, finding: Finding) {
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
+    /// The value of a variable that the ranks get: ours, or the worker's own.
+    pub(crate) fn value_for_ranks(&self, job: &JobView, name: &str) -> Option<String> {
+        let ours = self.entries.iter().find_map(|entry| match &entry.op.as_ref()?.change {
+            Change::Env { name: set, value } if set == name => Some(value.clone()),
+            _ => None,
+        });
+        ours.or_else(|| job.workers().find_map(|role| role.container.env(name)?.value.clone()))
+    }
+
+    /// The changes so far, each with its role.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
+        self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
+    }
+
+    /// Whether a finding of a code was reported.
+    pub(crate) fn said(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
+    }
+
+    /// Ends: in order, with an error for each rule that must apply and did not, and without ops if there is an error.
+    pub(crate) fn finish(mut self, fabric: Fabric) -> Outcome {
+        self.report_unmet();
+        for (rule, reason, why) in self.settings.switched_off(fabric) {
+            self.skip_rule(rule, reason, why);
+        }
+        let failed = self.findings.iter().any(Finding::is_error);
+        self.entries.sort_by_key(|entry| (entry.role, entry.phase));
+        let (mut ops, mut decisions) = (Vec::new(), Vec::new());
+        for entry in self.entries {
+            decisions.push(entry.decision);
+            ops.extend(entry.op.filter(|_| !failed));
+        }
+        Outcome { fabric, skip: self.skip, ops, decisions, skipped: self.skipped, findings: self.findings }
+    }
+
+    fn report_unmet(&mut self) {
+        let unmet: Vec<String> = self
+            .settings
+            .demanded()
+            .filter(|id| self.settings.of(id) == RuleSetting::On)
+            .filter(|id| Rule::get(id).is_some() && !self.applied.iter().any(|applied| applied == id))
+            .map(ToOwned::to_owned)
+            .collect();
+        for id in unmet {
+            let why =
+                self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref()).map_or_else(
+                    || "nothing in this job calls for it".to_owned(),
+                    |skipped| skipped.why.clone(),
+                );
+            self.say(
+                Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
+                    .fix(format!("set `{id}` to auto, or change what stands in its way")),
+            );
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A job as the rules see it: the same whether it came from a job file, a Kubernetes object or an sbatch script.
+//!
+//! Values stand as the user wrote them. Places are JSON pointers into the object they came from, so that a finding
+//! can be shown where it stands and an op can be turned into an edit; a job file has none.
+
+use std::collections::BTreeMap;
+
+use crate::text::Quantity;
+
+/// A whole job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobView {
+    /// What it came from.
+    pub kind: JobKind,
+    /// Its name.
+    pub name: String,
+    /// Its namespace, if it says one.
+    pub namespace: Option<String>,
+    /// The queue or partition it names.
+    pub queue: Option<String>,
+    /// Annotations of the job itself (`metadata.annotations`); the pods' own are in the roles.
+    pub annotations: BTreeMap<String, Annotation>,
+    /// Its roles, in the order of the file.
+    pub roles: Vec<RoleView>,
+    /// Who starts the ranks with `mpirun`, if that is how they start.
+    pub mpi: Option<Mpi>,
+    /// What a worker asks would be given to the launcher instead (a TrainJob with an MPI runtime whose launcher
+    /// stands apart, and no runtime to copy), so devices cannot be asked at all.
+    pub devices_go_to_launcher: bool,
+}
+
+/// What a job came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobKind {
+    /// A job file, flags or a builder.
+    #[default]
+    JobFile,
+    /// `PyTorchJob` of `kubeflow.org/v1`.
+    PyTorchJob,
+    /// `MPIJob` of `kubeflow.org/v1`: ranks are started by `kubectl exec` and see the container's environment.
+    MpiJobV1,
+    /// `MPIJob` of `kubeflow.org/v2beta1`: ranks are started by ssh and do not see it.
+    MpiJobV2,
+    /// `TrainJob` of `trainer.kubeflow.org/v1alpha1`.
+    TrainJob,
+    /// An sbatch script.
+    Sbatch,
+}
+
+/// How `mpirun` starts the ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mpi {
+    /// Open MPI: the only one whose command line is rewritten.
+    #[default]
+    OpenMpi,
+    /// Intel MPI.
+    Intel,
+    /// MPICH.
+    Mpich,
+}
+
+/// A group of equal pods or nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoleView {
+    /// Name as in the input: `Master`, `Worker`, `Launcher`, `trainer`, or the job file's.
+    pub name: String,
+    /// Whether its processes are ranks. True for a launcher that counts as a worker: MPIJob v2beta1 with
+    /// `runLauncherAsWorker`, MPIJob v1 whose launcher asks GPUs, TrainJob with `runLauncherAsNode`.
+    pub worker: bool,
+    /// Whether it starts the others, so that its command may hold an `mpirun` to rewrite.
+    pub launcher: bool,
+    /// Number of pods.
+    pub replicas: u32,
+    /// What stands where the number of pods should, if it is no number (`$NUM_NODES`): the file is a template still.
+    pub replicas_text: Option<String>,
+    /// Annotations of the pod template.
+    pub annotations: BTreeMap<String, Annotation>,
+    /// Instance types that node selector and required node affinity leave; empty if they say nothing.
+    pub instance_types: Vec<String>,
+    /// The node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// Keys of required topology terms the pods already have (`topology.kubernetes.io/zone`).
+    pub colocated_by: Vec<String>,
+    /// Taint keys it tolerates.
+    pub tolerates: Vec<String>,
+    /// The pod's volumes.
+    pub volumes: Vec<VolumeView>,
+    /// Whether the pod is on the host's network.
+    pub host_network: bool,
+    /// The container the ranks run in.
+    pub container: ContainerView,
+    /// The pod's other containers (not the init containers), for their resources and for lint.
+    pub sidecars: Vec<ContainerView>,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerView {
+    /// Name.
+    pub name: String,
+    /// JSON pointer of the container; empty in a job file.
+    pub at: String,
+    /// Image.
+    pub image: Option<String>,
+    /// `command`, as it stands; empty if there is none.
+    pub command: Vec<String>,
+    /// `args`, as they stand.
+    pub args: Vec<String>,
+    /// Environment, in order. Of two with one name the later counts, as in Kubernetes.
+    pub env: Vec<EnvView>,
+    /// `resources.limits`, each as written.
+    pub limits: BTreeMap<String, String>,
+    /// `resources.requests`, each as written.
+    pub requests: BTreeMap<String, String>,
+    /// Volume mounts.
+    pub mounts: Vec<MountView>,
+    /// Linux capabilities it adds, without `CAP_`.
+    pub capabilities: Vec<String>,
+    /// Whether it is privileged.
+    pub privileged: bool,
+}
+
+/// An environment variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnvView {
+    /// Name.
+    pub name: String,
+    /// Its literal value, or none if it is taken `valueFrom` somewhere.
+    pub value: Option<String>,
+    /// JSON pointer of the list's entry; empty in a job file.
+    pub at: String,
+}
+
+/// A volume of the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeView {
+    /// Name.
+    pub name: String,
+    /// JSON pointer; empty in a job file.
+    pub at: String,
+    /// The folder of the node, for a `hostPath`.
+    pub host_path: Option<String>,
+    /// The medium of an `emptyDir` (`Memory`), if it is one with a medium.
+    pub medium: Option<String>,
+}
+
+/// A volume mounted in a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountView {
+    /// The volume's name.
+    pub volume: String,
+    /// Where it appears.
+    pub path: String,
+}
+
+/// The value of an annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Annotation {
+    /// A string, as Kubernetes wants it.
+    Text(String),
+    /// Something else (`true`, `1`), as written: the API server refuses it.
+    NotText(String),
+}
+
+impl Annotation {
+    /// The value, if it is a string.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::NotText(_) => None,
+        }
+    }
+}
+
+impl JobView {
+    /// The roles whose processes are ranks.
+    pub fn workers(&self) -> impl Iterator<Item = &RoleView> {
+        self.roles.iter().filter(|role| role.worker)
+    }
+
+    /// Number of pods with ranks.
+    pub fn worker_pods(&self) -> u64 {
+        self.workers().map(|role| u64::from(role.replicas)).sum()
+    }
+
+    /// Whether the ranks see the environment of their own container. Those that sshd starts do not: they get what
+    /// `mpirun -x` forwards.
+    pub fn ranks_see_container_env(&self) -> bool {
+        self.mpi.is_none() || self.kind == JobKind::MpiJobV1
+    }
+}
+
+impl RoleView {
+    /// The amount of a resource the whole pod asks: its containers together, limits before requests.
+    pub fn pod_asks(&self, resource: &str) -> u64 {
+        std::iter::once(&self.container)
+            .chain(&self.sidecars)
+            .map(|container| container.count(resource))
+            .sum()
+    }
+}
+
+impl ContainerView {
+    /// The variable of a name that counts: the last one.
+    pub fn env(&self, name: &str) -> Option<&EnvView> {
+        self.env.iter().rev().find(|var| var.name == name)
+    }
+
+    /// What is asked of a resource, limits before requests, as written.
+    pub fn asks(&self, resource: &str) -> Option<&str> {
+        self.limits.get(resource).or_else(|| self.requests.get(resource)).map(String::as_str)
+    }
+
+    /// What is asked of a resource that is counted; 0 if nothing, or nothing readable, is.
+    pub fn count(&self, resource: &str) -> u64 {
+        self.asks(resource).and_then(Quantity::parse).map_or(0, Quantity::whole)
+    }
+
+    /// Command and arguments as one list.
+    pub fn argv(&self) -> impl Iterator<Item = &str> {
+        self.command.iter().chain(&self.args).map(String::as_str)
+    }
+
+    /// Whether it asks CPU or memory, in limits or requests: huge pages are refused without.
+    pub fn asks_cpu_or_memory(&self) -> bool {
+        ["cpu", "memory"].iter().any(|resource| self.asks(resource).is_some())
+    }
+}

@@ -1,0 +1,55 @@
+//! Settings on a command line: `mpirun -x NAME=value`, `export NAME=value`, in argv and in shell text.
+
+use crate::fabric::view::ContainerView;
+
+/// A setting, and the pointer of the word it stands in.
+pub(super) struct Found<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a str,
+    pub(super) at: String,
+}
+
+/// The settings on a container's command line, in order.
+pub(super) fn settings(container: &ContainerView) -> Vec<Found<'_>> {
+    let mut found = Vec::new();
+    let mut after_x = false;
+    for (list, words) in [("command", &container.command), ("args", &container.args)] {
+        for (index, word) in words.iter().enumerate() {
+            for part in pieces(word) {
+                if let Some((name, value)) = setting(part, after_x) {
+                    found.push(Found { name, value, at: format!("{}/{list}/{index}", container.at) });
+                }
+                after_x = part == "-x";
+            }
+        }
+    }
+    found
+}
+
+/// The words of a piece of shell text, without its comments. Quotes part words too, which is right for names.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| {
+        let end = line
+            .char_indices()
+            .find(|(at, c)| {
+                *c == '#' && (*at == 0 || line.as_bytes().get(at - 1).is_some_and(u8::is_ascii_whitespace))
+            })
+            .map_or(line.len(), |(at, _)| at);
+        line.get(..end)
+            .unwrap_or_default()
+            .split(|c: char| c.is_whitespace() || matches!(c, ';' | '"' | '\'' | '(' | ')' | '&' | '|'))
+            .filter(|word| !word.is_empty())
+    })
+}
+
+/// `NAME=value` anywhere, `NAME` alone behind `-x`.
+fn setting(word: &str, after_x: bool) -> Option<(&str, &str)> {
+    let (name, value) = match word.split_once('=') {
+        Some(pair) => pair,
+        None if after_x => (word, ""),
+        None => return None,
+    };
+    let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    is_name.then_some((name, value))
+}

@@ -1,0 +1,39 @@
+//! What is worth saying about a job though nothing is changed: misspelt names, settings that are out of date, shapes
+//! that the fabric does not like. Facts and sources: docs/reference/codes.md.
+
+mod commands;
+mod names;
+mod settings;
+mod shapes;
+
+use crate::Finding;
+use crate::catalogue::Catalogue;
+use crate::explain;
+use crate::fabric::Profile;
+use crate::fabric::view::JobView;
+
+/// A finding and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lint {
+    /// What there is to say.
+    pub finding: Finding,
+    /// JSON pointer of the place in the object it came from, empty if there is none.
+    pub at: String,
+}
+
+/// Looks at a job. The order is that of the roles and their environment.
+pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint> {
+    let mut lints = Vec::new();
+    for role in &job.roles {
+        settings::environment(job, role, catalogue, profile, &mut lints);
+        shapes::role(role, profile, catalogue, &mut lints);
+    }
+    lints
+}
+
+/// Looks at one environment variable on its own: a job file's, an sbatch script's.
+pub fn variable(name: &str, value: &str) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = names::check(name, value).into_iter().collect();
+    findings.extend(settings::outdated(name, value, settings::Setting::default()));
+    findings.into_iter().map(explain::with_source).collect()
+}

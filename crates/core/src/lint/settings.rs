@@ -1,0 +1,242 @@
+//! Settings that are out of date, that have no effect, or that break the fabric they were meant for.
+
+use super::{Lint, commands, names};
+use crate::Finding;
+use crate::catalogue::Catalogue;
+use crate::fabric::Profile;
+use crate::fabric::view::{JobView, RoleView};
+use crate::request::Fabric;
+use crate::shell::unexpanded;
+
+const EFA_VARS: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md";
+const PLATFORM: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/src/platform-aws.cpp";
+const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
+const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
+
+/// What is known of the place a setting stands in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Setting {
+    /// The fabric the job shows by what it asks; [`Fabric::Auto`] if it shows none.
+    pub(super) fabric: Fabric,
+    /// Whether the EFA device has RDMA read; none if unknown.
+    pub(super) rdma_read: Option<bool>,
+    /// Whether Multus gives the pods further interfaces.
+    pub(super) multus: bool,
+}
+
+/// What aws-ofi-nccl sets for each platform, where the user did not.
+const SET_BY_THE_PLUGIN: [&str; 7] = [
+    "NCCL_BUFFSIZE",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_NETDEVS_POLICY",
+    "NCCL_NET_FORCE_FLUSH",
+    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
+    "NCCL_NVLS_CHUNKSIZE",
+    "NCCL_P2P_NET_CHUNKSIZE",
+];
+
+/// Looks at the environment of a role's containers.
+pub(super) fn environment(
+    job: &JobView,
+    role: &RoleView,
+    catalogue: &Catalogue,
+    profile: &Profile,
+    lints: &mut Vec<Lint>,
+) {
+    let multus = has_networks(role);
+    let setting =
+        Setting { fabric: shown_fabric(job, profile), rdma_read: rdma_read(role, catalogue), multus };
+    for container in std::iter::once(&role.container).chain(&role.sidecars) {
+        for var in &container.env {
+            let value = var.value.as_deref().unwrap_or_default();
+            let mut findings: Vec<Finding> = names::check(&var.name, value).into_iter().collect();
+            findings.extend(outdated(&var.name, value, setting));
+            findings.extend(dollar(&var.name, value));
+            let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
+            add(findings, role, &at, lints);
+        }
+        for found in commands::settings(container) {
+            let mut findings: Vec<Finding> = names::check(found.name, found.value).into_iter().collect();
+            findings.extend(outdated(found.name, found.value, setting));
+            add(findings, role, &found.at, lints);
+        }
+    }
+}
+
+fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>) {
+    lints.extend(
+        findings.into_iter().map(|finding| Lint { finding: finding.at(&role.name), at: at.to_owned() }),
+    );
+}
+
+/// The fabric a job shows by the devices it asks.
+fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
+    let asks = |prefix: &str| {
+        job.roles.iter().any(|role| {
+            role.container
+                .limits
+                .keys()
+                .chain(role.container.requests.keys())
+                .any(|name| name.starts_with(prefix))
+        })
+    };
+    let multus = job.roles.iter().any(has_networks);
+    if asks("vpc.amazonaws.com/efa") {
+        Fabric::Efa
+    } else if asks("rdma/") || asks("nvidia.com/rdma") || asks("nvidia.com/mlnxnics") || multus {
+        Fabric::Roce
+    } else if profile.covers(profile.fabric) {
+        profile.fabric
+    } else {
+        Fabric::Auto
+    }
+}
+
+fn has_networks(role: &RoleView) -> bool {
+    role.annotations.contains_key("k8s.v1.cni.cncf.io/networks")
+}
+
+fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
+    role.instance_types.iter().find_map(|name| catalogue.get(name)?.rdma_read)
+}
+
+/// A `$NAME` that Kubernetes leaves as it is, in a list of folders.
+fn dollar(name: &str, value: &str) -> Option<Finding> {
+    let found = unexpanded(value).filter(|_| name.ends_with("PATH"))?;
+    Some(
+        Finding::warning("W-ENV-DOLLAR", format!("{name} holds {found}, which Kubernetes does not expand"))
+            .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded")
+            .source("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
+    )
+}
+
+/// What there is to say about a setting by its name and value.
+pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding> {
+    let efa = matches!(setting.fabric, Fabric::Efa | Fabric::Auto);
+    let ib = matches!(setting.fabric, Fabric::Roce | Fabric::InfiniBand);
+    let finding = match (name, value) {
+        ("FI_EFA_USE_DEVICE_RDMA", "1") if setting.rdma_read == Some(false) => Finding::error(
+            "E-RDMA-UNSUPPORTED",
+            "FI_EFA_USE_DEVICE_RDMA=1 aborts the program on this instance type, whose EFA device has no RDMA read",
+        )
+        .fix("remove FI_EFA_USE_DEVICE_RDMA")
+        .source(FI_EFA),
+        ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && setting.rdma_read != Some(false) => {
+            warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name, FI_EFA)
+        }
+        ("FI_EFA_USE_DEVICE_RDMA", "1") => info(
+            "L-EFA-RDMA-DEFAULT",
+            "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7; it does no harm",
+            name,
+            EFA_VARS,
+        ),
+        ("FI_PROVIDER", "efa") => info(
+            "L-FI-PROVIDER",
+            "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves",
+            name,
+            EFA_VARS,
+        ),
+        ("NCCL_PROTO", proto) if efa && proto.eq_ignore_ascii_case("simple") => warn(
+            "L-PROTO-SIMPLE",
+            "NCCL_PROTO=simple was for aws-ofi-nccl up to 1.5; it now forbids the faster LL and LL128",
+            name,
+            PLATFORM,
+        ),
+        ("FI_EFA_FORK_SAFE", _) => info(
+            "L-FORK-SAFE",
+            "the plugin sets FI_EFA_FORK_SAFE where it is needed; on old kernels it turns huge pages off",
+            name,
+            EFA_VARS,
+        ),
+        (name, _) if name.starts_with("RDMAV_") => {
+            warn("L-RDMAV", "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
+        }
+        ("FI_EFA_ENABLE_SHM_TRANSFER", _) => {
+            info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
+        }
+        ("FI_EFA_USE_HUGE_PAGE", "0") => info(
+            "L-HUGE-PAGE-OFF",
+            "FI_EFA_USE_HUGE_PAGE=0 cures `Cannot allocate memory` in fork(); the huge pages that are asked are then idle",
+            "efa.hugepages",
+            FI_EFA,
+        ),
+        ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => info(
+            "L-SYNC-MEMOPS",
+            "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later",
+            name,
+            EFA_VARS,
+        ),
+        ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
+            info("L-EFA-TUNING", &format!("{name} is best left out"), name, EFA_VARS)
+        }
+        ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if setting.fabric == Fabric::Efa => {
+            info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
+        }
+        (name, _) if setting.fabric == Fabric::Efa && SET_BY_THE_PLUGIN.contains(&name) => {
+            warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
+        }
+        ("NCCL_TUNER_PLUGIN", path) if path.contains('/') => {
+            warn("L-TUNER-PATH", "NCCL 2.27 wants the plugin's base name here; with a path the default tuner is used", name, PLATFORM)
+        }
+        ("NCCL_NET_PLUGIN", "none") if setting.fabric == Fabric::Efa => Finding::error(
+            "L-PLUGIN-NONE",
+            "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
+        )
+        .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
+        .source(PLATFORM),
+        ("NCCL_NVLS_ENABLE", "0") => warn(
+            "L-NVLS-OFF",
+            "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later",
+            name,
+            PLATFORM,
+        ),
+        ("NCCL_IB_DISABLE", "1") if ib => {
+            Finding::error("L-IB-DISABLED", "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
+                .fix("remove NCCL_IB_DISABLE")
+                .source(NCCL_ENV)
+        }
+        ("NCCL_IB_DISABLE", "1") if setting.fabric == Fabric::Efa => {
+            info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
+        }
+        ("NCCL_IB_GID_INDEX", _) => info(
+            "L-GID-INDEX",
+            "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail",
+            name,
+            NCCL_ENV,
+        ),
+        ("NCCL_SOCKET_IFNAME", list) if excludes_ethernet(list) => {
+            warn("L-SOCKET-IFNAME", "this list excludes every eth* interface, so NCCL may find none to start on", name, NCCL_ENV)
+        }
+        ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => warn(
+            "L-SOCKET-IFNAME",
+            "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route",
+            name,
+            NCCL_ENV,
+        ),
+        ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
+            return vec![
+                Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
+                    .rename(name, format!("TORCH_{name}"))
+                    .source("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
+            ];
+        }
+        ("NCCL_TOPO_FILE", _) if setting.fabric == Fabric::Efa => {
+            info("L-EFA-TUNING", "the plugin sets the topology file of p4d, p4de and g5.48xlarge itself", name, PLATFORM)
+        }
+        _ => return Vec::new(),
+    };
+    vec![finding]
+}
+
+fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
+    Finding::warning(code, message).fix(format!("remove {name}")).source(source)
+}
+
+fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
+    Finding::info(code, message).fix(format!("{name} can go")).source(source)
+}
+
+fn excludes_ethernet(list: &str) -> bool {
+    list.strip_prefix('^')
+        .is_some_and(|names| names.split(',').any(|name| matches!(name.trim(), "eth" | "e" | "en")))
+}

@@ -1,0 +1,158 @@
+//! Shapes of a pod that the fabric does not like.
+
+use super::Lint;
+use crate::Finding;
+use crate::catalogue::{Catalogue, InstanceType};
+use crate::fabric::Profile;
+use crate::fabric::view::{ContainerView, RoleView};
+use crate::text::Quantity;
+
+const EFA: &str = "vpc.amazonaws.com/efa";
+
+/// Looks at one role.
+pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
+    let container = &role.container;
+    let mut say =
+        |finding: Finding, at: &str| lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned() });
+    huge_pages(container, &mut say);
+    shared_memory(role, &mut say);
+    devices(role, profile, &mut say);
+    processors(role, profile, catalogue, &mut say);
+    sockets_product(container, &mut say);
+}
+
+fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
+    if asks_efa && container.asks("hugepages-2Mi").is_none() {
+        say(
+            Finding::warning(
+                "L-HUGEPAGES-MISSING",
+                "EFA is asked without huge pages; libfabric falls back to normal ones",
+            )
+            .fix("ask hugepages-2Mi: 5120Mi, in limits and requests")
+            .source("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html"),
+            &container.at,
+        );
+    }
+    let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
+    if asks_pages && !container.asks_cpu_or_memory() {
+        say(
+            Finding::error(
+                "E-HP-NEEDS-MEMORY",
+                "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
+            )
+            .fix("set resources.limits.memory")
+            .source("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
+            &container.at,
+        );
+    }
+}
+
+fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
+    let shm = role.container.mounts.iter().find(|mount| mount.path.trim_end_matches('/') == "/dev/shm");
+    let volume = shm.and_then(|mount| role.volumes.iter().find(|volume| volume.name == mount.volume));
+    if let Some(volume) = volume.filter(|volume| volume.host_path.is_some()) {
+        say(
+            Finding::warning(
+                "L-SHM-HOSTPATH",
+                "/dev/shm is the node's own, shared with everything else on it",
+            )
+            .fix("use an emptyDir with medium: Memory")
+            .source("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"),
+            &volume.at,
+        );
+    }
+}
+
+/// `/dev/infiniband` as a folder of the node, or `privileged`, beside a device plugin.
+fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &str)) {
+    let container = &role.container;
+    let resources = container.limits.keys().chain(container.requests.keys());
+    let plugin = resources.filter(|name| **name != profile.accelerator).find(|name| {
+        name.starts_with("rdma/") || name.as_str() == EFA || name.starts_with("nvidia.com/rdma")
+    });
+    let Some(plugin) = plugin else { return };
+    if let Some(volume) =
+        role.volumes.iter().find(|volume| volume.host_path.as_deref() == Some("/dev/infiniband"))
+    {
+        say(
+            Finding::warning(
+                "L-DEV-INFINIBAND",
+                format!("/dev/infiniband is a hostPath though {plugin} brings the device"),
+            )
+            .fix("remove the volume; the device plugin shows the devices"),
+            &volume.at,
+        );
+    }
+    if container.privileged {
+        say(
+            Finding::warning(
+                "L-PRIVILEGED",
+                format!("the container is privileged though {plugin} brings the device"),
+            )
+            .fix("remove `privileged`; IPC_LOCK is enough"),
+            &container.at,
+        );
+    }
+}
+
+/// All CPUs of a type cannot be had: the node keeps some for itself.
+fn processors(
+    role: &RoleView,
+    profile: &Profile,
+    catalogue: &Catalogue,
+    say: &mut impl FnMut(Finding, &str),
+) {
+    let Some(asked) = role.container.asks("cpu").and_then(Quantity::parse).map(Quantity::whole) else {
+        return;
+    };
+    let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
+    let row = if role.instance_types.is_empty() {
+        // Without a type: a whole node's accelerators, and to the very number its CPUs.
+        let accelerators = role.pod_asks(&profile.accelerator);
+        let whole = |row: &&InstanceType| {
+            accelerators > 0
+                && u64::from(row.accelerators) == accelerators
+                && row.vcpus.map(u64::from) == Some(asked)
+        };
+        catalogue.rows().iter().find(whole)
+    } else {
+        role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(|row| has(row, asked))
+    };
+    let Some(row) = row else { return };
+    say(
+        Finding::warning(
+            "L-CPU-ALL",
+            format!(
+                "{asked} CPUs are asked; {} has {}, and can give pods a little less",
+                row.name,
+                row.vcpus.unwrap_or(0)
+            ),
+        )
+        .fix(format!("ask {} or fewer", row.vcpus.unwrap_or(0).saturating_sub(4)))
+        .source("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
+        &role.container.at,
+    );
+}
+
+fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let number = |name: &str| container.env(name)?.value.as_deref()?.trim().parse::<u64>().ok();
+    let (Some(threads), Some(sockets)) = (number("NCCL_SOCKET_NTHREADS"), number("NCCL_NSOCKS_PERTHREAD"))
+    else {
+        return;
+    };
+    if threads.saturating_mul(sockets) > 64 {
+        say(
+            Finding::error(
+                "L-SOCKET-PRODUCT",
+                format!(
+                    "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {}, and NCCL allows 64",
+                    threads.saturating_mul(sockets)
+                ),
+            )
+            .fix("4 and 8 are usual")
+            .source("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"),
+            &container.at,
+        );
+    }
+}

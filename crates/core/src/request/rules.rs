@@ -1,0 +1,323 @@
+//! The rules, each with the id by which it is switched.
+
+use std::collections::BTreeMap;
+
+use crate::Finding;
+use crate::request::{Fabric, RuleSetting};
+
+/// A rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Id (`efa.devices`).
+    pub id: &'static str,
+    /// The fabric it belongs to; [`Fabric::Auto`] for those that go with any.
+    pub fabric: Fabric,
+    /// What it sets, in a sentence.
+    pub what: &'static str,
+    /// Why that is needed.
+    pub why: &'static str,
+    /// The rule without which it makes no sense, if there is one.
+    pub depends_on: Option<&'static str>,
+    /// Where the fact behind it is written down.
+    pub source: &'static str,
+}
+
+const DGXC: &str = "https://docs.nvidia.com/dgx-cloud/ (DGX Cloud Create, AWS clusters, Auto-Mounted EFA)";
+const EFA_VARS: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md";
+const EKS_EFA: &str = "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html";
+const EC2_EFA: &str = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html";
+const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
+const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
+const NETOP: &str = "https://github.com/Mellanox/network-operator";
+const OPEN_MPI: &str = "https://www.open-mpi.org/faq/?category=running#mpirun-prefix";
+
+/// All rules, in the order they are applied. Specification: docs/concepts/mutation.md.
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "efa.stack",
+        fabric: Fabric::Efa,
+        what: "mounts the node's libfabric, aws-ofi-nccl and Open MPI into the pod",
+        why: "NCCL reaches EFA only through these libraries, and the image need not have them",
+        depends_on: None,
+        source: DGXC,
+    },
+    Rule {
+        id: "efa.library-path",
+        fabric: Fabric::Efa,
+        what: "puts the stack's folders first in LD_LIBRARY_PATH",
+        why: "the loader must find the mounted libraries before those of the image",
+        depends_on: Some("efa.stack"),
+        source: DGXC,
+    },
+    Rule {
+        id: "efa.opal-prefix",
+        fabric: Fabric::Efa,
+        what: "sets OPAL_PREFIX to the mounted Open MPI",
+        why: "Open MPI looks for its own files below this folder, and images point it elsewhere",
+        depends_on: Some("efa.stack"),
+        source: DGXC,
+    },
+    Rule {
+        id: "efa.gdrcopy",
+        fabric: Fabric::Efa,
+        what: "sets NVIDIA_GDRCOPY=enabled",
+        why: "NVIDIA's container toolkit then adds /dev/gdrdrv, which small messages between GPU and NIC use",
+        depends_on: None,
+        source: "https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/modifier/gated.go",
+    },
+    Rule {
+        id: "efa.device-rdma",
+        fabric: Fabric::Efa,
+        what: "sets FI_EFA_USE_DEVICE_RDMA=1 where the instance type has RDMA read",
+        why: "older plugins use GPUDirect RDMA only when told; on types without RDMA read the value 1 aborts",
+        depends_on: None,
+        source: FI_EFA,
+    },
+    Rule {
+        id: "efa.neuron",
+        fabric: Fabric::Efa,
+        what: "sets FI_PROVIDER, FI_EFA_USE_DEVICE_RDMA and FI_EFA_FORK_SAFE for Trainium",
+        why: "aws-ofi-nccl sets none of them on Neuron",
+        depends_on: None,
+        source: "https://awsdocs-neuron.readthedocs-hosted.com/",
+    },
+    Rule {
+        id: "efa.devices",
+        fabric: Fabric::Efa,
+        what: "asks all EFA interfaces of a node",
+        why: "a worker on a whole node needs all of them for full bandwidth, and asks for no more than the node has",
+        depends_on: None,
+        source: EKS_EFA,
+    },
+    Rule {
+        id: "efa.hugepages",
+        fabric: Fabric::Efa,
+        what: "asks huge pages of 2 MiB",
+        why: "libfabric keeps its bounce buffers in huge pages; without, it falls back to normal ones",
+        depends_on: Some("efa.devices"),
+        source: EKS_EFA,
+    },
+    Rule {
+        id: "efa.memlock",
+        fabric: Fabric::Efa,
+        what: "adds the capability IPC_LOCK, where the profile says so",
+        why: "memory is registered with the device by pinning it; images with a low memlock limit need it",
+        depends_on: None,
+        source: "https://github.com/NVIDIA/cluster-readiness-engine",
+    },
+    Rule {
+        id: "efa.webhook",
+        fabric: Fabric::Efa,
+        what: "tells the cluster's own webhook to keep out (disable-auto-efa), with our marker beside it",
+        why: "two injections mean a double prefix and two mounts of one path, which the API server refuses",
+        depends_on: None,
+        source: DGXC,
+    },
+    Rule {
+        id: "efa.colocate",
+        fabric: Fabric::Efa,
+        what: "keeps the workers in one zone, on one instance type, on the reservation of the profile",
+        why: "EFA traffic does not cross an availability zone, and P4d, P4de and DL1 speak only among themselves",
+        depends_on: None,
+        source: EC2_EFA,
+    },
+    Rule {
+        id: "efa.mpirun",
+        fabric: Fabric::Efa,
+        what: "makes mpirun the mounted one, and forwards what the ranks need with -x",
+        why: "an image's mpirun does not fit the mounted libraries; ranks started by ssh get only what is forwarded",
+        depends_on: Some("efa.stack"),
+        source: OPEN_MPI,
+    },
+    Rule {
+        id: "roce.network",
+        fabric: Fabric::Roce,
+        what: "adds the RoCE network to the Multus annotation",
+        why: "the pod gets the RDMA interface through this network",
+        depends_on: None,
+        source: "https://github.com/k8snetworkplumbingwg/multus-cni/blob/master/docs/how-to-use.md",
+    },
+    Rule {
+        id: "roce.devices",
+        fabric: Fabric::Roce,
+        what: "asks the RDMA device",
+        why: "the device plugin makes /dev/infiniband visible in the pod only if its resource is asked",
+        depends_on: None,
+        source: NETOP,
+    },
+    Rule {
+        id: "roce.memlock",
+        fabric: Fabric::Roce,
+        what: "adds the capability IPC_LOCK",
+        why: "RDMA pins the memory it sends from",
+        depends_on: None,
+        source: NETOP,
+    },
+    Rule {
+        id: "roce.hca",
+        fabric: Fabric::Roce,
+        what: "sets NCCL_IB_HCA",
+        why: "NCCL then uses the fabric's adapters and no other",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "roce.socket-threads",
+        fabric: Fabric::Roce,
+        what: "sets NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD",
+        why: "what still goes over sockets uses more of them; their product is at most 64",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "roce.gid",
+        fabric: Fabric::Roce,
+        what: "sets NCCL_IB_GID_INDEX to a number, or finds it in the pod; with `auto` it writes nothing",
+        why: "NCCL before 2.21 takes index 0, which is often RoCE v1; later ones find the index themselves",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "ib.devices",
+        fabric: Fabric::InfiniBand,
+        what: "asks the InfiniBand device, and the capability IPC_LOCK",
+        why: "the device plugin makes /dev/infiniband visible in the pod only if its resource is asked",
+        depends_on: None,
+        source: NETOP,
+    },
+    Rule {
+        id: "ib.hca",
+        fabric: Fabric::InfiniBand,
+        what: "sets NCCL_IB_HCA",
+        why: "NCCL then uses the fabric's adapters and no other",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "tcp.socket",
+        fabric: Fabric::Tcp,
+        what: "sets NCCL_NET=Socket",
+        why: "NCCL would use any RDMA device it finds, though plain TCP was asked for",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "profile.env",
+        fabric: Fabric::Auto,
+        what: "sets the environment of the profile",
+        why: "the site wants it in every job of this fabric",
+        depends_on: None,
+        source: EFA_VARS,
+    },
+    Rule {
+        id: "strict.net",
+        fabric: Fabric::Auto,
+        what: "pins NCCL_NET, and NCCL_NET_PLUGIN where its path is known (`--strict`)",
+        why: "NCCL then fails where it would fall back to another network without a word",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+    Rule {
+        id: "detect.nccl-debug",
+        fabric: Fabric::Auto,
+        what: "sets NCCL_DEBUG=INFO where it is unset",
+        why: "NCCL says only then which transport it uses; without, nothing can be detected",
+        depends_on: None,
+        source: NCCL_ENV,
+    },
+];
+
+impl Rule {
+    /// The rule of an id.
+    pub fn get(id: &str) -> Option<&'static Self> {
+        RULES.iter().find(|rule| rule.id == id)
+    }
+}
+
+/// Each rule as the user set it, those that depend on one switched off being off too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    set: BTreeMap<String, RuleSetting>,
+}
+
+impl Settings {
+    /// Takes the user's words; an id that no rule has, or an `on` whose ground is off, is an error.
+    pub(crate) fn new(asked: &BTreeMap<String, RuleSetting>, findings: &mut Vec<Finding>) -> Self {
+        let settings = Self { set: asked.clone() };
+        for (id, setting) in asked {
+            let Some(rule) = Rule::get(id) else {
+                findings.push(unknown(id));
+                continue;
+            };
+            if *setting == RuleSetting::On
+                && let Some(base) = settings.base_that_is_off(rule)
+            {
+                findings.push(
+                    Finding::error(
+                        "E-RULE-UNMET",
+                        format!("rule `{id}` is on, but it depends on `{base}`, which is off"),
+                    )
+                    .fix(format!("switch `{base}` on, or leave `{id}` at auto")),
+                );
+            }
+        }
+        settings
+    }
+
+    /// What applies to a rule.
+    pub(crate) fn of(&self, id: &str) -> RuleSetting {
+        // Mostly the user says nothing of rules, and then none has to be looked up.
+        if self.set.is_empty() {
+            return RuleSetting::default();
+        }
+        match Rule::get(id) {
+            Some(rule) if self.base_that_is_off(rule).is_some() => RuleSetting::Off,
+            _ => self.own(id),
+        }
+    }
+
+    /// Whether a rule applies where it fits.
+    pub(crate) fn active(&self, id: &str) -> bool {
+        self.of(id) != RuleSetting::Off
+    }
+
+    /// The rules of a fabric that are off, each with the reason and a sentence.
+    pub(crate) fn switched_off(
+        &self,
+        fabric: Fabric,
+    ) -> impl Iterator<Item = (&'static str, &'static str, String)> {
+        RULES.iter().filter(move |rule| rule.fabric == fabric || rule.fabric == Fabric::Auto).filter_map(
+            |rule| match self.base_that_is_off(rule) {
+                _ if self.own(rule.id) == RuleSetting::Off => {
+                    Some((rule.id, "off", "switched off by the user".to_owned()))
+                }
+                Some(base) => {
+                    Some((rule.id, "depends-on", format!("depends on `{base}`, which is switched off")))
+                }
+                None => None,
+            },
+        )
+    }
+
+    /// The rules that must apply.
+    pub(crate) fn demanded(&self) -> impl Iterator<Item = &str> {
+        self.set.iter().filter(|(_, setting)| **setting == RuleSetting::On).map(|(id, _)| id.as_str())
+    }
+
+    fn own(&self, id: &str) -> RuleSetting {
+        self.set.get(id).copied().unwrap_or_default()
+    }
+
+    fn base_that_is_off(&self, rule: &Rule) -> Option<&'static str> {
+        let base = Rule::get(rule.depends_on?)?;
+        if self.own(base.id) == RuleSetting::Off { Some(base.id) } else { self.base_that_is_off(base) }
+    }
+}
+
+fn unknown(id: &str) -> Finding {
+    let finding = Finding::error("E-RULE-UNKNOWN", format!("there is no rule `{id}`"));
+    match crate::text::did_you_mean(id, RULES.iter().map(|rule| rule.id)) {
+        Some(near) => finding.fix(format!("did you mean `{near}`?")),
+        None => finding.fix("`weftrun explain rules` lists them"),
+    }
+}

@@ -1,0 +1,97 @@
+//! `mpirun` in argv and in shell strings.
+//!
+//! Why the word is made absolute: Open MPI treats an absolute `mpirun` as `--prefix`, so that the `orted` of the same
+//! stack is found on the other nodes (Open MPI 4.1, `mpirun(1)`, "The --prefix option"). Why `-x`: sshd does not pass
+//! a container's environment on to the ranks.
+
+mod command;
+pub mod gid;
+mod mpirun;
+mod reader;
+mod script;
+mod variables;
+mod wrapper;
+
+use command::Verdict;
+
+pub use mpirun::{Mpirun, MpirunNote, Rewrite};
+pub use script::{ScriptCommand, commands};
+pub use variables::unexpanded;
+
+/// Rewrites the `mpirun` of a command line: the first command word of an argv, or every one in command position of a
+/// shell string.
+///
+/// ```
+/// use weftrun_core::shell::{self, Mpirun};
+/// let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+/// let rule = Mpirun { bin: Some("/opt/efa/bin".into()), forward: words("LD_LIBRARY_PATH"), ..Mpirun::default() };
+/// let done = shell::rewrite(&words("timeout 60 mpirun"), &words("-np 2 app"), &rule);
+/// assert_eq!(done.command, words("timeout 60 /opt/efa/bin/mpirun -x LD_LIBRARY_PATH"));
+/// assert_eq!(done.args, words("-np 2 app"));
+/// ```
+pub fn rewrite(command: &[String], args: &[String], rule: &Mpirun) -> Rewrite {
+    let mut words: Vec<String> = command.iter().chain(args).cloned().collect();
+    let mut border = command.len();
+    let mut found = Found::default();
+    // Behind our own wrapper stands the user's command.
+    let start = gid::wrapped_from(&words).unwrap_or(0);
+    rewrite_argv(&mut words, start, &mut border, rule, &mut found);
+    if !found.mpirun && found.notes.is_empty() {
+        found.notes.push(MpirunNote::Opaque { script: found.script });
+    }
+    let args = words.split_off(border);
+    Rewrite { command: words, args, changed: found.changed, notes: found.notes }
+}
+
+/// What was seen on the way.
+#[derive(Default)]
+struct Found {
+    /// Whether there was an `mpirun` at all, changed or not.
+    mpirun: bool,
+    changed: usize,
+    /// The first script file that runs.
+    script: Option<String>,
+    notes: Vec<MpirunNote>,
+}
+
+impl Found {
+    fn note(&mut self, note: MpirunNote) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+fn rewrite_argv(words: &mut Vec<String>, start: usize, border: &mut usize, rule: &Mpirun, found: &mut Found) {
+    let Some(at) = wrapper::command_word(words, start) else { return };
+    if let Some(script_at) = wrapper::shell_string(words, at) {
+        match script::rewrite(&words[script_at], rule, found) {
+            Ok(text) => words[script_at] = text,
+            Err(why) => found.note(MpirunNote::Unreadable(why)),
+        }
+        return;
+    }
+    let rest: Vec<&str> = words[at + 1..].iter().map(String::as_str).collect();
+    match command::judge(&words[at], &rest, rule) {
+        Verdict::NotMpirun => found.script = wrapper::script_file(words, at).map(str::to_owned),
+        Verdict::Left(note) => {
+            found.mpirun = true;
+            found.note(note);
+        }
+        Verdict::Becomes { word, add, notes } => {
+            found.mpirun = true;
+            notes.into_iter().for_each(|note| found.note(note));
+            if word != words[at] || !add.is_empty() {
+                found.changed += 1;
+                words[at] = word;
+                if at < *border {
+                    *border += add.len();
+                }
+                words.splice((at + 1)..=at, add);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! Variables in values that no shell reads.
+
+/// The first `$NAME` or `${NAME}` in a value, which Kubernetes leaves as it is. `$(NAME)` and `$$` are its own.
+pub fn unexpanded(value: &str) -> Option<&str> {
+    let mut rest = value;
+    let mut offset = 0;
+    while let Some(found) = rest.find('$') {
+        let start = offset + found;
+        let after = value.get(start + 1..)?;
+        let brace = usize::from(after.starts_with('{'));
+        let name = after.get(brace..)?;
+        let length = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
+        let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if starts_well && length > 0 && (brace == 0 || name.get(length..)?.starts_with('}')) {
+            return value.get(start..start + 1 + brace + length + brace);
+        }
+        // Behind `$$` and `$(` nothing of ours begins.
+        let skip = if after.starts_with('$') { 2 } else { 1 };
+        offset = start + skip;
+        rest = value.get(offset..)?;
+    }
+    None
+}

@@ -1,0 +1,18 @@
+//! Training runtimes (Kubeflow Trainer) in a text.
+
+use serde_json::Value as Json;
+
+/// The training runtimes that stand in a text: a TrainJob behind them in the same stream may name them.
+pub fn runtimes_in(text: &str) -> Vec<Json> {
+    if memchr::memmem::find(text.as_bytes(), b"TrainingRuntime").is_none() {
+        return Vec::new();
+    }
+    let documents = crate::span::yaml_documents(text).unwrap_or_default();
+    let objects = documents.iter().map(|document| document.root.to_json());
+    let all = objects.flat_map(|object| match object.get("items").and_then(Json::as_array) {
+        Some(items) => items.clone(),
+        None => vec![object],
+    });
+    all.filter(|object| matches!(object["kind"].as_str(), Some("TrainingRuntime" | "ClusterTrainingRuntime")))
+        .collect()
+}

@@ -1,0 +1,10 @@
+//! Text that people write and names that stand in addresses: suggestions, durations, quantities, percent-encoding.
+
+pub mod duration;
+pub mod percent;
+pub mod quantity;
+mod words;
+
+pub use duration::parse as parse_duration;
+pub use quantity::Quantity;
+pub use words::did_you_mean;

@@ -1,0 +1,37 @@
+//! The word that was meant.
+
+/// The known word nearest to a misspelt one, if one is near enough to be meant.
+///
+/// ```
+/// use weftrun_core::text::did_you_mean;
+/// assert_eq!(did_you_mean("gpu_per_node", ["nodes", "gpus_per_node"]), Some("gpus_per_node"));
+/// assert_eq!(did_you_mean("colour", ["nodes", "gpus_per_node"]), None);
+/// ```
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance is quadratic in the length, and nobody misspells a word this long.
+    if word.len() > 100 {
+        return None;
+    }
+    let allowed = (word.len() / 3).clamp(1, 3);
+    let word = normal(word);
+    known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &normal(candidate)), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// `gpusPerNode`, `gpus-per-node` and `GPUS_PER_NODE` are one word in three habits.
+fn normal(word: &str) -> String {
+    let mut out = String::with_capacity(word.len() + 4);
+    let mut lower = false;
+    for c in word.chars() {
+        if c.is_uppercase() && lower {
+            out.push('_');
+        }
+        lower = c.is_lowercase() || c.is_ascii_digit();
+        out.extend(if c == '-' { '_' } else { c }.to_lowercase());
+    }
+    out
+}
