@@ -38,9 +38,9 @@ semver BASE:
 dist:
     cargo build --profile dist -p weftrun-cli
 
-# Score parser and diagnosis on the corpus of excerpts beside the project, where it is
-corpus *ARGS:
-    cargo run -q -p weftrun-core --example corpus -- ../shared/nccl/corpus {{ARGS}}
+# Score the log reader and the diagnosis on a folder of excerpts
+corpus FOLDER *ARGS:
+    cargo run -q -p weftrun-core --example corpus -- {{FOLDER}} {{ARGS}}
 
 # The speed of the terminal UI in a real terminal, beside lnav where it is installed
 bench-tui *ARGS:

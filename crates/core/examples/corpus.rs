@@ -1,6 +1,6 @@
-//! Scores parser and diagnosis on the corpus of excerpts after public threads, as `../shared/nccl/formats.md` §6 says.
+//! Scores the log reader and the diagnosis on a folder of excerpts (`NAME.log`) with the truth beside each (`NAME.json`).
 //!
-//! The excerpts are others' text and stay outside of the tree: `just corpus` reads them where they are.
+//! `cargo run -p weftrun-core --example corpus -- FOLDER [NAME]`; public excerpts are others' text and are not in this repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ struct Table {
 }
 
 fn main() -> ExitCode {
-    let folder = std::env::args().nth(1).unwrap_or_else(|| "../shared/nccl/corpus".to_owned());
+    let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     let only = std::env::args().nth(2);
     let mut logs: Vec<PathBuf> = match std::fs::read_dir(&folder) {
         Ok(entries) => entries

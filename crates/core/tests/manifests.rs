@@ -1,5 +1,5 @@
-//! Every real manifest beside the tree is mutated, or says why not; twice the same; and what was valid stays valid.
-//! The manifests are others' work and are read where they are; without them the tests say so and pass.
+//! Every manifest of `tests/cases/mutate` is mutated under every profile, or says why not; a second mutation changes
+//! nothing; and what was valid by its schema stays valid.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,26 +12,15 @@ use weftrun_core::fabric::{Fabric, Gid, Profile, Profiles, RuleSetting, Webhook}
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
 
-fn shared(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kubeflow").join(folder);
-    if !path.is_dir() {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 fn manifests() -> Vec<(String, String)> {
-    let Some(folder) = shared("manifests") else { return Vec::new() };
-    let mut found: Vec<(String, String)> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
-        .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
-        })
-        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/mutate");
+    let cases = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        Some((path.display().to_string(), fs::read_to_string(path.join("before.yaml")).ok()?))
+    };
+    let mut found: Vec<(String, String)> = cases.filter_map(read).collect();
     found.sort();
+    assert!(found.len() > 20, "{}", found.len());
     found
 }
 
@@ -135,10 +124,10 @@ fn an_opted_out_rule_adds_nothing() {
 
 #[test]
 fn what_the_schema_accepts_it_accepts_afterwards() {
-    let Some(folder) = shared("crds/compact") else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/kubeflow-schemas");
     let mut checked = 0;
     let mut validators: HashMap<&'static str, jsonschema::Validator> = HashMap::new();
-    for (name, text) in manifests().into_iter().chain(examples()) {
+    for (name, text) in manifests() {
         let Ok(documents) = yaml_documents(&text) else { continue };
         for way in ways() {
             let Ok((out, _)) = run(&text, &way) else { continue };
@@ -162,15 +151,6 @@ fn what_the_schema_accepts_it_accepts_afterwards() {
     }
     println!("{checked} documents were checked");
     assert!(checked >= 20, "{checked}");
-}
-
-fn examples() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/mutate");
-    let cases = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let read = |path: PathBuf| {
-        Some((path.display().to_string(), fs::read_to_string(path.join("before.yaml")).ok()?))
-    };
-    cases.filter_map(read).collect()
 }
 
 fn schema_file(object: &Json) -> Option<&'static str> {

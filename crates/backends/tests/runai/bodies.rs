@@ -114,54 +114,6 @@ fn difference(newest: &str, older: &str) -> String {
     if lines.is_empty() { "the same".to_owned() } else { lines.join("\n") }
 }
 
-/// The vendor's schema stands beside the repository in CI; elsewhere the test says that it was skipped.
-#[test]
-fn bodies_are_what_the_schema_describes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/runai/schema");
-    let mut validators = BTreeMap::new();
-    for (kind, file) in
-        [("distributed", "Distributed"), ("trainings", "Training"), ("workspaces", "Workspace")]
-    {
-        let Ok(text) = std::fs::read_to_string(folder.join(format!("{file}CreationRequest.json"))) else {
-            println!("skipped: the vendor's schema is not here");
-            return;
-        };
-        let mut schema: Value = serde_json::from_str(&text).unwrap();
-        forbid_unknown(&mut schema);
-        validators.insert(kind, jsonschema::validator_for(&schema).unwrap());
-    }
-    let mut checked = 0;
-    for (name, spec) in cases() {
-        for minor in MINORS {
-            let Ok(rendered) = render(spec.clone(), minor) else { continue };
-            let body = body(&rendered);
-            let errors: Vec<String> = validators[kind(&rendered)]
-                .iter_errors(&body)
-                .map(|e| format!("{} at {}", e, e.instance_path()))
-                .collect();
-            assert!(errors.is_empty(), "{name} on 2.{minor}: {errors:#?}\n{body:#}");
-            checked += 1;
-        }
-    }
-    assert!(checked >= 24, "only {checked} bodies were checked");
-}
-
-/// The schema lets unknown fields pass, and the server ignores them: here they are mistakes.
-fn forbid_unknown(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            if map.get("properties").is_some_and(Value::is_object)
-                && !map.contains_key("additionalProperties")
-            {
-                map.insert("additionalProperties".into(), json!(false));
-            }
-            map.values_mut().for_each(forbid_unknown);
-        }
-        Value::Array(items) => items.iter_mut().for_each(forbid_unknown),
-        _ => {}
-    }
-}
-
 /// Three nodes are a master and two workers.
 #[test]
 fn the_epfl_job_is_a_master_and_two_workers() {

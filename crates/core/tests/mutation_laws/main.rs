@@ -1,4 +1,4 @@
-//! The laws of the mutation, over generated objects and (where `../shared` is there) over real manifests.
+//! The laws of the mutation, over generated objects and over the manifests of `tests/cases/mutate`.
 //!
 //! - A second pass changes not one byte.
 //! - A rule that is off adds nothing.
@@ -378,29 +378,15 @@ proptest! {
     }
 }
 
-// ---- real manifests -----------------------------------------------------------------------------------------------
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kubeflow").join(path);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {} is not here", path.display());
-    None
-}
+// ---- the manifests of tests/cases -----------------------------------------------------------------------------------------------
 
 fn manifests() -> Vec<(String, String)> {
-    let Some(folder) = shared("manifests") else { return Vec::new() };
-    let mut found: Vec<(String, String)> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
-        .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
-        })
-        .collect();
-    found.sort();
-    found
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/mutate");
+    let cases = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        Some((path.display().to_string(), fs::read_to_string(path.join("before.yaml")).ok()?))
+    };
+    cases.filter_map(read).collect()
 }
 
 fn is_template(text: &str) -> bool {
@@ -446,7 +432,7 @@ fn usual_calls() -> Vec<Call> {
 }
 
 #[test]
-fn the_laws_hold_for_real_manifests() {
+fn the_laws_hold_for_every_example_manifest() {
     let mut broken = Vec::new();
     let mut mutated = 0;
     for (name, text) in manifests() {
@@ -465,7 +451,7 @@ fn the_laws_hold_for_real_manifests() {
 
 #[test]
 fn what_was_valid_against_its_schema_still_is() {
-    let Some(folder) = shared("crds/compact") else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/kubeflow-schemas");
     let schema = |name: &str| {
         let text = fs::read_to_string(folder.join(name)).unwrap();
         let whole: Json = serde_json::from_str(&text).unwrap();
