@@ -16,7 +16,6 @@
 //! ```
 
 mod channel;
-pub mod clue;
 mod comm;
 mod event;
 pub mod flight_recorder;
@@ -26,6 +25,7 @@ mod map;
 mod message;
 mod parser;
 mod prefix;
+mod signature;
 mod source;
 mod text;
 mod throughput;
@@ -36,11 +36,12 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Channels, Clues, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, Misfits,
-    PairView, Phase, PluginSeen, Port, RankView, Summary, Totals, Trace, TransportMap, TransportUse, Verdict,
-    Who, World, printable,
+    Anomalies, Channels, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, PairView,
+    Phase, PluginSeen, Port, RankView, Signatures, Summary, Totals, Trace, TransportMap, TransportUse,
+    Verdict, Who, World, printable,
 };
 pub use parser::{Entry, Parser};
 pub use prefix::{Level, Writer, writer};
+pub use signature::Signature;
 pub use source::SourceId;
 pub use throughput::{Sample, Series};

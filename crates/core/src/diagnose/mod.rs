@@ -1,21 +1,20 @@
 //! Plan and map become findings: what is wrong, how sure that is, which lines prove it, what to change.
 
-mod conditions;
+mod anomalies;
 pub mod flight_recorder;
-mod misfits;
-mod table;
+mod rules;
+mod seen;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
-pub use table::{RULES, Rule, rule_of};
+pub use rules::{Rule, rules};
 
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
-use crate::nccl::{FabricSeen, Found, Kind, Trace, TransportMap, Verdict};
 use crate::request::Fabric;
 use crate::{Confidence, Error, ErrorKind, Finding, Severity};
-use conditions::Seen;
+use seen::Seen;
+use weftrun_nccl::{FabricSeen, Found, Kind, Signature, Trace, TransportMap, Verdict};
 
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
@@ -66,14 +65,11 @@ impl Diagnosis {
 pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let planned = plan.map(|plan| plan.fabric);
     let seen = Seen::new(planned, map);
-    let mut findings: Vec<Finding> = RULES
-        .iter()
-        .filter(|rule| conditions::applies(rule.id, &seen))
-        .map(|rule| finding(rule, &seen))
-        .collect();
+    let mut findings: Vec<Finding> =
+        rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
     findings.extend(not_as_planned(&seen));
     findings.extend(silent(plan, &seen));
-    findings.extend(misfits::findings(&seen));
+    findings.extend(anomalies::findings(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
     Diagnosis { verdict: seen.verdict, ok, planned, findings }
@@ -94,7 +90,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
 }
 
 fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
-    let mut finding = Finding::new(rule.severity, rule.code, message(rule, seen));
+    let mut finding = Finding::new(rule.severity, rule.code, rule.sentence(seen));
     finding.rule = Some(rule.id.to_owned());
     finding.confidence = Some(rule.confidence);
     finding.source = Some(rule.source.to_owned());
@@ -110,33 +106,12 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
             })
             .collect(),
     });
-    for clue in clues_of(rule.id) {
-        if let Some(found) = seen.map.clues().get(clue) {
+    for signature in rule.signatures {
+        if let Some(found) = seen.map.signatures().get(*signature) {
             add_evidence(&mut finding, found, seen);
         }
     }
     finding
-}
-
-/// The clues that a rule cites.
-fn clues_of(rule: &'static str) -> &'static [&'static str] {
-    match rule {
-        "R01" => &["SOCKET-LINK", "SOCKET-CHOSEN", "R02", "R15"],
-        "R02" => &["R02"],
-        "R06" => &["R06", "R06b"],
-        "R08" => &["R08", "R08b"],
-        "R09" => &["OFI-NOGDR-LINK"],
-        "R12" => &["R12", "R12b"],
-        "R16" => &["R16", "R16n", "R16p", "R16s"],
-        "R25" => &["R25", "IB-NOGDR-LINK"],
-        "R27" => &["R27", "IB-LIST"],
-        "R34" => &["R34", "R34b"],
-        "R37" => &["R37", "R37-LO"],
-        "R40" => &["R40", "VERSION"],
-        "R49" => &["MNNVL-LINK"],
-        "R50" => &["R50", "IB-LIST"],
-        other => table::rule_of(other).map_or(&[], |rule| std::slice::from_ref(&rule.id)),
-    }
 }
 
 fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
@@ -163,64 +138,6 @@ fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
     }
 }
 
-/// The rule's sentence, with what is known of this case.
-fn message(rule: &Rule, seen: &Seen<'_>) -> String {
-    let mut message = rule.message.to_owned();
-    match rule.id {
-        "R01" => {
-            let sockets = seen.socket_connections();
-            if sockets > 0 {
-                let _ = write!(message, ": {sockets} connections");
-            }
-        }
-        "R06" => {
-            let providers: BTreeSet<&str> = seen
-                .map
-                .plugins()
-                .iter()
-                .flat_map(|plugin| &plugin.providers)
-                .map(|name| &**name)
-                .filter(|name| !name.starts_with("efa"))
-                .collect();
-            if !providers.is_empty() {
-                let _ = write!(message, ": {}", providers.into_iter().collect::<Vec<_>>().join(", "));
-            }
-        }
-        "R16" => {
-            for (clue, text) in [
-                ("R16", "InfiniBand is disabled"),
-                ("R16n", "sockets are asked for"),
-                ("R16p", "P2P is disabled, so that ranks of one node use SHM"),
-                ("R16s", "SHM is disabled"),
-            ] {
-                if seen.map.clues().has(clue) {
-                    let _ = write!(message, ": {text}");
-                }
-            }
-        }
-        "R40" => {
-            if let Some((one, other)) = conditions::versions_differ(seen) {
-                let _ = write!(message, ": {one} and {other}");
-            }
-        }
-        "R43" => {
-            let victims =
-                seen.map.clues().get("R43").map_or_else(Vec::new, |found| seen.map.told_ranks(found));
-            if !victims.is_empty() {
-                let _ = write!(message, " (reported by rank {})", list(&victims));
-            }
-        }
-        _ => {}
-    }
-    message
-}
-
-fn list(ranks: &[u32]) -> String {
-    let mut ranks = ranks.to_vec();
-    ranks.sort_unstable();
-    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
 /// Planned EFA, and the pairs prove something else.
 fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     let planned = seen.planned?;
@@ -237,8 +154,8 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     let mut finding = Finding::error("NCCL-FABRIC-NOT-AS-PLANNED", message);
     finding.confidence = Some(Confidence::High);
     finding.ranks = network_ranks(seen);
-    for clue in ["SOCKET-LINK", "OFI-LINK", "IB-LINK"] {
-        if let Some(found) = seen.map.clues().get(clue) {
+    for signature in [Signature::SocketConnection, Signature::OfiConnection, Signature::IbConnection] {
+        if let Some(found) = seen.map.signatures().get(signature) {
             add_evidence(&mut finding, found, seen);
         }
     }

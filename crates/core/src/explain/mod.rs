@@ -51,7 +51,7 @@ const SECTIONS: [(&str, &[Code]); 8] = [
 ];
 
 /// All codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, what clusters and logs say. The
-/// diagnoses of [`diagnose::RULES`] have pages too.
+/// diagnoses of [`diagnose::rules`] have pages too.
 pub fn codes() -> impl Iterator<Item = &'static Code> {
     SECTIONS.into_iter().flat_map(|(_, codes)| codes)
 }
@@ -69,7 +69,7 @@ pub fn page(name: &str) -> Option<Page> {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     let code = || codes().find(|code| is(code.code)).map(Page::Code);
     let rule = || RULES.iter().find(|rule| is(rule.id)).map(Page::Rule);
-    let diagnosis = || diagnose::RULES.iter().find(|rule| is(rule.code) || is(rule.id)).map(Page::Diagnosis);
+    let diagnosis = || diagnose::rules().find(|rule| is(rule.code) || is(rule.id)).map(Page::Diagnosis);
     diagnosis().or_else(code).or_else(rule)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
 
 /// The names of all pages, each once, for completion and "did you mean".
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let diagnoses = diagnose::RULES.iter().map(|rule| rule.code);
+    let diagnoses = diagnose::rules().map(|rule| rule.code);
     let known: Vec<&str> = diagnoses.clone().collect();
     let own = codes().map(|code| code.code).filter(move |code| !known.contains(code));
     own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
@@ -164,7 +164,7 @@ pub fn markdown() -> String {
         "\n## Diagnoses\n\nWhat `weftrun transport`, `--follow` and the TUI conclude from NCCL's log. The number is the \
          finding's `ref`; a code may stand for several.\n",
     );
-    for rule in diagnose::RULES {
+    for rule in diagnose::rules() {
         page.push_str(&format!(
             "\n### {} ({})\n\n{}: {}.\n\n*What to do:* {}.\n\n*Source:* {}\n",
             rule.code,

@@ -5,46 +5,46 @@
 //! [`TransportMap::ranks`]. Rank numbers in NCCL's connection lines count from 0 in each communicator; the map keeps
 //! them so, and says a global rank only where the logs prove it.
 
-mod clues;
+mod anomalies;
 mod communicator;
 mod event;
 mod identify;
 mod link;
-mod lives;
-mod misfits;
 mod observe;
 mod process;
 mod resolve;
-mod screen;
-mod uses;
+mod restarts;
+mod signatures;
+mod usage;
 mod verdict;
 mod view;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub use clues::{Clues, Found, Trace, printable};
+pub use anomalies::{Anomalies, Doubts};
 pub use communicator::Identity;
 pub use event::{Event, Who};
 pub use link::{Channels, Devices};
-pub use misfits::{Doubts, Misfits};
 pub use process::Phase;
 pub use resolve::World;
-pub use screen::{Summary, TransportUse};
+pub use signatures::{Found, Signatures, Trace, printable};
 pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
 pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
+pub use window::{Summary, TransportUse};
 
-use super::clue;
 use super::event::{Connected, NcclEvent};
 use super::parser::{Entry, Parser};
 use super::prefix::Level;
+use super::signature::{self, Signature};
 use super::throughput::Throughput;
 use crate::SourceId;
 use communicator::Communicator;
 use link::LinkKey;
-use lives::Lives;
 use process::Process;
-use uses::Uses;
+use restarts::Restarts;
+use usage::Usage;
 
 /// Most connections kept. Beyond them they are counted, not kept; a ring and trees over 16,384 ranks need a tenth.
 const LINKS: usize = 2_000_000;
@@ -80,15 +80,15 @@ pub struct TransportMap {
     name_index: HashMap<Box<str>, u16>,
     /// Hosts, each with the `NCCL_HOSTID` that tells two nodes of one name apart.
     hosts: HashMap<(Box<str>, Box<str>), u32>,
-    uses: Uses,
+    uses: Usage,
     /// The same for connections without NCCL's prefix. They count where there are no others.
-    unsigned: Uses,
-    lives: Lives,
+    unsigned: Usage,
+    restarts: Restarts,
     /// The most nodes that any communicator told of.
     most_nodes: Option<u32>,
     /// Ranks of communicators, over all processes.
     members: usize,
-    clues: Clues,
+    signatures: Signatures,
     versions: BTreeMap<Box<str>, BTreeSet<u32>>,
     plugins: Vec<PluginSeen>,
     listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
@@ -118,9 +118,9 @@ impl TransportMap {
         self.generation
     }
 
-    /// The clues found so far.
-    pub fn clues(&self) -> &Clues {
-        &self.clues
+    /// The signatures found so far.
+    pub fn signatures(&self) -> &Signatures {
+        &self.signatures
     }
 
     fn source(&mut self, id: &Arc<SourceId>) -> u32 {
@@ -135,7 +135,7 @@ impl TransportMap {
             throughput: Throughput::default(),
         });
         self.source_index.insert(Arc::clone(id), at);
-        self.lives.source(id);
+        self.restarts.source(id);
         at
     }
 
@@ -191,7 +191,7 @@ impl TransportMap {
             }
             NcclEvent::Impossible => {
                 let rank = entry.launcher_rank;
-                self.clues.add("IMPOSSIBLE", source, process, entry.line, rank, entry.text);
+                self.signatures.add(Signature::ImpossibleRank, source, process, entry.line, rank, entry.text);
             }
             NcclEvent::Other => {
                 if self.other(source, process, entry) {
@@ -200,7 +200,7 @@ impl TransportMap {
             }
             _ => self.fact(process, entry, events),
         }
-        self.find_clues(source, process, entry, events);
+        self.find_signatures(source, process, entry, events);
     }
 
     /// The process a message belongs to. Text without NCCL's prefix belongs to none, unless it is a connection.
@@ -297,19 +297,24 @@ impl TransportMap {
     /// Keeps the first lines that prove a kind of connection.
     fn trace_link(&mut self, at: u32, entry: &Entry<'_>, line: &super::channel::ChannelLine<'_>) {
         let source = self.processes[at as usize].source;
-        let mut add = |id| self.clues.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
+        let mut add =
+            |id| self.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
         let Some(network) = line.transport.network() else {
             if line.transport.name == "P2P/MNNVL" {
-                add("MNNVL-LINK");
+                add(Signature::MnnvlConnection);
             }
             return;
         };
         if network == "Socket" {
-            add("SOCKET-LINK");
+            add(Signature::SocketConnection);
         } else if network.contains("Libfabric") {
-            add(if line.transport.gdr { "OFI-LINK" } else { "OFI-NOGDR-LINK" });
+            add(if line.transport.gdr {
+                Signature::OfiConnection
+            } else {
+                Signature::OfiConnectionWithoutGdr
+            });
         } else if network.starts_with("IB") || network.contains("RDMA") || network.starts_with("SPCX") {
-            add(if line.transport.gdr { "IB-LINK" } else { "IB-NOGDR-LINK" });
+            add(if line.transport.gdr { Signature::IbConnection } else { Signature::IbConnectionWithoutGdr });
         }
     }
 
@@ -464,19 +469,23 @@ impl TransportMap {
         false
     }
 
-    fn find_clues(&mut self, source: u32, process: Option<u32>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+    fn find_signatures(
+        &mut self,
+        source: u32,
+        process: Option<u32>,
+        entry: &Entry<'_>,
+        events: &mut Vec<Event>,
+    ) {
         let mut failed = false;
         let rank = entry.launcher_rank.or_else(|| watchdog_rank(entry.text));
-        let clues = &mut self.clues;
-        clue::find(entry.level, entry.location, entry.text, |id| {
-            failed |= entry.level == Some(Level::Warn)
-                && id.starts_with('R')
-                && !matches!(id, "R15" | "R33" | "R37" | "R47");
-            clues.add(id, source, process, entry.line, rank, entry.text);
+        let signatures = &mut self.signatures;
+        signature::find(entry.level, entry.location, entry.text, |id| {
+            failed |= entry.level == Some(Level::Warn) && id.fails_rank();
+            signatures.add(id, source, process, entry.line, rank, entry.text);
         });
         if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
-            let fresh = self.clues.count("WARN") < 64;
-            self.clues.add("WARN", source, process, entry.line, rank, entry.text);
+            let fresh = self.signatures.count(Signature::Warning) < 64;
+            self.signatures.add(Signature::Warning, source, process, entry.line, rank, entry.text);
             if fresh {
                 let who = process.map(|process| self.who(process));
                 events.push(Event::Warning { who, text: printable(entry.text, 300) });

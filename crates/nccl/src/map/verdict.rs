@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::TransportMap;
 use super::link::Devices;
 use super::resolve::World;
-use super::uses::Uses;
+use super::usage::Usage;
 use crate::channel::Kind;
+use crate::signature::Signature;
 
 /// The fabric that the connections between ranks prove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -98,7 +99,7 @@ impl TransportMap {
     }
 
     /// What the connections of live processes are made of: counted already, unless there was a restart.
-    pub(super) fn uses_in(&self, world: &World) -> Cow<'_, Uses> {
+    pub(super) fn uses_in(&self, world: &World) -> Cow<'_, Usage> {
         if world.past.is_empty() {
             return Cow::Borrowed(self.uses_ever());
         }
@@ -106,15 +107,15 @@ impl TransportMap {
         let alive = (0u32..)
             .zip(&self.processes)
             .filter(|(at, process)| world.is_alive(*at) && process.pid.is_some() == signed);
-        Cow::Owned(Uses::of(alive.map(|(_, process)| process)))
+        Cow::Owned(Usage::of(alive.map(|(_, process)| process)))
     }
 
-    /// The same over all lives of a job.
-    fn uses_ever(&self) -> &Uses {
+    /// The same over all attempts of a job.
+    fn uses_ever(&self) -> &Usage {
         if self.uses.is_empty() { &self.unsigned } else { &self.uses }
     }
 
-    fn fabric_of(&self, uses: &Uses, world: &World) -> FabricSeen {
+    fn fabric_of(&self, uses: &Usage, world: &World) -> FabricSeen {
         let is_network = |kind: Kind| matches!(kind, Kind::Net | Kind::Collnet);
         let mut fabrics = uses
             .iter()
@@ -210,7 +211,7 @@ impl TransportMap {
         self.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
 
-    fn gdr_of(&self, uses: &Uses) -> GdrSeen {
+    fn gdr_of(&self, uses: &Usage) -> GdrSeen {
         let networks = || uses.iter().filter(|(_, kind, _)| matches!(kind, Kind::Net | Kind::Collnet));
         let with = networks().any(|(_, _, used)| used.with_gdr);
         let without = networks().any(|(_, _, used)| used.without_gdr);
@@ -227,7 +228,9 @@ impl TransportMap {
 
     /// Before any network connection is seen, a refusal of GPUDirect, or a network without it, is an answer.
     fn gdr_without_connections(&self) -> GdrSeen {
-        let refused = ["R08", "R25", "R52"].iter().any(|id| self.clues.has(id));
+        let refused = [Signature::OfiGdrDisabled, Signature::IbGdrDisabled, Signature::HmemWithoutGdr]
+            .iter()
+            .any(|id| self.signatures.has(*id));
         let networks = self.networks();
         let sockets = !networks.is_empty() && networks.iter().all(|name| name.contains("Socket"));
         if refused || sockets { GdrSeen::None } else { GdrSeen::Unknown }
@@ -260,8 +263,12 @@ impl TransportMap {
         if self.listed.contains_key("FastSocket") {
             implied.insert("FastSocket".to_owned());
         }
-        for (clue, name) in [("IN-IB", "IB"), ("IN-IBEXT", "IBext"), ("IN-SOCKET", "Socket")] {
-            if self.clues.has(clue) {
+        for (signature, name) in [
+            (Signature::ErrorInIb, "IB"),
+            (Signature::ErrorInIbExternal, "IBext"),
+            (Signature::ErrorInSocket, "Socket"),
+        ] {
+            if self.signatures.has(signature) {
                 implied.insert(name.to_owned());
             }
         }
@@ -269,7 +276,7 @@ impl TransportMap {
         if implied.is_empty() && !self.ports().is_empty() {
             implied.insert("IB".to_owned());
         }
-        let no_ib = self.clues.has("R15");
+        let no_ib = self.signatures.has(Signature::IbNoDevice);
         if implied.is_empty() && no_ib && self.listed.contains_key("Socket") {
             implied.insert("Socket".to_owned());
         }

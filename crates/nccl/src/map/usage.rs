@@ -29,11 +29,11 @@ impl Use {
 
 /// The use of every transport, by the number of its name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uses {
+pub(super) struct Usage {
     by_name: Vec<Use>,
 }
 
-impl Uses {
+impl Usage {
     /// Counts a connection line; `fresh` where it is a connection not seen before.
     pub fn line(&mut self, name: u16, line: &ChannelLine<'_>, fresh: bool) {
         let known = self.entry(name);

@@ -1,8 +1,8 @@
-//! Where each clue was found: bounded evidence and an exact count.
+//! Where each signature was found: bounded evidence and an exact count.
 
 use std::collections::BTreeMap;
 
-use crate::clue::ClueId;
+use crate::signature::Signature;
 
 /// One line kept as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,20 +28,20 @@ pub struct Found {
     pub(crate) told_ranks: Vec<u32>,
 }
 
-/// All clues.
+/// All signatures found.
 #[derive(Clone, Debug, Default)]
-pub struct Clues {
-    found: BTreeMap<ClueId, Found>,
+pub struct Signatures {
+    found: BTreeMap<Signature, Found>,
 }
 
-impl Clues {
+impl Signatures {
     const KEPT: usize = 6;
     const RANKS: usize = 64;
     const TEXT: usize = 400;
 
     pub(super) fn add(
         &mut self,
-        id: ClueId,
+        id: Signature,
         source: u32,
         process: Option<u32>,
         line: u64,
@@ -64,23 +64,23 @@ impl Clues {
     }
 
     /// What was found of one kind.
-    pub fn get(&self, id: &str) -> Option<&Found> {
-        self.found.get(id)
+    pub fn get(&self, id: Signature) -> Option<&Found> {
+        self.found.get(&id)
     }
 
     /// Whether anything was found of one kind.
-    pub fn has(&self, id: &str) -> bool {
-        self.found.contains_key(id)
+    pub fn has(&self, id: Signature) -> bool {
+        self.found.contains_key(&id)
     }
 
-    /// The ids of everything found, in order.
-    pub fn ids(&self) -> impl Iterator<Item = ClueId> {
+    /// Everything found, in order.
+    pub fn ids(&self) -> impl Iterator<Item = Signature> {
         self.found.keys().copied()
     }
 
     /// How many lines of one kind.
-    pub fn count(&self, id: &str) -> u64 {
-        self.found.get(id).map_or(0, |found| found.count)
+    pub fn count(&self, id: Signature) -> u64 {
+        self.found.get(&id).map_or(0, |found| found.count)
     }
 }
 

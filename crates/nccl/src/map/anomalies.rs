@@ -10,7 +10,7 @@ use super::{Trace, TransportMap};
 /// Connections, communicators and processes that do not fit the rest of the log, each with a few lines that show it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Misfits {
+pub struct Anomalies {
     /// Connections whose rank numbers fit no communicator of their process.
     pub beyond: Doubts,
     /// Connections without NCCL's prefix, in a log whose other connections have it.
@@ -54,8 +54,8 @@ impl Doubts {
 
 impl TransportMap {
     /// Looks for what does not fit. Only processes that were doubtful when they connected are looked at closely.
-    pub fn misfits(&self, world: &World) -> Misfits {
-        let mut misfits = Misfits::default();
+    pub fn anomalies(&self, world: &World) -> Anomalies {
+        let mut anomalies = Anomalies::default();
         let signed = !self.uses.is_empty();
         let mut members = vec![0u32; self.sources.len()];
         for (at, process) in (0u32..).zip(&self.processes) {
@@ -68,11 +68,11 @@ impl TransportMap {
                 continue;
             }
             let doubts = if process.pid.is_none() {
-                Some(&mut misfits.unsigned).filter(|_| signed)
+                Some(&mut anomalies.unsigned).filter(|_| signed)
             } else if process.locals.is_empty() {
-                Some(&mut misfits.outsiders).filter(|_| members[process.source as usize] > 1)
+                Some(&mut anomalies.outsiders).filter(|_| members[process.source as usize] > 1)
             } else {
-                Some(&mut misfits.beyond)
+                Some(&mut anomalies.beyond)
             };
             let Some(doubts) = doubts else { continue };
             for link in process.links.iter().filter(|link| link.live) {
@@ -81,8 +81,8 @@ impl TransportMap {
                 }
             }
         }
-        misfits.groups = self.groups(world);
-        misfits
+        anomalies.groups = self.groups(world);
+        anomalies
     }
 
     /// How many of the largest groups of processes have nobody in common, where no communicator spans the job.

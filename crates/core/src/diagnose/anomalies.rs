@@ -1,16 +1,16 @@
 //! Lines that do not fit together: torn ones, two jobs in one log, programs that print what looks like NCCL.
 
 use super::add_traces;
-use super::conditions::Seen;
-use crate::nccl::{Doubts, Trace};
+use super::seen::Seen;
 use crate::{Confidence, Finding, Severity};
+use weftrun_nccl::{Doubts, Signature, Trace};
 
 /// Everything that does not fit.
 pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let (torn, dropped) = seen.map.torn_and_dropped();
     let contested = seen.map.contested(&seen.world);
-    let misfits = seen.map.misfits(&seen.world);
-    let impossible = seen.map.clues().get("IMPOSSIBLE");
+    let anomalies = seen.map.anomalies(&seen.world);
+    let impossible = seen.map.signatures().get(Signature::ImpossibleRank);
     let doubt = |doubts: &Doubts, code: &'static str, what: &str| {
         (doubts.count > 0).then(|| {
             finding(seen, Severity::Warning, code, &doubts.traces, format!("{} {what}", doubts.count))
@@ -25,17 +25,17 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
             let said = format!("{contested} ranks of one communicator are claimed by two processes: the log may hold two jobs, or a run and its repetition");
             finding(seen, Severity::Warning, "NCCL-LOG-CONTESTED", &[], said)
         }),
-        (misfits.groups > 1).then(|| {
-            let said = format!("the log holds {} groups of ranks that no communicator joins: several jobs, or groups of a job whose common communicator is not in the log. Their ranks are not numbered together", misfits.groups);
+        (anomalies.groups > 1).then(|| {
+            let said = format!("the log holds {} groups of ranks that no communicator joins: several jobs, or groups of a job whose common communicator is not in the log. Their ranks are not numbered together", anomalies.groups);
             finding(seen, Severity::Info, "NCCL-LOG-SEVERAL-JOBS", &[], said)
         }),
         impossible.map(|found| {
             let said = format!("{} lines tell of a rank beyond the ranks of its communicator: NCCL prints no such line", found.count);
             finding(seen, Severity::Warning, "NCCL-LOG-IMPOSSIBLE", &found.traces, said)
         }),
-        doubt(&misfits.beyond, "NCCL-LOG-MISFIT", "connections fit no communicator of their process: they may be of another job, or not be NCCL's"),
-        doubt(&misfits.unsigned, "NCCL-LOG-UNSIGNED", "connections have no prefix of NCCL, though others have one: a program may have printed them. They do not count for the verdict"),
-        doubt(&misfits.outsiders, "NCCL-LOG-OUTSIDER", "connections are of processes that joined no communicator, though the others did: another job's, or not NCCL's"),
+        doubt(&anomalies.beyond, "NCCL-LOG-MISFIT", "connections fit no communicator of their process: they may be of another job, or not be NCCL's"),
+        doubt(&anomalies.unsigned, "NCCL-LOG-UNSIGNED", "connections have no prefix of NCCL, though others have one: a program may have printed them. They do not count for the verdict"),
+        doubt(&anomalies.outsiders, "NCCL-LOG-OUTSIDER", "connections are of processes that joined no communicator, though the others did: another job's, or not NCCL's"),
         (dropped > 0).then(|| {
             let said = format!("{dropped} connections found no room in the map and are only counted");
             finding(seen, Severity::Warning, "NCCL-MAP-FULL", &[], said)

@@ -1,4 +1,4 @@
-//! Restarts: which processes were replaced by later ones. A log may hold several lives of a job; the last one holds.
+//! Restarts: which processes were replaced by later ones. A log may hold several attempts of a job; the last one counts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,14 +11,14 @@ type Slot = (u32, Box<str>, u64);
 
 /// Who held which place. Where no place had two holders there was no restart, and asking costs nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lives {
+pub(super) struct Restarts {
     holders: HashMap<Slot, Vec<u32>>,
     shared: HashSet<Slot>,
     attempts: HashMap<(String, String, String, u32), u32>,
     retried: bool,
 }
 
-impl Lives {
+impl Restarts {
     /// Remembers the attempt of a new source.
     pub fn source(&mut self, id: &SourceId) {
         use std::collections::hash_map::Entry;
@@ -77,16 +77,16 @@ impl TransportMap {
             return;
         }
         let before = process.slot.replace(slot);
-        self.lives.hold(at, process, before, slot);
+        self.restarts.hold(at, process, before, slot);
     }
 
     /// Processes replaced by later ones: the same GPU of the same host in the same source, all lines earlier; or an
     /// earlier attempt of the same source.
     pub(super) fn past(&self) -> HashSet<u32> {
         let mut past = HashSet::new();
-        if self.lives.retried {
+        if self.restarts.retried {
             let earlier: Vec<bool> =
-                self.sources.iter().map(|source| self.lives.is_earlier(&source.id)).collect();
+                self.sources.iter().map(|source| self.restarts.is_earlier(&source.id)).collect();
             past.extend(
                 (0u32..)
                     .zip(&self.processes)
@@ -94,8 +94,8 @@ impl TransportMap {
                     .map(|(at, _)| at),
             );
         }
-        for slot in &self.lives.shared {
-            let mut holders = self.lives.holders.get(slot).cloned().unwrap_or_default();
+        for slot in &self.restarts.shared {
+            let mut holders = self.restarts.holders.get(slot).cloned().unwrap_or_default();
             holders.retain(|at| !past.contains(at));
             self.replaced(holders, &mut past);
         }

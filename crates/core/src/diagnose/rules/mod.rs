@@ -1,0 +1,136 @@
+//! The rules, by family: what each says, which signatures are its evidence, when it applies, and what to do.
+//!
+//! A rule is one value. Without [`Rule::when`] it applies where any of its signatures was found.
+
+mod libfabric;
+mod node;
+mod plugin;
+mod program;
+mod socket;
+mod verbs;
+
+use std::sync::LazyLock;
+
+use weftrun_nccl::Signature;
+
+use super::seen::Seen;
+use crate::{Confidence, Severity};
+
+/// One rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Id, the finding's `ref`.
+    pub id: &'static str,
+    /// Stable code.
+    pub code: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// How sure, once its condition holds.
+    pub confidence: Confidence,
+    /// What it means.
+    pub message: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+    /// Where it is written down.
+    pub source: &'static str,
+    /// Edits of the job file: path, and the value to set; none unsets.
+    pub patch: &'static [(&'static str, Option<&'static str>)],
+    /// What counts as its evidence.
+    pub signatures: &'static [Signature],
+    when: Option<fn(&Seen<'_>) -> bool>,
+    detail: Option<fn(&Seen<'_>) -> Option<String>>,
+}
+
+impl Rule {
+    const fn patch(mut self, patch: &'static [(&'static str, Option<&'static str>)]) -> Self {
+        self.patch = patch;
+        self
+    }
+
+    const fn signatures(mut self, signatures: &'static [Signature]) -> Self {
+        self.signatures = signatures;
+        self
+    }
+
+    const fn when(mut self, condition: fn(&Seen<'_>) -> bool) -> Self {
+        self.when = Some(condition);
+        self
+    }
+
+    const fn detail(mut self, detail: fn(&Seen<'_>) -> Option<String>) -> Self {
+        self.detail = Some(detail);
+        self
+    }
+
+    /// Returns whether the rule applies to what was seen.
+    pub(super) fn applies(&self, seen: &Seen<'_>) -> bool {
+        match self.when {
+            Some(condition) => condition(seen),
+            None => self.signatures.iter().any(|signature| seen.has(*signature)),
+        }
+    }
+
+    /// Returns the rule's sentence, with what is known of this case.
+    pub(super) fn sentence(&self, seen: &Seen<'_>) -> String {
+        let detail = self.detail.and_then(|detail| detail(seen)).unwrap_or_default();
+        format!("{}{detail}", self.message)
+    }
+}
+
+const fn rule(
+    id: &'static str,
+    code: &'static str,
+    level: (Severity, Confidence),
+    message: &'static str,
+    fix: &'static str,
+    source: &'static str,
+) -> Rule {
+    Rule {
+        id,
+        code,
+        severity: level.0,
+        confidence: level.1,
+        message,
+        fix,
+        source,
+        patch: &[],
+        signatures: &[],
+        when: None,
+        detail: None,
+    }
+}
+
+const HIGH: (Severity, Confidence) = (Severity::Error, Confidence::High);
+const MEDIUM: (Severity, Confidence) = (Severity::Warning, Confidence::Medium);
+const LOW: (Severity, Confidence) = (Severity::Warning, Confidence::Low);
+const NOTE: (Severity, Confidence) = (Severity::Info, Confidence::Medium);
+
+macro_rules! nccl_issue {
+    ($number:literal) => {
+        concat!("https://github.com/NVIDIA/nccl/issues/", $number)
+    };
+}
+macro_rules! ofi_issue {
+    ($number:literal) => {
+        concat!("https://github.com/aws/aws-ofi-nccl/issues/", $number)
+    };
+}
+use {nccl_issue, ofi_issue};
+
+const TROUBLESHOOTING: &str =
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html";
+const ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
+
+/// Every rule, by id: the order of reports.
+static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
+    let families =
+        [plugin::RULES, libfabric::RULES, verbs::RULES, node::RULES, socket::RULES, program::RULES];
+    let mut all: Vec<&Rule> = families.into_iter().flatten().collect();
+    all.sort_by_key(|rule| rule.id);
+    all
+});
+
+/// Returns every rule in the order of reports.
+pub fn rules() -> impl Iterator<Item = &'static Rule> + Clone {
+    ALL.iter().copied()
+}

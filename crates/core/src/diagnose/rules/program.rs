@@ -1,0 +1,76 @@
+//! Rules about the program, its versions and its ranks.
+
+use std::collections::BTreeSet;
+
+use weftrun_nccl::Signature;
+
+use super::{HIGH, NOTE, Rule, nccl_issue, ofi_issue, rule};
+use crate::diagnose::seen::Seen;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R40", "NCCL-VERSION-MISMATCH", HIGH,
+        "ranks run different versions of NCCL",
+        "use one image on all nodes, and one NCCL in it",
+        "https://github.com/NVIDIA/nccl-tests/issues/185")
+        .signatures(&[Signature::VersionMismatch, Signature::VersionPrinted])
+        .when(versions_differ)
+        .detail(both_versions),
+    rule("R41", "COLLECTIVE-MISMATCH", HIGH,
+        "ranks disagree on a collective or its size",
+        "fix the program (TORCH_DISTRIBUTED_DEBUG=DETAIL shows where); give all ranks the same environment",
+        nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])
+        .signatures(&[Signature::CollectiveMismatch]),
+    rule("R42", "DUPLICATE-GPU", HIGH,
+        "two ranks use one GPU",
+        "set the device from the local rank: torch.cuda.set_device(local_rank)",
+        "https://github.com/horovod/horovod/issues/3929")
+        .signatures(&[Signature::DuplicateGpu]),
+    rule("R43", "WATCHDOG-TIMEOUT", HIGH,
+        "a collective timed out; the ranks that report it are its victims, the suspect is a rank that did not join",
+        "compare the last enqueued work of every rank, or read the flight recorder (TORCH_FR_BUFFER_SIZE)",
+        "https://github.com/pytorch/pytorch/issues/118369")
+        .signatures(&[Signature::WatchdogTimeout])
+        .detail(reporting_ranks),
+    rule("R44", "PEER-CLOSED", NOTE,
+        "a peer closed its connection: it failed first",
+        "look for the first error in time, in the peer's log",
+        "https://github.com/NVIDIA/nccl-tests/issues/166")
+        .signatures(&[Signature::PeerClosed]),
+    rule("R45", "TOPOLOGY-XML", HIGH,
+        "the topology file does not fit the GPUs and NICs that are visible",
+        "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
+        ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
+        .signatures(&[Signature::TopologyXml]),
+    rule("R46", "CUDA-FAILURE", HIGH,
+        "CUDA failed inside NCCL",
+        "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
+        nccl_issue!("444"))
+        .signatures(&[Signature::CudaFailure]),
+];
+
+fn versions_differ(seen: &Seen<'_>) -> bool {
+    seen.has(Signature::VersionMismatch) || versions(seen).is_some()
+}
+
+/// Two versions among the live ranks; exceptions print them without the CUDA part.
+fn versions(seen: &Seen<'_>) -> Option<(String, String)> {
+    let bases: BTreeSet<&str> = seen
+        .map
+        .live_versions(&seen.world)
+        .map(|version| version.split('+').next().unwrap_or(version))
+        .collect();
+    let mut bases = bases.into_iter();
+    let pair = (bases.next()?, bases.next()?);
+    Some((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+fn both_versions(seen: &Seen<'_>) -> Option<String> {
+    versions(seen).map(|(one, other)| format!(": {one} and {other}"))
+}
+
+fn reporting_ranks(seen: &Seen<'_>) -> Option<String> {
+    let mut ranks = seen.map.told_ranks(seen.map.signatures().get(Signature::WatchdogTimeout)?);
+    ranks.sort_unstable();
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    (!ranks.is_empty()).then(|| format!(" (reported by rank {})", ranks.join(", ")))
+}

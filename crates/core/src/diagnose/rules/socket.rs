@@ -1,0 +1,96 @@
+//! Rules about TCP sockets and interfaces.
+
+use weftrun_nccl::{Kind, Signature};
+
+use super::{ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
+use crate::diagnose::seen::Seen;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R01", "NCCL-NET-SOCKET-FALLBACK", HIGH,
+        "traffic between nodes goes over TCP sockets",
+        "find the first reason in the findings above or below it; give the containers the RDMA or EFA devices and the network plugin",
+        nccl_issue!("952")).patch(&[("fabric", Some("auto"))])
+        .signatures(&[Signature::SocketConnection, Signature::SocketChosen, Signature::PluginNotFound, Signature::IbNoDevice])
+        .when(sockets_between_nodes)
+        .detail(socket_connections),
+    rule("R16", "NCCL-FORCED-BY-ENV", MEDIUM,
+        "the environment forces or disables a transport",
+        "unset the variable, unless that is what you want",
+        ENV)
+        .signatures(&[Signature::IbDisabled, Signature::SocketsRequested, Signature::P2pDisabled, Signature::ShmDisabled])
+        .when(forced_by_environment)
+        .detail(forced_transports),
+    rule("R36", "SOCKET-NO-INTERFACE", HIGH,
+        "no network interface fits NCCL_SOCKET_IFNAME",
+        "fix NCCL_SOCKET_IFNAME: a prefix, `=` for an exact name, `^` to exclude",
+        nccl_issue!("1837")).patch(&[("env.NCCL_SOCKET_IFNAME", None)])
+        .signatures(&[Signature::NoInterface]),
+    rule("R37", "SOCKET-SUSPICIOUS-INTERFACE", MEDIUM,
+        "an interface that other hosts may not reach was chosen",
+        "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr or the right name",
+        nccl_issue!("975")).patch(&[("env.NCCL_SOCKET_IFNAME", Some("^lo,docker,veth,virbr"))])
+        .signatures(&[Signature::SuspiciousInterface, Signature::LoopbackInterface])
+        .when(interface_unreachable),
+    rule("R38", "TCP-CONNECT-FAILED", HIGH,
+        "a TCP connection between ranks failed: firewall, wrong interface, or a dead peer",
+        "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
+        "https://github.com/NVIDIA/nccl-tests/issues/166")
+        .signatures(&[Signature::ConnectFailed]),
+    rule("R39", "TCP-STRAY-CONNECTION", MEDIUM,
+        "something else connected to a port of NCCL: a port scanner, or ranks of another job",
+        "give every node its own host name or NCCL_HOSTID; keep scanners off the ports",
+        "https://github.com/NVIDIA/nccl-tests/issues/188")
+        .signatures(&[Signature::StrayConnection]),
+];
+
+/// Sockets are a fallback only between nodes, and only where nobody asked for them.
+fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
+    if seen.sockets_on_purpose() {
+        return false;
+    }
+    if seen.has(Signature::SocketConnection) {
+        return seen.socket_connections() > 0;
+    }
+    let alone = seen.several_nodes() == Some(false);
+    let connected_otherwise = seen.connects_by(Kind::Net);
+    let chosen = seen.has(Signature::SocketChosen)
+        || (seen.networks.len() == 1
+            && seen.networks.contains("Socket")
+            && !seen.has(Signature::ErrorInSocket));
+    // In a log that is only P2P and SHM, the announced network may carry nothing.
+    let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
+    chosen && !alone && !connected_otherwise && !local_only && seen.uses("Socket") && !seen.uses("FastSocket")
+}
+
+/// The HPC-X plugin does not heed NCCL_IB_DISABLE: then it explains nothing.
+fn forced_by_environment(seen: &Seen<'_>) -> bool {
+    let heeded = !seen.uses("IBext") && !seen.uses("RDMA Plugin");
+    (seen.has(Signature::IbDisabled) && heeded)
+        || seen.has(Signature::SocketsRequested)
+        || seen.has(Signature::P2pDisabled)
+        || seen.has(Signature::ShmDisabled)
+}
+
+fn interface_unreachable(seen: &Seen<'_>) -> bool {
+    seen.has(Signature::SuspiciousInterface)
+        || (seen.has(Signature::LoopbackInterface) && seen.several_nodes() != Some(false))
+}
+
+fn socket_connections(seen: &Seen<'_>) -> Option<String> {
+    let sockets = seen.socket_connections();
+    (sockets > 0).then(|| format!(": {sockets} connections"))
+}
+
+fn forced_transports(seen: &Seen<'_>) -> Option<String> {
+    let forced: String = [
+        (Signature::IbDisabled, ": InfiniBand is disabled"),
+        (Signature::SocketsRequested, ": sockets are asked for"),
+        (Signature::P2pDisabled, ": P2P is disabled, so that ranks of one node use SHM"),
+        (Signature::ShmDisabled, ": SHM is disabled"),
+    ]
+    .into_iter()
+    .filter(|(signature, _)| seen.has(*signature))
+    .map(|(_, text)| text)
+    .collect();
+    Some(forced)
+}

@@ -1,0 +1,147 @@
+//! Rules about InfiniBand and RoCE.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Signature};
+
+use super::{HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use crate::diagnose::seen::Seen;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R15", "IB-NO-DEVICE", MEDIUM,
+        "NCCL's built-in IB network found no device it can use",
+        "install rdma-core in the image and give the container /dev/infiniband (by its RDMA resource)",
+        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/1877")
+        .signatures(&[Signature::IbNoDevice])
+        .when(ib_is_missed),
+    rule("R17", "IB-RETRY-EXCEEDED", HIGH,
+        "packets to a peer are lost (transport retries exceeded, status 12): cable, port, GID, MTU or flow control",
+        "run ib_write_bw between that pair with the same GID and traffic class; NCCL_IB_TIMEOUT only hides it",
+        nccl_issue!("426"))
+        .signatures(&[Signature::IbRetryExceeded]),
+    rule("R18", "IB-FLUSHED", NOTE,
+        "work requests were flushed (status 5): an echo of an earlier error",
+        "look for the first completion with another status",
+        nccl_issue!("1814"))
+        .signatures(&[Signature::IbFlushed]),
+    rule("R19", "IB-LOCAL-PROTECTION", HIGH,
+        "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
+        "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
+        nccl_issue!("707"))
+        .signatures(&[Signature::IbLocalProtection]),
+    rule("R20", "IB-REMOTE-REFUSED", HIGH,
+        "the peer refused an RDMA request (status 9, 10 or 11)",
+        "look at the peer's log of the same moment",
+        nccl_issue!("1710"))
+        .signatures(&[Signature::IbRemoteRefused]),
+    rule("R21", "IB-QP-TRANSITION", HIGH,
+        "a queue pair could not be connected: wrong GID index, or no route between the GIDs",
+        "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
+        TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
+        .signatures(&[Signature::QpTransition]),
+    rule("R22", "IB-CROSS-RAIL", HIGH,
+        "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
+        "set NCCL_CROSS_NIC=0",
+        nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
+        .signatures(&[Signature::QpTimeout]),
+    rule("R23", "IB-ASYNC-EVENT", HIGH,
+        "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",
+        "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
+        nccl_issue!("1919"))
+        .signatures(&[Signature::IbAsyncEvent]),
+    rule("R24", "IB-MEMLOCK", HIGH,
+        "memory could not be registered or a queue made: the limit of locked memory is too small",
+        "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm",
+        TROUBLESHOOTING)
+        .signatures(&[Signature::MemoryRegistration]),
+    rule("R25", "IB-WITHOUT-GDR", MEDIUM,
+        "the InfiniBand or RoCE connections run without GPUDirect RDMA",
+        "load nvidia_peermem, or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
+        nccl_issue!("1537"))
+        .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr]),
+    rule("R26", "GDR-TOO-FAR", MEDIUM,
+        "GPUDirect RDMA is off because GPU and NIC are too far apart",
+        "use a near NIC; in a VM set NCCL_NET_GDR_LEVEL=SYS or give NCCL a topology file",
+        "https://github.com/Mellanox/nv_peer_memory/issues/56").patch(&[("env.NCCL_NET_GDR_LEVEL", Some("SYS"))])
+        .signatures(&[Signature::GdrTooFar]),
+    rule("R27", "IB-ROCE-MIXED", MEDIUM,
+        "InfiniBand and Ethernet ports are in one list: a storage or management port was taken for data",
+        "exclude it with NCCL_IB_HCA=^mlx5_bond_0 (its name), or list the data ports",
+        nccl_issue!("302"))
+        .signatures(&[Signature::IncompatibleIbDevices, Signature::IbDeviceList])
+        .when(mixed_ports),
+    rule("R28", "NET-DEVICE-COUNT-MIXED", HIGH,
+        "ranks of one node see different numbers of NICs",
+        "set the same NCCL_IB_HCA everywhere and give every container the same devices",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::DeviceCountsMixed]),
+    rule("R50", "NICS-IDLE", LOW,
+        "fewer NICs are used than the node has",
+        "give the container all EFA devices, a topology file, or a fitting NCCL_IB_HCA",
+        nccl_issue!("527"))
+        .signatures(&[Signature::OneNicFound, Signature::IbDeviceList])
+        .when(nics_idle),
+    rule("R53", "IB-DEVICE-NOT-OPENED", HIGH,
+        "an HCA is listed and cannot be opened: the ranks end with different NICs",
+        "give the container every uverbs device; set the same NCCL_IB_HCA everywhere",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::DeviceNotOpened]),
+];
+
+/// Missing InfiniBand is nothing on one node, or where another network is in use.
+fn ib_is_missed(seen: &Seen<'_>) -> bool {
+    let other = seen.networks.iter().any(|name| name != "Socket" && name != "IB");
+    seen.has(Signature::IbNoDevice) && seen.several_nodes() != Some(false) && !other
+}
+
+fn mixed_ports(seen: &Seen<'_>) -> bool {
+    seen.has(Signature::IncompatibleIbDevices)
+        || seen.map.listed("IB").any(|list| {
+            list.contains("/RoCE")
+                && (list.contains("/IB ")
+                    || list.contains("/IB/")
+                    || list.contains("/IB,")
+                    || list.ends_with("/IB"))
+        })
+}
+
+fn nics_idle(seen: &Seen<'_>) -> bool {
+    one_nic_found(seen) || one_nic_of_many(seen)
+}
+
+/// Every AWS instance with GPUDirect over EFA has several NICs, but for a few sizes.
+fn one_nic_found(seen: &Seen<'_>) -> bool {
+    seen.has(Signature::OneNicFound)
+        && (seen.has(Signature::GdrInstance) || matches!(seen.verdict.gdr, GdrSeen::All | GdrSeen::Some))
+        && !seen.has(Signature::InstanceWithoutGdr)
+}
+
+/// Where every rank of a node is seen, ranks are as many as NICs, and yet all use one.
+fn one_nic_of_many(seen: &Seen<'_>) -> bool {
+    let listed = seen
+        .map
+        .ports()
+        .iter()
+        .map(|port| port.device)
+        .collect::<BTreeSet<_>>()
+        .len()
+        .max(seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max().unwrap_or(0) as usize);
+    let mut used = Devices::default();
+    for transport in seen.transports.iter().filter(|used| used.kind == Kind::Net) {
+        used.union(transport.devices);
+    }
+    let rdma = matches!(
+        seen.verdict.fabric,
+        FabricSeen::Efa | FabricSeen::Roce | FabricSeen::InfiniBand | FabricSeen::Verbs
+    );
+    if !rdma || listed < 2 || used.count() != 1 {
+        return false;
+    }
+    let mut ranks_on: BTreeMap<u32, usize> = BTreeMap::new();
+    for rank in seen.ranks() {
+        *ranks_on.entry(rank.node).or_default() += 1;
+    }
+    let fewest = ranks_on.values().copied().min().unwrap_or(0);
+    let whole = seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+    whole && fewest >= listed
+}

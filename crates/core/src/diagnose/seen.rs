@@ -1,0 +1,108 @@
+//! What the rules look at: a map, and what follows from it.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use crate::request::Fabric;
+use weftrun_nccl::{CommView, Kind, RankView, Signature, TransportMap, TransportUse, Verdict, World};
+
+/// Everything the conditions look at, computed once, and what costs much only where it is asked for.
+pub struct Seen<'a> {
+    /// The map.
+    pub map: &'a TransportMap,
+    /// World and live processes.
+    pub world: World,
+    /// Verdict.
+    pub verdict: Verdict,
+    /// Transports in use between live processes.
+    pub transports: Vec<TransportUse>,
+    ranks: OnceCell<Vec<RankView>>,
+    comms: OnceCell<Vec<CommView>>,
+    /// Networks in use.
+    pub networks: BTreeSet<String>,
+    /// The fabric that was planned.
+    pub planned: Option<Fabric>,
+}
+
+impl<'a> Seen<'a> {
+    /// Looks at a map.
+    pub fn new(planned: Option<Fabric>, map: &'a TransportMap) -> Self {
+        let world = map.world();
+        Self {
+            map,
+            verdict: map.verdict_in(&world),
+            transports: map.transports(&world),
+            ranks: OnceCell::new(),
+            comms: OnceCell::new(),
+            networks: map.networks(),
+            world,
+            planned,
+        }
+    }
+
+    /// Live ranks.
+    pub fn ranks(&self) -> &[RankView] {
+        self.ranks.get_or_init(|| self.map.ranks(&self.world))
+    }
+
+    /// Communicators.
+    pub fn comms(&self) -> &[CommView] {
+        self.comms.get_or_init(|| self.map.communicators(&self.world))
+    }
+
+    /// Whether a kind of transport connects any two ranks.
+    pub fn connects_by(&self, kind: Kind) -> bool {
+        self.transports.iter().any(|used| used.kind == kind)
+    }
+
+    /// Connections over sockets, each counted at every end that printed it.
+    pub fn socket_connections(&self) -> u64 {
+        self.transports.iter().filter(|used| *used.name == *"NET/Socket").map(|used| used.connections).sum()
+    }
+
+    /// Whether the job spans nodes, as far as the log says.
+    pub fn several_nodes(&self) -> Option<bool> {
+        if self.map.has_several_nodes(&self.world) {
+            return Some(true);
+        }
+        let told: Vec<u32> =
+            self.comms().iter().filter_map(|comm| comm.nnodes.or((comm.nranks == 1).then_some(1))).collect();
+        if !told.is_empty() && told.len() == self.comms().len() {
+            return Some(false);
+        }
+        let hosts: BTreeSet<_> =
+            self.ranks().iter().filter(|rank| rank.pid.is_some()).map(|rank| &*rank.host).collect();
+        (hosts.len() > 1).then_some(true)
+    }
+
+    /// Whether a signature was found.
+    pub fn has(&self, signature: Signature) -> bool {
+        self.map.signatures().has(signature)
+    }
+
+    pub fn on_aws(&self) -> bool {
+        self.has(Signature::OnAws)
+            || self.has(Signature::EfaNamed)
+            || self.planned == Some(Fabric::Efa)
+            || self.provider_is("efa")
+    }
+
+    pub fn provider_is(&self, name: &str) -> bool {
+        self.map
+            .plugins()
+            .iter()
+            .flat_map(|plugin| &plugin.providers)
+            .any(|provider| provider.starts_with(name))
+    }
+
+    pub fn uses(&self, network: &str) -> bool {
+        self.networks.iter().any(|name| name.contains(network))
+    }
+
+    /// Variables that choose sockets on purpose.
+    pub fn sockets_on_purpose(&self) -> bool {
+        self.has(Signature::IbDisabled)
+            || self.has(Signature::SocketsRequested)
+            || self.planned == Some(Fabric::Tcp)
+    }
+}
