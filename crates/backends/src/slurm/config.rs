@@ -154,6 +154,7 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the key.
     pub fn of(target: &TargetConfig) -> Result<Self> {
+        target.refuse_nul()?;
         let mut target = target.clone();
         target.settings = with_dashes(&target.settings);
         let known = known_keys();

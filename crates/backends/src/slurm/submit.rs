@@ -373,6 +373,139 @@ exit \"$(cat -- \"$sent/code\")\"
 mod tests {
     use super::*;
 
+    /// A folder with programs in the place of Slurm's, for the submitting program.
+    struct Host {
+        dir: tempfile::TempDir,
+        client: Client,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            use std::os::unix::fs::PermissionsExt as _;
+            let dir = tempfile::tempdir().unwrap();
+            let sbatch = dir.path().join("bin/sbatch");
+            std::fs::create_dir_all(dir.path().join("bin")).unwrap();
+            let record = "#!/bin/sh\nfor word; do printf '%s\\0' \"$word\"; done > \"$OUT/words\"\ncat > \"$OUT/script\"\necho call >> \"$OUT/calls\"\necho 42\n";
+            std::fs::write(&sbatch, record).unwrap();
+            std::fs::set_permissions(&sbatch, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let target = weftrun_core::backend::TargetConfig::new("t", "slurm", dir.path())
+                .with("log-dir", dir.path().join("it's logs").display().to_string());
+            let client = Client::new(&target).unwrap();
+            Self { dir, client }
+        }
+
+        fn rendered(name: &str, text: &str) -> Rendered {
+            let document = weftrun_core::backend::Document {
+                title: "sbatch script".to_owned(),
+                language: weftrun_core::backend::Language::Shell,
+                text: text.to_owned(),
+            };
+            Rendered::new(name, SubmissionId::from_random(7), document)
+        }
+
+        /// Runs the submitting program, as the transport hands it over, with one of the shells.
+        fn run(&self, shell: &str, program: &str) -> std::process::Output {
+            use std::io::Write as _;
+            let path =
+                format!("{}:{}", self.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
+            let mut child = std::process::Command::new(shell)
+                .arg("-s")
+                .current_dir(self.dir.path())
+                .envs([("PATH", path.as_str()), ("OUT", self.dir.path().to_str().unwrap())])
+                .env("HOME", self.dir.path())
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let text = format!("weftrun_main() {{\n(\n{program}) < /dev/null\n}}\nweftrun_main\n");
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            child.wait_with_output().unwrap()
+        }
+
+        fn read(&self, name: &str) -> String {
+            std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+        }
+    }
+
+    fn hostile() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let piece = prop_oneof![
+            Just("'\"\\"),
+            Just("$(touch canary)"),
+            Just("`touch canary`"),
+            Just("\ntouch canary\n"),
+            Just("\nWEFTRUN_END\ntouch canary\n"),
+            Just("\nWEFTRUN_END_00000000\ntouch canary\n"),
+            Just("\nWEFTRUN_END\0_\ntouch canary\n"),
+            Just("\0"),
+            Just("\r"),
+            Just("\r\n"),
+            Just("}\n)\ntouch canary\n"),
+            Just("%s\\101"),
+            Just("\u{1}\u{7f}\u{81}ā🦀"),
+            Just("plain\n"),
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+
+        /// Point A1 of issue 14.
+        #[test]
+        fn a_hostile_script_reaches_sbatch_byte_for_byte_or_is_refused(text in hostile(), name in hostile()) {
+            for shell in ["dash", "bash"] {
+                let host = Host::new();
+                let rendered = Host::rendered(&name, &text);
+                match program(&host.client, &rendered) {
+                    Err(refused) => {
+                        proptest::prop_assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
+                        proptest::prop_assert!(format!("{text}{name}").contains('\0'), "only a NUL is refused");
+                    }
+                    Ok(program) => {
+                        let done = host.run(shell, &program);
+                        proptest::prop_assert_eq!(host.read("script"), text.clone(), "{}: {:?}", shell, done);
+                        let words = host.read("words");
+                        let wanted = format!("--job-name={name}");
+                        proptest::prop_assert!(words.split('\0').any(|word| word == wanted), "{}: {}", shell, words);
+                        proptest::prop_assert_eq!(done.stdout, b"42\n".to_vec());
+                    }
+                }
+                proptest::prop_assert!(!host.dir.path().join("canary").exists(), "{} ran a text", shell);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_program_twice_calls_sbatch_once() {
+        for shell in ["dash", "bash"] {
+            let host = Host::new();
+            let program = program(&host.client, &Host::rendered("job", "#!/bin/bash\ntrue\n")).unwrap();
+            for _ in 0..2 {
+                assert_eq!(host.run(shell, &program).stdout, b"42\n", "{shell}");
+            }
+            assert_eq!(host.read("calls"), "call\n", "{shell}");
+        }
+    }
+
+    /// Point A4 of issue 14: in a log folder that others write to, a planted link is not followed.
+    #[test]
+    fn a_planted_folder_of_a_submission_is_refused() {
+        for shell in ["dash", "bash"] {
+            let (host, victim) = (Host::new(), tempfile::tempdir().unwrap());
+            let rendered = Host::rendered("job", "#!/bin/bash\ntrue\n");
+            let logs = host.dir.path().join("it's logs");
+            std::fs::create_dir_all(&logs).unwrap();
+            std::os::unix::fs::symlink(victim.path(), logs.join(format!(".submit-{}", rendered.submission)))
+                .unwrap();
+            let done = host.run(shell, &program(&host.client, &rendered).unwrap());
+            assert_eq!(done.status.code(), Some(NO_LOG_DIR), "{shell}: {done:?}");
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed the link");
+            assert_eq!(host.read("calls"), "", "{shell} submitted");
+        }
+    }
+
     #[test]
     fn absence_is_certain_only_after_the_bound() {
         let bound = Duration::from_secs(34);

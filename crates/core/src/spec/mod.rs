@@ -22,6 +22,7 @@ pub use origins::Origins;
 pub use quantity::Quantity;
 pub use role::{Role, RoleKind};
 pub use runai_line::import_runai;
+pub use validate::nul_paths;
 pub use words::did_you_mean;
 
 use std::collections::BTreeMap;
