@@ -233,3 +233,156 @@ async fn b1_the_same_job_passes_its_claim_again_after_a_requeue() {
     assert_eq!(ran[0], ran[1]);
     cancel(&slurm, &handle).await;
 }
+
+/// What a proxy before slurmrestd does with a submission.
+#[derive(Clone, Copy, Debug)]
+struct Lossy {
+    /// The answer it gives instead of slurmrestd's; none closes the connection.
+    answer: Option<&'static str>,
+    /// Seconds until it hands the submission on; none drops it.
+    hand_on: Option<u64>,
+    /// How many submissions it treats so; later ones are handed on as they are.
+    times: usize,
+}
+
+/// What the proxy saw, in order: `POST` for a submission, `GET` for a look at the jobs.
+type Log = std::sync::Arc<std::sync::Mutex<Vec<&'static str>>>;
+
+async fn lossy_proxy(port: u16, lossy: Lossy) -> (String, Log) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let log = Log::default();
+    let seen = log.clone();
+    tokio::spawn(async move {
+        while let Ok((caller, _)) = listener.accept().await {
+            tokio::spawn(serve(caller, port, lossy, seen.clone()));
+        }
+    });
+    (format!("http://{address}"), log)
+}
+
+/// One connection: requests are read whole, and handed on each over a connection of its own.
+async fn serve(mut caller: tokio::net::TcpStream, port: u16, lossy: Lossy, log: Log) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let Some(request) = whole_request(&mut caller).await else { return };
+    let text = String::from_utf8_lossy(&request);
+    let submits = text.starts_with("POST") && text.contains("/job/submit");
+    let earlier = {
+        let mut log = log.lock().expect("not poisoned");
+        let earlier = log.iter().filter(|what| **what == "POST").count();
+        if submits {
+            log.push("POST");
+        } else if text.contains("/jobs/") {
+            log.push("GET");
+        }
+        earlier
+    };
+    let lost = submits && earlier < lossy.times;
+    if lost {
+        if let Some(answer) = lossy.answer {
+            let _ = caller.write_all(answer.as_bytes()).await;
+            let _ = caller.shutdown().await;
+        }
+        drop(caller);
+        let Some(seconds) = lossy.hand_on else { return };
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("slurmrestd");
+        server.write_all(&request).await.expect("it is taken");
+        let _ = server.read(&mut [0; 4096]).await;
+        return;
+    }
+    let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("slurmrestd");
+    server.write_all(&request).await.expect("it is taken");
+    // The caller may use the connection again, for further looks: those come as new connections once this one is closed.
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let read = tokio::time::timeout(Duration::from_millis(1500), server.read(&mut piece)).await;
+        match read {
+            Ok(Ok(count)) if count > 0 => {
+                if caller.write_all(&piece[..count]).await.is_err() {
+                    return;
+                }
+            }
+            _ => return,
+        }
+    }
+}
+
+/// A request with the whole of its body, and asking for the connection to be closed after the answer.
+async fn whole_request(caller: &mut tokio::net::TcpStream) -> Option<Vec<u8>> {
+    use tokio::io::AsyncReadExt as _;
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        let count = caller.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+        });
+        if body.len() >= length.unwrap_or(0) {
+            return Some(format!("{head}\r\nConnection: close\r\n\r\n{body}").into_bytes());
+        }
+    }
+}
+
+fn answer_of(slurm: &Lossy) -> String {
+    slurm.answer.map_or_else(|| "reset".to_owned(), |text| text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Point B2: whatever the answer to the POST, it is sent once, and the job is found by its marker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn b2_no_post_is_repeated_whatever_the_answer() {
+    let Some(bed) = Bed::find() else { return };
+    let unspecified = "HTTP/1.1 500 E\r\nContent-Type: application/json\r\nContent-Length: 61\r\nConnection: close\r\n\r\n\
+        {\"errors\":[{\"error_number\":-1,\"error\":\"Unspecified error\"}]}";
+    let cases = [
+        (None, 0),
+        (None, 6),
+        (Some("HTTP/1.1 500 E\r\nContent-Length: 4\r\nConnection: close\r\n\r\noops"), 0),
+        (Some("HTTP/1.1 502 E\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), 3),
+        (Some("HTTP/1.1 504 E\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), 6),
+        (Some("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"), 2),
+        (Some("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"), 0),
+        (Some("HTTP/1.1 200 OK\r\nContent-Length: 900\r\nConnection: close\r\n\r\n{\"job_id\":"), 0),
+        (Some(unspecified), 2),
+    ];
+    for (answer, seconds) in cases {
+        let lossy = Lossy { answer, hand_on: Some(seconds), times: usize::MAX };
+        let (case, name) = (format!("{} after {seconds} s", answer_of(&lossy)), unique("rest-once"));
+        let (address, log) = lossy_proxy(bed.rest_port(), lossy).await;
+        let target = bed.target(Way::Rest).with("rest", address).with("absence-seconds", 60);
+        let slurm = Slurm::new(&target).expect("the target is good");
+        let found =
+            slurm.submit(&rendered(&slurm, &name)).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let posts = log.lock().expect("not poisoned").iter().filter(|what| **what == "POST").count();
+        assert_eq!((posts, bed.count(&name)), (1, 1), "{case}");
+        cancel(&slurm, &found).await;
+    }
+}
+
+/// Point B2: a submission that never arrived stays unknown, and a refused token is renewed only after a look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn b2_between_two_posts_stands_a_look() {
+    let Some(bed) = Bed::find() else { return };
+    let (address, log) =
+        lossy_proxy(bed.rest_port(), Lossy { answer: None, hand_on: None, times: usize::MAX }).await;
+    let target = bed.target(Way::Rest).with("rest", address).with("absence-seconds", 2);
+    let slurm = Slurm::new(&target).expect("the target is good");
+    let lost = slurm.submit(&rendered(&slurm, &unique("rest-lost"))).await.expect_err("it never arrives");
+    assert!(matches!(lost.kind(), ErrorKind::Unreachable | ErrorKind::Timeout), "{lost}");
+    assert_eq!(log.lock().expect("not poisoned").iter().filter(|what| **what == "POST").count(), 1);
+
+    let refused = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let (address, log) =
+        lossy_proxy(bed.rest_port(), Lossy { answer: Some(refused), hand_on: None, times: 1 }).await;
+    let slurm = Slurm::new(&bed.target(Way::Rest).with("rest", address)).expect("the target is good");
+    let name = unique("rest-401");
+    let found = slurm.submit(&rendered(&slurm, &name)).await.expect("is taken with another token");
+    assert_eq!(bed.count(&name), 1);
+    let seen = log.lock().expect("not poisoned").clone();
+    let posts: Vec<usize> = (0..seen.len()).filter(|at| seen[*at] == "POST").collect();
+    assert!(matches!(posts[..], [first, second] if seen[first..second].contains(&"GET")), "{seen:?}");
+    cancel(&slurm, &found).await;
+}
