@@ -46,6 +46,7 @@ fn text() -> impl Strategy<Value = String> {
         Just("\r\n"),
         Just("%s\\101\\n"),
         Just("\u{1}ā\u{81}"),
+        Just("\u{1}R"),
         Just("---\n"),
         Just("...\n"),
         Just("&a *a"),
@@ -339,5 +340,81 @@ proptest! {
             }
             _ => prop_assert!(serde_json::from_str::<Value>(document).is_ok(), "{document}"),
         }
+    }
+}
+
+/// Point A4 of issue 14: in a log folder that others write to.
+#[test]
+fn a_job_uses_no_folder_and_no_file_that_somebody_planted() {
+    let mut spec = job(Launch::PerNode, &[], "");
+    spec.image = None;
+    spec.code =
+        Some(weftrun::core::spec::Code::Script { name: "x.py".to_owned(), text: "mine\n".to_owned() });
+    let script = document("slurm", &spec).unwrap();
+    let name = script
+        .lines()
+        .find_map(|line| line.strip_prefix("weftrun_base=\"$SLURM_SUBMIT_DIR/\"weftrun/\""))
+        .unwrap();
+    let name = name.trim_end_matches('"').replace("${SLURM_JOB_ID}", "7");
+    for planted in ["code", "exit.new"] {
+        let (folder, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        programs(folder.path(), &[RECORD, ("srun", SRUN_IN_FOLDER), SCONTROL]);
+        fs::create_dir_all(folder.path().join("weftrun")).unwrap();
+        let target = if planted == "code" { victim.path().to_owned() } else { victim.path().join("file") };
+        if planted != "code" {
+            fs::write(&target, "kept\n").unwrap();
+        }
+        std::os::unix::fs::symlink(&target, folder.path().join(format!("weftrun/{name}.{planted}"))).unwrap();
+        let done = bash(folder.path(), &script);
+        if planted == "code" {
+            assert_eq!(done.status.code(), Some(1), "{done:?}");
+            assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 0, "the link was followed");
+        } else {
+            assert_eq!(done.status.code(), Some(0), "{done:?}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "kept\n", "the link was followed");
+            assert_eq!(
+                fs::read_to_string(folder.path().join(format!("weftrun/{name}.exit"))).unwrap(),
+                "0 0\n"
+            );
+        }
+    }
+}
+
+/// Point B1 of issue 14: the first job to start claims its submission; requeues and tasks of an array pass.
+#[test]
+fn only_the_first_of_two_copies_of_a_submission_runs() {
+    let spec = job(Launch::PerNode, &["a".to_owned()], "");
+    let mut spec = spec;
+    spec.image = None;
+    let script = document("slurm", &spec).unwrap();
+    let once =
+        script.lines().find_map(|line| line.strip_prefix("weftrun_once=\"$SLURM_SUBMIT_DIR/\"")).unwrap();
+    let once = once.split_whitespace().next().unwrap();
+    let run = |folder: &Path, further: &[(&str, &str)]| {
+        let exports: String =
+            further.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+        let _ = fs::remove_file(folder.join("args"));
+        let done =
+            bash(folder, &script.replacen("set -eo pipefail\n", &format!("set -eo pipefail\n{exports}"), 1));
+        (done.status.code(), folder.join("args").exists())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    programs(folder.path(), &[RECORD, SRUN, SCONTROL]);
+    fs::create_dir_all(folder.path().join("weftrun")).unwrap();
+    // Submitted by hand: as often as somebody likes.
+    for id in ["7", "8"] {
+        assert_eq!(run(folder.path(), &[("SLURM_JOB_ID", id)]), (Some(0), true), "by hand, job {id}");
+    }
+    fs::create_dir(folder.path().join(once)).unwrap();
+    for (id, array, wanted) in [
+        ("7", None, (Some(0), true)),
+        ("8", None, (Some(75), false)),
+        ("7", None, (Some(0), true)),
+        ("9", Some("7"), (Some(0), true)),
+        ("7", Some("6"), (Some(75), false)),
+    ] {
+        let further: Vec<_> =
+            [("SLURM_JOB_ID", id)].into_iter().chain(array.map(|id| ("SLURM_ARRAY_JOB_ID", id))).collect();
+        assert_eq!(run(folder.path(), &further), wanted, "job {id} of array {array:?}");
     }
 }

@@ -87,6 +87,7 @@ fn claim(draft: &Draft<'_>) -> Result<String> {
         "# If Slurm has this submission twice, only the first job to start runs it.\n\
          weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
          [ -z \"${{WEFTRUN_ONCE:-}}\" ] || mkdir -p -- \"$weftrun_once\" || :\n\
+         unset WEFTRUN_ONCE\n\
          if [ -d \"$weftrun_once\" ] && [ ! -L \"$weftrun_once\" ] && [ -O \"$weftrun_once\" ]; then\n  \
          ln -s -n -- \"$weftrun_me\" \"$weftrun_once/job\" 2> /dev/null || :\n  \
          weftrun_first=$(readlink -- \"$weftrun_once/job\") || weftrun_first=$weftrun_me\n  \

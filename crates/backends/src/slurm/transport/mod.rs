@@ -223,3 +223,51 @@ async fn exchange(
     }
     Ok((out, err))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(seconds: u64) -> Transport {
+        let target = TargetConfig::new("t", "slurm", "/nonexistent").with("command-seconds", seconds);
+        Transport::new(&target, &Settings::of(&target).unwrap()).unwrap()
+    }
+
+    /// Whether a process runs; a zombie does not.
+    fn runs(pid: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_ended_with_what_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let program = format!("sleep 300 &\necho $! > '{}'\nwait\n", pid.display());
+        let ended = here(2).run(&program).await.unwrap_err();
+        assert_eq!((ended.kind(), ended.is_retryable()), (ErrorKind::Timeout, true));
+        let pid = std::fs::read_to_string(&pid).unwrap();
+        for _ in 0..100 {
+            if !runs(pid.trim()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("what the program started still runs");
+    }
+
+    #[tokio::test]
+    async fn a_submitting_program_goes_on_after_the_time_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let done = dir.path().join("done");
+        let program = format!("sleep 3\necho done > '{}'\n", done.display());
+        let ended = here(1).run_detached(&program).await.unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::Timeout);
+        for _ in 0..200 {
+            if std::fs::read_to_string(&done).is_ok_and(|text| text == "done\n") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the program was ended");
+    }
+}
