@@ -19,6 +19,7 @@ set -eo pipefail
 # If Slurm has this submission twice, only the first job to start runs it.
 weftrun_once="$SLURM_SUBMIT_DIR/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
 [ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
+unset WEFTRUN_ONCE
 if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
   ln -s -n -- "$weftrun_me" "$weftrun_once/job" 2> /dev/null || :
   weftrun_first=$(readlink -- "$weftrun_once/job") || weftrun_first=$weftrun_me
