@@ -77,7 +77,7 @@ mod tests {
     async fn a_helper_that_ends_gives_its_output() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
-        let output = output(command, Duration::from_secs(60)).await.unwrap();
+        let output = output(command, Duration::from_mins(1)).await.unwrap();
         assert_eq!(
             (output.stdout, output.stderr, output.status.code()),
             (b"out\n".to_vec(), b"err\n".to_vec(), Some(3))

@@ -32,7 +32,7 @@ fn runs(bed: &Bed, name: &str) -> Vec<String> {
 }
 
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
+    let end = Instant::now() + Duration::from_mins(2);
     while !done() {
         assert!(Instant::now() < end, "{what}: not within two minutes");
         tokio::time::sleep(Duration::from_millis(300)).await;
