@@ -222,7 +222,9 @@ async fn b1_the_same_job_passes_its_claim_again_after_a_requeue() {
     let handle = slurm.submit(&rendered(&slurm, &name)).await.expect("is taken");
     until("it runs", || runs(&bed, &name).len() == 1).await;
     bed.ctl(&format!("head scontrol requeue {}", handle.name()));
-    // Slurm waits two minutes before it starts a requeued job again, unless it is asked for.
+    // Slurm waits two minutes before it starts a requeued job again, unless it is asked for. In the second in which it ended
+    // the first run, slurmd would refuse the same job again ("Job credential revoked").
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let start = format!("head -u root scontrol update JobId={} StartTime=now", handle.name());
     until("it runs again", || {
         bed.ctl(&start);
