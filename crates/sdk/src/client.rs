@@ -251,7 +251,15 @@ impl Client {
                 continue;
             }
             let mut record = record.clone();
-            let handle = self.connect(target).await?.find(&record.submission).await?;
+            let handle = match self.connect(target).await?.find(&record.submission).await {
+                // The backend can be asked, and cannot yet say that there is none.
+                Err(open) if open.kind() == ErrorKind::Timeout => {
+                    record.state = RecordState::Unknown;
+                    found.push((record, None));
+                    continue;
+                }
+                answer => answer?,
+            };
             if let Some(handle) = &handle {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());

@@ -19,6 +19,9 @@ use crate::files;
 pub enum RecordState {
     /// About to be sent, or sent without an answer: the cluster may or may not have it.
     Intended,
+    /// Sent without a clear answer; [`Client::pending_on`](crate::Client::pending_on) says so of a submission that may
+    /// still arrive. In the journal it stays [`RecordState::Intended`], which older versions can read.
+    Unknown,
     /// The cluster has it.
     Submitted,
     /// The cluster refused it.

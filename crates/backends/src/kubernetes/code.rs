@@ -30,10 +30,11 @@ const LARGEST_INLINE: usize = 90 * 1024;
 /// An object in etcd is at most 1.5 MiB; a ConfigMap at most 1 MiB.
 const LARGEST_MAP: usize = 900 * 1024;
 
-/// Writes the script and runs the command: many ranks of one pod may do it at once.
-const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -p "$d" && printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
+/// Writes the script and runs the command: many ranks of one pod may do it at once. The folder must be this user's own and
+/// no link, since a temporary folder may be a volume that others write to.
+const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
 /// Clones once and runs the command inside.
-const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; [ -d "$d/.git" ] || git clone --quiet "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" || exit; exec "$@""#;
+const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; [ -d "$d/.git" ] || git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" -- || exit; exec "$@""#;
 
 /// How the code of a job gets into its pods.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +63,10 @@ impl Delivery {
         };
         match &spec.code {
             None => Ok(Self::None),
+            Some(Code::Git { rev: Some(rev), .. }) if rev.starts_with('-') => {
+                Err(Error::new(ErrorKind::InvalidSpec, "a Git revision cannot start with `-`")
+                    .with("rev", rev))
+            }
             Some(Code::Git { url, rev }) => {
                 Ok(shell(GIT, &[FOLDER, url, rev.as_deref().unwrap_or_default()]))
             }
@@ -141,5 +146,65 @@ impl Delivery {
             metadata.remove("annotations");
         }
         Some(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {file: text}}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Output};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn inline(shell: &str, file: &std::path::Path, text: &str) -> Output {
+        let mut command = Command::new(shell);
+        command.args(["-c", INLINE, "weftrun-code"]).arg(file).arg(STANDARD.encode(text));
+        command.arg("cat").arg(file).output().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn an_inline_script_arrives_byte_for_byte(text in "([ -~]|[\r\n\t\u{1}\u{7f}é🦀]|\\$\\(touch canary\\)|WEFTRUN_END\n){0,200}") {
+            for shell in ["dash", "bash"] {
+                let dir = tempfile::tempdir().unwrap();
+                let done = inline(shell, &dir.path().join("code/x y'$(id).py"), &text);
+                prop_assert_eq!(done.stdout, text.clone().into_bytes(), "{}", shell);
+            }
+        }
+    }
+
+    /// Point A4 of issue 14.
+    #[test]
+    fn an_inline_script_follows_no_link_that_somebody_planted() {
+        for shell in ["dash", "bash"] {
+            let (dir, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            std::os::unix::fs::symlink(victim.path(), dir.path().join("code")).unwrap();
+            let done = inline(shell, &dir.path().join("code/x.py"), "print(1)\n");
+            assert_eq!(done.status.code(), Some(1), "{shell}");
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed the link");
+            let git = Command::new(shell)
+                .args(["-c", GIT, "weftrun-code"])
+                .arg(dir.path().join("code"))
+                .args(["/nonexistent/repository", "", "true"])
+                .output()
+                .unwrap();
+            assert_eq!(git.status.code(), Some(1), "{shell}");
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed the link");
+        }
+    }
+
+    #[test]
+    fn a_revision_that_git_would_take_for_an_option_is_refused() {
+        let mut spec = JobSpec::builder("git")
+            .role(weftrun_core::spec::Role::worker().command(["true"]))
+            .build()
+            .unwrap();
+        spec.code =
+            Some(Code::Git { url: "https://host/repository".into(), rev: Some("--upload-pack=x".into()) });
+        let refused = Delivery::of(&spec, Scripts::Auto, None).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
     }
 }

@@ -12,6 +12,7 @@ use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
 
 /// Renders a job.
 pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
+    job.spec.refuse_nul()?;
     let (env_ops, inexpressible) = split_ops(&job.plan.ops);
     let list = Renderer { job, config, env_ops: &env_ops, notes: Vec::new() }.list()?;
     let document =

@@ -19,10 +19,13 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         // slurmrestd has no `--test-only`.
         return Ok(findings);
     }
-    let (start, rest) = quote::here_document(script);
     let cluster = client.cluster()?;
     let answer = client
-        .read(&format!("{}sbatch{cluster} --test-only {start}\n{rest}\n", client.enter_log_dir()?))
+        .read(&format!(
+            "{}{}",
+            client.enter_log_dir()?,
+            quote::feed(&format!("sbatch{cluster} --test-only"), script)?
+        ))
         .await?;
     if answer.code != 0 {
         let refused = error::of_command("sbatch", &answer.stderr, answer.code);

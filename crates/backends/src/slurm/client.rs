@@ -70,6 +70,11 @@ impl Client {
         self.transport.run(program).await
     }
 
+    /// Runs a program once, which goes on to its own end where no answer comes in time.
+    pub async fn run_detached(&self, program: &str) -> Result<Answer> {
+        self.transport.run_detached(program).await
+    }
+
     /// `-M CLUSTER`, where the target names one.
     pub fn cluster(&self) -> Result<String> {
         self.settings

@@ -33,6 +33,9 @@ pub struct Settings {
     pub poll_seconds: f64,
     /// Seconds one command on the cluster may take.
     pub command_seconds: u64,
+    /// Seconds that a submission is looked for whose answer was lost, before it counts as not queued; without it by
+    /// slurmctld's own timeouts.
+    pub absence_seconds: Option<u64>,
     /// Seconds that a log is read on after its job ended without writing its last line.
     pub settle_seconds: f64,
     /// Address of slurmrestd (`http://head:6820`): it is used instead of Slurm's commands.
@@ -130,6 +133,7 @@ impl Default for Settings {
             log_dir: "weftrun".to_owned(),
             poll_seconds: 2.0,
             command_seconds: 60,
+            absence_seconds: None,
             settle_seconds: 3.0,
             rest: None,
             rest_user: None,
@@ -150,6 +154,7 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the key.
     pub fn of(target: &TargetConfig) -> Result<Self> {
+        target.refuse_nul()?;
         let mut target = target.clone();
         target.settings = with_dashes(&target.settings);
         let known = known_keys();
@@ -316,6 +321,7 @@ const TARGET_KEYS: &[&str] = &[
     "log-dir",
     "poll-seconds",
     "command-seconds",
+    "absence-seconds",
     "settle-seconds",
     "rest",
     "rest-user",

@@ -166,27 +166,99 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
 }
 
-/// Whether a failed `sbatch` has certainly not made a job. After a timeout the controller may have taken it.
-pub fn is_final_refusal(stderr: &str) -> bool {
-    let ambiguous = [
-        "Socket timed out",
-        "Unable to contact",
-        "Zero Bytes",
-        "Connection",
-        "Message receive failure",
-        "Unexpected message",
+/// What a failed `sbatch` says about its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// slurmctld or sbatch refused it: there is no job.
+    Refused,
+    /// slurmctld was never reached: there is no job, and it may be sent again.
+    NotSent,
+    /// slurmctld may have it.
+    Unknown,
+}
+
+/// Reads what a failed `sbatch` says about its job. It is a refusal only where sbatch itself ended (not a signal, not a
+/// time limit) and says why in words that are not about the connection: `slurm_strerror` has those of slurm_errno.h, and
+/// the system's for all else. In doubt the job may be there.
+pub fn verdict(code: i32, stderr: &str) -> Verdict {
+    // Codes of shells: 126 and 127 where sbatch could not be started; beyond, a signal. 124 is `timeout`'s.
+    let could_not_start = matches!(code, 126 | 127);
+    if could_not_start
+        && ["not found", "Permission denied", "No such file"].iter().any(|part| stderr.contains(part))
+    {
+        return Verdict::Refused;
+    }
+    if !(1..=123).contains(&code) || code == NO_ANSWER {
+        return Verdict::Unknown;
+    }
+    // The request could not be signed, so it was not sent.
+    if stderr.contains("Munge encode failed") && stderr.contains("REQUEST_SUBMIT_BATCH_JOB") {
+        return Verdict::Refused;
+    }
+    let failed = |text: &str| text.contains("submission failed:") || text.contains("allocation failure");
+    let last = stderr.lines().rfind(|line| failed(line));
+    if last.is_some_and(|line| line.contains("(connect failure)")) {
+        return Verdict::NotSent;
+    }
+    // Other lines may be a site's own (a job_submit plugin that says whom to contact), and count only where they are Slurm's.
+    let is_slurms =
+        |line: &&str| last.is_none_or(|last| last == *line) || STRONG.iter().any(|part| line.contains(part));
+    if stderr.lines().filter(is_slurms).any(|line| speaks_of_the_connection(&line.to_ascii_lowercase())) {
+        return Verdict::Unknown;
+    }
+    let is_clear = last.is_some() || stderr.contains("error:") || stderr.contains("unrecognized option");
+    if is_clear { Verdict::Refused } else { Verdict::Unknown }
+}
+
+/// The code of the submitting program where an earlier run of it began and left no answer.
+pub const NO_ANSWER: i32 = 93;
+
+/// What Slurm's own lines about a lost message hold.
+const STRONG: [&str; 6] =
+    ["slurm_", "timed out", "Unexpected message", "Zero Bytes", "Unable to contact", "Connection re"];
+
+/// Whether a line, in lower case, is about how a message travelled and not about the job.
+fn speaks_of_the_connection(line: &str) -> bool {
+    const WORDS: [&str; 30] = [
+        "socket",
+        "timed out",
+        "timeout",
+        "time-out",
+        "contact",
+        "connection",
+        "connect to",
+        "connected",
+        "communication",
+        "transmitted",
+        "received",
+        "bytes",
+        "message",
+        "send failure",
+        "receive failure",
+        "shutdown failure",
+        "unexpected",
+        "protocol",
+        "incompatible versions",
+        "insane",
+        "interrupted",
+        "broken pipe",
+        "temporarily unavailable",
+        "try again",
+        "unreachable",
+        "no route",
+        "input/output error",
+        "unknown error",
+        "out of memory",
+        "cannot allocate",
     ];
-    let refused = stderr.contains("error:")
-        || stderr.contains("unrecognized option")
-        || stderr.contains("not found")
-        || stderr.contains("allocation failure");
-    refused && !ambiguous.iter().any(|part| stderr.contains(part))
+    WORDS.iter().any(|word| line.contains(word))
 }
 
 /// The error of `ssh` itself.
 pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
     let said = essence(stderr);
-    let row = SSH.iter().find(|(part, ..)| stderr.contains(part));
+    // What a program said that had started is not ssh's: the connection was lost, and the program may have run.
+    let row = SSH.iter().filter(|_| !started).find(|(part, ..)| stderr.contains(part));
     let message = match (started, said.is_empty()) {
         (true, _) => format!("the connection to `{host}` was lost"),
         (false, true) => format!("`{host}` could not be reached over ssh"),
@@ -264,12 +336,55 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_no_refusal() {
-        assert!(is_final_refusal("sbatch: error: Batch job submission failed: Invalid qos specification"));
-        assert!(!is_final_refusal(
-            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-        ));
-        assert!(!is_final_refusal(""));
+    fn only_a_clear_refusal_is_one() {
+        let failed = |why: &str| verdict(1, &format!("sbatch: error: Batch job submission failed: {why}\n"));
+        for why in [
+            "Invalid qos specification",
+            "Requested node configuration is not available",
+            "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            "Requested time limit is invalid (missing or exceeds some limit)",
+            "Access/permission denied",
+            "Unspecified error",
+        ] {
+            assert_eq!(failed(why), Verdict::Refused, "{why}");
+        }
+        for why in [
+            "Socket timed out on send/recv operation",
+            "Unexpected message received",
+            "Message receive failure",
+            "Zero Bytes were transmitted or received",
+            "Unable to contact slurm controller (receive failure)",
+            "Unable to contact slurm controller (send failure)",
+            "Connection reset by peer",
+            "Connection timed out",
+            "Transport endpoint is not connected",
+            "Broken pipe",
+            "Insane message length",
+            "Protocol authentication error",
+            "Resource temporarily unavailable",
+            "Slurm temporarily unable to accept job, sleeping and retrying; try again later",
+        ] {
+            assert_eq!(failed(why), Verdict::Unknown, "{why}");
+        }
+        let plugin = "sbatch: error: no account: contact help@site\nsbatch: error: Batch job submission failed: Unspecified error";
+        assert_eq!(verdict(1, plugin), Verdict::Refused);
+        let lost = "sbatch: error: slurm_receive_msg: Socket timed out\nsbatch: error: Batch job submission failed: Unspecified error";
+        assert_eq!(verdict(1, lost), Verdict::Unknown);
+        assert_eq!(failed("Unable to contact slurm controller (connect failure)"), Verdict::NotSent);
+        assert_eq!(verdict(127, "sh: 1: sbatch: not found\n"), Verdict::Refused);
+        assert_eq!(verdict(1, "sbatch: unrecognized option '--nope'\n"), Verdict::Refused);
+        assert_eq!(verdict(1, "sbatch: error: invalid partition specified: nope\n"), Verdict::Refused);
+        for (code, said) in
+            [(1, ""), (0, ""), (137, "sbatch: error: x"), (124, ""), (93, ""), (255, "sbatch: error: x")]
+        {
+            assert_eq!(verdict(code, said), Verdict::Unknown, "{code} {said}");
+        }
+    }
+
+    #[test]
+    fn what_a_started_program_said_makes_no_refusal_of_a_lost_connection() {
+        let lost = of_ssh("h", "sh: 1: cannot create x: Permission denied\n", true);
+        assert_eq!((lost.kind(), lost.is_retryable()), (ErrorKind::Unreachable, true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where a job is: asked of slurmctld first, of accounting second (which lags, and is wrong about exit codes before
 //! 26.05), of the job's own exit file last.
 
-use weftrun_core::job::{JobHandle, JobPhase, JobSummary};
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
@@ -161,6 +161,22 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
         status::summary(submit::handle(client, &JobId::whole(number)), &rows, None)
     };
     groups.into_iter().rev().map(summary).collect()
+}
+
+/// Drops the jobs that are copies: their submission was claimed by another job, so that they run nothing.
+pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    let of_several =
+        jobs.iter().filter_map(|job| job.submission.clone()).filter(|id| !seen.insert(id.clone()));
+    let several: Vec<SubmissionId> = of_several.collect();
+    if several.is_empty() || !client.has_files() {
+        return Ok(());
+    }
+    for (submission, claim) in submit::claims(client, &several).await? {
+        let claim = submit::handle(client, &claim);
+        jobs.retain(|job| job.submission.as_ref() != Some(&submission) || job.handle == claim);
+    }
+    Ok(())
 }
 
 /// The states of the nodes that are not well, for the reason of a requeue.

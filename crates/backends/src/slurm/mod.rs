@@ -9,6 +9,7 @@ mod describe;
 mod discover;
 mod error;
 mod findings;
+mod helper;
 mod ids;
 mod logs;
 mod lookup;
@@ -131,6 +132,7 @@ impl Backend for Slurm {
         }
         let rows = lookup::list(&self.client, filter.ended).await?;
         let mut jobs = lookup::grouped(&self.client, &rows);
+        lookup::drop_copies(&self.client, &mut jobs).await?;
         jobs.retain(|job| {
             (filter.foreign || job.submission.is_some()) && (filter.ended || !job.phase.is_terminal())
         });

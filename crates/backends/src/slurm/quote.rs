@@ -7,10 +7,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a NUL byte, which no shell can carry.
 pub fn word(text: &str) -> Result<String> {
-    if text.contains('\0') {
-        return Err(Error::new(ErrorKind::InvalidSpec, "a NUL byte cannot be passed to a program")
-            .with("value", text.replace('\0', "\\0")));
-    }
+    refuse_nul(text)?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&b);
     if !text.is_empty() && text.bytes().all(plain) {
         return Ok(text.to_owned());
@@ -36,15 +33,75 @@ pub fn value(text: &str) -> Result<String> {
     Ok(if quoted.starts_with('\'') || !text.contains(['~', '=']) { quoted } else { format!("'{text}'") })
 }
 
-/// Wraps a text in a here-document that no line of the text can end. The text ends with a newline afterwards, as
-/// here-documents do.
-pub fn here_document(text: &str) -> (String, String) {
-    let mut end = String::from("WEFTRUN_END");
-    while text.lines().any(|line| line == end) {
-        end.push('_');
+/// Writes the shell text that runs `command` with `text` as its standard input, byte for byte, under `dash` and `bash`.
+///
+/// Text that ends with a newline becomes a here-document, which people can read. Other text goes through `printf`: a
+/// here-document would add a newline, and sbatch refuses a script in which a carriage return stands before a newline.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for a NUL byte: shells drop it, so that a line of the text could become the delimiter.
+pub fn feed(command: &str, text: &str) -> Result<String> {
+    refuse_nul(text)?;
+    if text.contains('\r') {
+        return Ok(format!("printf {} | {command}\n", printf_format(text)));
     }
-    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    (format!("<<'{end}'"), format!("{text}{newline}{end}"))
+    if !text.ends_with('\n') {
+        return Ok(format!("printf %s {} | {command}\n", word(text)?));
+    }
+    let end = delimiter(text);
+    Ok(format!("{command} <<'{end}'\n{text}{end}\n"))
+}
+
+/// Returns a delimiter that occurs nowhere in the text, not even as a part of a line: what a shell or a transport drops
+/// from a line can then not make the line the delimiter. One pass, however often the text names delimiters.
+fn delimiter(text: &str) -> String {
+    const END: &str = "WEFTRUN_END";
+    if !text.contains(END) {
+        return END.to_owned();
+    }
+    let taken: std::collections::BTreeSet<u32> = text
+        .match_indices(END)
+        .filter_map(|(at, _)| text.get(at + END.len() + 1..at + END.len() + 9))
+        .filter_map(|digits| u32::from_str_radix(digits, 16).ok())
+        .collect();
+    let free = (0..u32::MAX).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+    format!("{END}_{free:08x}")
+}
+
+/// A text as the format of `printf`, a quoted piece for each line. Everything but printable ASCII is escaped.
+fn printf_format(text: &str) -> String {
+    let piece = |line: &str| {
+        let mut quoted = String::from("'");
+        for byte in line.bytes() {
+            match byte {
+                b'\n' => quoted.push_str("\\n"),
+                b'%' => quoted.push_str("%%"),
+                b'\\' => quoted.push_str("\\\\"),
+                b'\'' => quoted.push_str("'\\''"),
+                b' '..=b'~' => quoted.push(char::from(byte)),
+                _ => quoted.push_str(&format!("\\{byte:03o}")),
+            }
+        }
+        quoted.push('\'');
+        quoted
+    };
+    text.split_inclusive('\n').map(piece).collect::<Vec<_>>().join("\\\n")
+}
+
+/// Refuses what no script can hold, in a line that is put into one as it is.
+///
+/// # Errors
+/// As [`word`].
+pub fn line(text: &str) -> Result<()> {
+    refuse_nul(text)
+}
+
+fn refuse_nul(text: &str) -> Result<()> {
+    let Some(at) = text.find('\0') else { return Ok(()) };
+    let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
+    Err(Error::new(ErrorKind::InvalidSpec, "a NUL byte cannot be passed through a shell")
+        .with("line", line)
+        .hint("remove the NUL byte from the field that holds it"))
 }
 
 /// A value of an `#SBATCH` line. sbatch reads these lines itself, not the shell: double quotes keep blanks and `#`, a
@@ -73,16 +130,18 @@ mod tests {
 
     use super::*;
 
-    /// What a shell that reads `script` on its standard input prints.
-    fn bash(script: &str) -> Vec<u8> {
-        let mut child = Command::new("bash")
+    const SHELLS: [&str; 2] = ["dash", "bash"];
+
+    /// Runs a script that a shell reads from its standard input, and returns what it prints.
+    fn run(shell: &str, script: &str) -> Vec<u8> {
+        let mut child = Command::new(shell)
             .arg("-s")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("bash runs");
+            .expect("the shell runs");
         child.stdin.take().expect("stdin").write_all(script.as_bytes()).expect("script is written");
-        child.wait_with_output().expect("bash ends").stdout
+        child.wait_with_output().expect("the shell ends").stdout
     }
 
     fn hostile() -> impl Strategy<Value = String> {
@@ -99,6 +158,12 @@ mod tests {
             Just("~".to_owned()),
             Just("*".to_owned()),
             Just("WEFTRUN_END\n".to_owned()),
+            Just("WEFTRUN_END_00000000\n".to_owned()),
+            Just("\nWEFTRUN_END".to_owned()),
+            Just("%s\\n\\101".to_owned()),
+            Just("\u{1}\u{7f}\u{81}ā\u{2028}".to_owned()),
+            Just("\r\n".to_owned()),
+            Just("x".repeat(200_000)),
             Just("a=b".to_owned()),
             Just("é🦀".to_owned()),
             Just("\r".to_owned()),
@@ -115,22 +180,44 @@ mod tests {
         fn hostile_words_come_back_as_data(args in proptest::collection::vec(hostile(), 1..6)) {
             let script = format!("printf '%s\\0' {}\n", words(&args).expect("no NUL"));
             let expected: Vec<u8> = args.iter().flat_map(|arg| arg.bytes().chain([0])).collect();
-            prop_assert_eq!(bash(&script), expected);
+            for shell in SHELLS {
+                prop_assert_eq!(run(shell, &script), expected.clone(), "{}", shell);
+            }
         }
 
         #[test]
         fn hostile_values_come_back_from_the_environment(text in hostile()) {
             let script = format!("export X={}\nprintf %s \"$X\"\n", value(&text).expect("no NUL"));
-            prop_assert_eq!(bash(&script), text.into_bytes());
+            for shell in SHELLS {
+                prop_assert_eq!(run(shell, &script), text.clone().into_bytes(), "{}", shell);
+            }
         }
 
         #[test]
-        fn here_documents_end_where_they_should(text in hostile()) {
-            let (start, rest) = here_document(&text);
-            let script = format!("cat {start}\n{rest}\necho behind\n");
-            let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            prop_assert_eq!(bash(&script), format!("{text}{newline}behind\n").into_bytes());
+        fn fed_text_arrives_byte_for_byte_and_what_follows_runs(text in hostile()) {
+            for shell in SHELLS {
+                let script = format!("{}echo behind\n", feed("cat", &text).expect("no NUL"));
+                prop_assert_eq!(run(shell, &script), format!("{text}behind\n").into_bytes(), "{}", shell);
+            }
         }
+    }
+
+    #[test]
+    fn a_nul_ends_no_here_document() {
+        let text = "print(1)\nWEFTRUN_END\0_\ntouch canary\n";
+        let refused = feed("cat", text).expect_err("NUL");
+        assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
+        assert!(refused.to_string().contains("NUL"), "{refused}");
+    }
+
+    #[test]
+    fn no_delimiter_occurs_in_its_text() {
+        let numbered: String = (0..40_000).map(|number| format!("WEFTRUN_END_{number:08x}\n")).collect();
+        let long = format!("WEFTRUN_END{}\n", "_".repeat(1 << 20));
+        for text in ["WEFTRUN_END\n", "WEFTRUN_END_00000000é\n", numbered.as_str(), long.as_str()] {
+            assert!(!text.contains(&delimiter(text)), "{}", delimiter(text));
+        }
+        assert_eq!(delimiter("x\n"), "WEFTRUN_END");
     }
 
     #[test]

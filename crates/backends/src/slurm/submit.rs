@@ -3,6 +3,10 @@
 //! The program that runs `sbatch` makes a folder named after the submission first. `mkdir` succeeds once: a second run
 //! of the same program, after a lost answer, starts no second `sbatch` but reads the first one's answer. Where even
 //! that is lost (the head node died, the disk was full), the marker in the job's comment finds it.
+//!
+//! After an answer that is neither an id nor a clear refusal, nothing is sent again: the job is looked for as long as
+//! slurmctld may take to queue it. Should Slurm have it twice all the same, the script's first lines let only one of
+//! the jobs run: it claims the submission by a link in the submission's folder (`render/script.rs`).
 
 use std::time::Duration;
 
@@ -11,6 +15,7 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
+use super::error::{NO_ANSWER, Verdict};
 use super::ids::{self, JobId};
 use super::records::Marker;
 use super::transport::Answer;
@@ -18,10 +23,10 @@ use super::{BACKEND, error, quote};
 
 /// Exit code of the program where the log folder cannot be made or written.
 const NO_LOG_DIR: i32 = 92;
-/// Exit code of the program where an earlier run began and left no answer.
-const NO_ANSWER: i32 = 93;
-/// How often the same submission is asked for again after a lost connection.
+/// How often a submission is tried that certainly did not reach slurmctld.
 const ATTEMPTS: u32 = 4;
+/// Seconds after which an `sbatch` that does not end is killed on the cluster.
+const SBATCH_LIMIT: i64 = 300;
 
 /// Submits what was rendered.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
@@ -37,76 +42,131 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     let program = program(client, rendered)?;
     let mut wait = Duration::from_millis(500);
     for attempt in 1..=ATTEMPTS {
-        match client.run(&program).await {
-            Ok(answer) => match conclude(client, rendered, &answer).await {
-                // slurmctld was away, and has no such job: it may be back.
-                Err(refused) if refused.is_retryable() && attempt < ATTEMPTS => {
-                    tracing::debug!(attempt, error = %refused, "sbatch was not heard");
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
-                }
-                outcome => return outcome,
+        let failed = match client.run_detached(&program).await {
+            Ok(answer) => match conclude(client, rendered, &answer).await? {
+                Outcome::Job(handle) => return Ok(handle),
+                Outcome::Unknown(error) => return settle(client, rendered, error).await,
+                Outcome::NotSent(error) => error,
             },
             Err(lost) if lost.is_retryable() => {
-                tracing::debug!(attempt, error = %lost, "the answer of sbatch was lost");
                 client.forget_snapshot().await;
-                if let Ok(Some(found)) = find(client, &rendered.submission).await {
+                if let Ok(Seen { job: Some(found), .. }) = search(client, &rendered.submission).await {
                     return Ok(found);
                 }
                 if attempt == ATTEMPTS {
-                    return Err(unknown(lost, rendered));
+                    return settle(client, rendered, lost).await;
                 }
-                // The same program again is safe: it finds its own folder.
-                tokio::time::sleep(wait).await;
-                wait *= 2;
+                // The same program again is safe: where the first run began, it starts no second sbatch.
+                lost
             }
             Err(failed) => return Err(failed),
+        };
+        tracing::debug!(attempt, error = %failed, "the submission did not arrive, or its answer was lost");
+        if attempt == ATTEMPTS {
+            return Err(failed);
         }
+        tokio::time::sleep(wait).await;
+        wait *= 2;
     }
     Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
 }
 
-fn unknown(lost: Error, rendered: &Rendered) -> Error {
-    lost.hint(format!(
-        "whether the job was taken is not known; `weftrun list` shows it once the cluster answers (marker weftrun:{})",
-        rendered.submission
-    ))
+/// What an answer of the submitting program means, where it is no refusal.
+enum Outcome {
+    /// Slurm has the job.
+    Job(JobHandle),
+    /// slurmctld was not reached: nothing was sent.
+    NotSent(Error),
+    /// Slurm may or may not have the job.
+    Unknown(Error),
 }
 
-async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<JobHandle> {
+async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<Outcome> {
     client.forget_snapshot().await;
     let text = answer.text();
     if let Some(id) = (answer.code == 0).then(|| ids::submitted(&text)).flatten() {
-        return Ok(handle(client, &id));
+        return Ok(Outcome::Job(handle(client, &id)));
     }
     if answer.code == NO_LOG_DIR {
         return Err(no_log_dir(client, answer));
     }
-    if answer.code != 0 && answer.code != NO_ANSWER && error::is_final_refusal(&answer.stderr) {
-        // Only a clear refusal frees the submission: after anything else slurmctld may have the job.
-        free(client, &rendered.submission).await?;
-        return Err(error::of_command("sbatch", &answer.stderr, answer.code));
-    }
-    // Neither an id nor a clear refusal: slurmctld may have the job.
-    let mut sure = false;
-    for pause in [0, 1000, 3000] {
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        client.forget_snapshot().await;
-        let looked = find(client, &rendered.submission).await;
-        sure = matches!(looked, Ok(None));
-        match looked {
-            Ok(Some(found)) => return Ok(found),
-            Ok(None) => {}
-            Err(failed) => tracing::debug!(error = %failed, "looking for the submission"),
-        }
-    }
     let said = if answer.stderr.trim().is_empty() { &text } else { &answer.stderr };
     let error = error::of_command("sbatch", said, answer.code);
-    if sure {
-        free(client, &rendered.submission).await?;
-        return Err(error.hint("no job carries this submission's marker: nothing was queued"));
+    match error::verdict(answer.code, said) {
+        // Only what certainly made no job frees the submission: after anything else slurmctld may have it.
+        Verdict::Refused => {
+            free(client, &rendered.submission).await?;
+            Err(error)
+        }
+        Verdict::NotSent => {
+            free(client, &rendered.submission).await?;
+            Ok(Outcome::NotSent(error))
+        }
+        Verdict::Unknown => Ok(Outcome::Unknown(error)),
     }
-    Err(unknown(error, rendered))
+}
+
+/// Looks for a job whose answer was lost, for as long as slurmctld may take to queue it. Nothing is sent again: what is
+/// not found stays unknown, and [`find`] decides later.
+pub async fn settle(client: &Client, rendered: &Rendered, lost: Error) -> Result<JobHandle> {
+    let bound = absence_bound(client).await;
+    let end = tokio::time::Instant::now() + bound;
+    let mut pause = Duration::from_millis(200);
+    loop {
+        client.forget_snapshot().await;
+        match search(client, &rendered.submission).await {
+            Ok(Seen { job: Some(found), .. }) => return Ok(found),
+            Ok(_) => {}
+            Err(failed) => tracing::debug!(error = %failed, "looking for the submission"),
+        }
+        if tokio::time::Instant::now() >= end {
+            return Err(unknown(lost, rendered, bound));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+/// The error of a submission whose fate is not known, of a kind that is never taken for a refusal.
+fn unknown(lost: Error, rendered: &Rendered, bound: Duration) -> Error {
+    let kind = if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
+    let message = lost.message().to_owned();
+    Error::new(kind, message)
+        .source(lost)
+        .retryable()
+        .hint(format!(
+            "whether Slurm queued the job is not known: no job of this submission was seen for {} s (marker weftrun:{})",
+            bound.as_secs(),
+            rendered.submission
+        ))
+        .hint("run `weftrun list` before you submit it again: it finds the job, or says that there is none")
+}
+
+/// How long a job may still appear after its `sbatch` ended without an answer: the target's `absence-seconds`, else by
+/// slurmctld's own timeouts. A message waits at most MessageTimeout to be read, to be served and to be answered, and
+/// connections are opened for TCPTimeout, to the first controller and to the backup.
+async fn absence_bound(client: &Client) -> Duration {
+    const LEAST: u64 = 30;
+    const MOST: u64 = 900;
+    if let Some(seconds) = client.settings.absence_seconds {
+        return Duration::from_secs(seconds);
+    }
+    let (mut message, mut tcp) = (10, 2);
+    if client.rest().is_none()
+        && let Ok(cluster) = client.cluster()
+        && let Ok(answer) = client.read(&format!("scontrol{cluster} show config")).await
+    {
+        let text = answer.text();
+        message = seconds_of(&text, "MessageTimeout").unwrap_or(message);
+        tcp = seconds_of(&text, "TCPTimeout").unwrap_or(tcp);
+    }
+    Duration::from_secs((3 * message.min(MOST) + 2 * tcp.min(MOST)).clamp(LEAST, MOST))
+}
+
+/// A duration in the output of `scontrol show config`, such as `MessageTimeout          = 10 sec`.
+fn seconds_of(config: &str, name: &str) -> Option<u64> {
+    let value = config.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == name)?.1;
+    value.split_whitespace().next()?.parse().ok()
 }
 
 fn no_log_dir(client: &Client, answer: &Answer) -> Error {
@@ -133,27 +193,119 @@ pub async fn make_log_dir(client: &Client) -> Result<()> {
 
 /// Lets the submission be tried again: it is certain that there is no job of it.
 async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
-    let program = format!("{}rm -rf -- \"$dir/.submit-{submission}\"", client.enter_log_dir()?);
+    let program = format!("{}rm -rf -- \"$dir/.submit-{submission}/sent\"", client.enter_log_dir()?);
     client.run(&program).await.map(drop)
 }
 
-/// Finds the job of a submission: in the queue, by the answer kept on the cluster, in accounting.
+/// Finds the job of a submission; none where it is certain that there is none.
+///
+/// # Errors
+/// [`ErrorKind::Timeout`] where that is not certain yet: an `sbatch` without an answer ended too short a time ago.
 pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<JobHandle>> {
+    client.forget_snapshot().await;
+    let seen = search(client, submission).await?;
+    if seen.job.is_some() || seen.sent.begun.is_none() {
+        return Ok(seen.job);
+    }
+    let left = seen.sent.certain_in(absence_bound(client).await);
+    if left == 0 {
+        return Ok(None);
+    }
+    Err(Error::new(ErrorKind::Timeout, "whether Slurm queued this submission is not known yet")
+        .with("submission", submission)
+        .hint(format!("ask again in {left} s: until then Slurm may still queue the job"))
+        .retryable())
+}
+
+/// What was found of a submission.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its job.
+    pub job: Option<JobHandle>,
+    /// What the submitting program wrote down on the cluster.
+    sent: Sent,
+}
+
+/// Looks for the job of a submission: in the folder that the submission has on the cluster, in the queue, in accounting.
+pub async fn search(client: &Client, submission: &SubmissionId) -> Result<Seen> {
+    let sent = if client.has_files() { Sent::read(client, submission).await? } else { Sent::default() };
     let is_it =
         |marker: &Option<Marker>| marker.as_ref().is_some_and(|marker| marker.submission == *submission);
-    let queue = client.snapshot().await?;
-    if let Some(job) = queue.iter().find(|job| is_it(&job.marker)) {
-        return Ok(Some(handle(client, &job.whole())));
+    let mut job = sent.claim.clone();
+    if job.is_none() {
+        let queue = client.snapshot().await?;
+        // Of two copies that both wait, the one that was queued first is likely to start first.
+        job = queue.iter().filter(|job| is_it(&job.marker)).map(super::records::Job::whole).min();
     }
-    if client.rest().is_none() {
-        let kept =
-            format!("{}cat -- \"$dir/.submit-{submission}/answer\" 2> /dev/null\n:", client.enter_log_dir()?);
-        if let Some(id) = ids::submitted(&client.read(&kept).await?.text()) {
-            return Ok(Some(handle(client, &id)));
+    job = job.or_else(|| sent.answer.clone());
+    if job.is_none() {
+        let ended = client.accounted_since(30).await?.unwrap_or_default();
+        job = ended.iter().filter(|job| is_it(&job.marker)).map(super::records::Job::whole).min();
+    }
+    Ok(Seen { job: job.map(|id| handle(client, &id)), sent })
+}
+
+/// What the folder of a submission says.
+#[derive(Debug, Default)]
+struct Sent {
+    /// The job that claimed the submission when it started.
+    claim: Option<JobId>,
+    /// The id that sbatch printed.
+    answer: Option<JobId>,
+    /// When sbatch was started, by the cluster's clock.
+    begun: Option<i64>,
+    /// When sbatch ended.
+    ended: Option<i64>,
+    /// The cluster's clock now.
+    now: i64,
+}
+
+impl Sent {
+    async fn read(client: &Client, submission: &SubmissionId) -> Result<Self> {
+        let program = format!(
+            "{}once=$dir/.submit-{submission}\n\
+             tell() {{ [ ! -f \"$2\" ] || sed -e \"s/^/$1 /\" < \"$2\"; }}\n\
+             printf 'now %s\\nclaim %s\\n' \"$(date +%s)\" \"$(readlink -- \"$once/job\")\"\n\
+             tell begun \"$once/sent/begun\"\ntell ended \"$once/sent/ended\"\n\
+             tell answer \"$once/sent/answer\"\ntell answer \"$once/answer\"\n:",
+            client.enter_log_dir()?
+        );
+        let answer = client.read(&program).await?;
+        let text = answer.text();
+        let of = |key: &str| -> String {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let number = |key: &str| of(key).lines().next().and_then(|line| line.trim().parse().ok());
+        Ok(Self {
+            claim: JobId::parse(&of("claim")),
+            answer: ids::submitted(&of("answer")),
+            begun: number("begun"),
+            ended: number("ended"),
+            now: number("now").unwrap_or_default(),
+        })
+    }
+
+    /// Seconds until a job that was not seen is certainly not there.
+    fn certain_in(&self, bound: Duration) -> i64 {
+        let bound = i64::try_from(bound.as_secs()).unwrap_or(i64::MAX);
+        let last = self.ended.or_else(|| self.begun.map(|begun| begun.saturating_add(SBATCH_LIMIT)));
+        last.map_or(0, |last| last.saturating_add(bound).saturating_sub(self.now).max(0))
+    }
+}
+
+/// The jobs of submissions that several jobs carry, by what each submission was claimed by.
+///
+/// # Errors
+/// As [`Client::read`].
+pub async fn claims(client: &Client, submissions: &[SubmissionId]) -> Result<Vec<(SubmissionId, JobId)>> {
+    let mut found = Vec::new();
+    for submission in submissions {
+        if let Some(claim) = Sent::read(client, submission).await?.claim {
+            found.push((submission.clone(), claim));
         }
     }
-    let ended = client.accounted_since(30).await?.unwrap_or_default();
-    Ok(ended.iter().rfind(|job| is_it(&job.marker)).map(|job| handle(client, &job.whole())))
+    Ok(found)
 }
 
 /// The handle of a job.
@@ -171,42 +323,210 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
         script.text.lines().filter(|line| line.starts_with("#SBATCH --comment=")).find_map(Marker::find);
     let comment = comment
         .unwrap_or_else(|| Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() });
-    let (start, rest) = quote::here_document(&script.text);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);
     let (name, comment) = (
         quote::word(&format!("--job-name={}", rendered.name))?,
         quote::word(&format!("--comment={}", comment.text()))?,
     );
-    // The folders of last week are of no use any more. Nobody waits for that, and one submission in sixteen does it.
-    let old =
-        "  find \"$dir\" -maxdepth 1 -name '.submit-*' -mtime +7 -exec rm -rf -- {} + > /dev/null 2>&1 &\n";
+    let sbatch = quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}"), &script.text)?;
+    // Folders of submissions are kept while a copy of one may still wait in the queue. Nobody waits for the tidying, and
+    // one submission in sixteen does it.
+    let old = "  find \"$dir\" -maxdepth 1 -name '.submit-*' -user \"$(id -u)\" -mtime +30 -exec rm -rf -- {} + > /dev/null 2>&1 &\n";
     let tidy = if submission.as_str().starts_with('0') { old } else { "" };
     Ok(format!(
         "{enter}[ -d \"$dir\" ] || mkdir -p -- \"$dir\" || exit {NO_LOG_DIR}
-guard=$dir/.submit-{submission}
+once=$dir/.submit-{submission}
+mkdir -- \"$once\" 2> /dev/null
+# Not a link, and not somebody else's: the log folder may be one that others write to.
+[ -d \"$once\" ] && [ ! -L \"$once\" ] && [ -O \"$once\" ] || {{ mkdir -- \"$once\"; exit {NO_LOG_DIR}; }}
+sent=$once/sent
+limit=
+if command -v timeout > /dev/null 2>&1; then limit='timeout -k 5 {SBATCH_LIMIT}'; fi
 weftrun_sbatch() {{
-sbatch{cluster} --parsable {name} {comment} {start}
-{rest}
-}}
-trap '' HUP
-if mkdir -- \"$guard\" 2> /dev/null; then
+{sbatch}}}
+trap '' HUP PIPE
+if mkdir -- \"$sent\" 2> /dev/null; then
   # A shell says only that it could not write; cat says why.
-  printf 'begun\\n' > \"$guard/begun\" 2> /dev/null || {{ echo begun | cat > \"$guard/begun\"; rm -rf -- \"$guard\"; exit {NO_LOG_DIR}; }}
-  answer=$(weftrun_sbatch 2> \"$guard/error\")
+  date +%s > \"$sent/begun\" 2> /dev/null || {{ date +%s | cat > \"$sent/begun\"; rm -rf -- \"$sent\"; exit {NO_LOG_DIR}; }}
+  answer=$(weftrun_sbatch 2> \"$sent/error\")
   code=$?
-  printf '%s\\n' \"$answer\"
-  printf '%s\\n' \"$answer\" > \"$guard/answer\"
-  printf '%s\\n' \"$code\" > \"$guard/code\"
-  [ ! -s \"$guard/error\" ] || cat -- \"$guard/error\" >&2
+  # Written before it is printed: whoever asked may be gone.
+  printf '%s\n' \"$answer\" > \"$sent/answer\"
+  date +%s > \"$sent/ended\"
+  printf '%s\n' \"$code\" > \"$sent/code\"
+  printf '%s\n' \"$answer\"
+  [ ! -s \"$sent/error\" ] || cat -- \"$sent/error\" >&2
 {tidy}  exit $code
 fi
-[ -d \"$guard\" ] || {{ mkdir -- \"$guard\"; exit {NO_LOG_DIR}; }}
+[ -d \"$sent\" ] || {{ mkdir -- \"$sent\"; exit {NO_LOG_DIR}; }}
 tries=0
-while [ ! -s \"$guard/code\" ] && [ $tries -lt 20 ]; do sleep 0.1; tries=$((tries + 1)); done
-cat -- \"$guard/error\" >&2
-cat -- \"$guard/answer\" || exit {NO_ANSWER}
-[ -s \"$guard/code\" ] || exit {NO_ANSWER}
-exit \"$(cat -- \"$guard/code\")\"
+while [ ! -s \"$sent/code\" ] && [ $tries -lt 20 ]; do sleep 0.1; tries=$((tries + 1)); done
+cat -- \"$sent/error\" >&2
+cat -- \"$sent/answer\" || exit {NO_ANSWER}
+[ -s \"$sent/code\" ] || exit {NO_ANSWER}
+exit \"$(cat -- \"$sent/code\")\"
 "
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with programs in the place of Slurm's, for the submitting program.
+    struct Host {
+        dir: tempfile::TempDir,
+        client: Client,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            use std::os::unix::fs::PermissionsExt as _;
+            let dir = tempfile::tempdir().unwrap();
+            let sbatch = dir.path().join("bin/sbatch");
+            std::fs::create_dir_all(dir.path().join("bin")).unwrap();
+            let record = "#!/bin/sh\nfor word; do printf '%s\\0' \"$word\"; done > \"$OUT/words\"\ncat > \"$OUT/script\"\necho call >> \"$OUT/calls\"\necho 42\n";
+            std::fs::write(&sbatch, record).unwrap();
+            std::fs::set_permissions(&sbatch, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let target = weftrun_core::backend::TargetConfig::new("t", "slurm", dir.path())
+                .with("log-dir", dir.path().join("it's logs").display().to_string());
+            let client = Client::new(&target).unwrap();
+            Self { dir, client }
+        }
+
+        fn rendered(name: &str, text: &str) -> Rendered {
+            let document = weftrun_core::backend::Document {
+                title: "sbatch script".to_owned(),
+                language: weftrun_core::backend::Language::Shell,
+                text: text.to_owned(),
+            };
+            Rendered::new(name, SubmissionId::from_random(7), document)
+        }
+
+        /// Runs the submitting program, as the transport hands it over, with one of the shells.
+        fn run(&self, shell: &str, program: &str) -> std::process::Output {
+            use std::io::Write as _;
+            let path =
+                format!("{}:{}", self.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
+            let mut child = std::process::Command::new(shell)
+                .arg("-s")
+                .current_dir(self.dir.path())
+                .envs([("PATH", path.as_str()), ("OUT", self.dir.path().to_str().unwrap())])
+                .env("HOME", self.dir.path())
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let text = format!("weftrun_main() {{\n(\n{program}) < /dev/null\n}}\nweftrun_main\n");
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            child.wait_with_output().unwrap()
+        }
+
+        fn read(&self, name: &str) -> String {
+            std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+        }
+    }
+
+    fn hostile() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let piece = prop_oneof![
+            Just("'\"\\"),
+            Just("$(touch canary)"),
+            Just("`touch canary`"),
+            Just("\ntouch canary\n"),
+            Just("\nWEFTRUN_END\ntouch canary\n"),
+            Just("\nWEFTRUN_END_00000000\ntouch canary\n"),
+            Just("\nWEFTRUN_END\0_\ntouch canary\n"),
+            Just("\0"),
+            Just("\r"),
+            Just("\r\n"),
+            Just("}\n)\ntouch canary\n"),
+            Just("%s\\101"),
+            Just("\u{1}\u{7f}\u{81}ā🦀"),
+            Just("plain\n"),
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+
+        /// Point A1 of issue 14.
+        #[test]
+        fn a_hostile_script_reaches_sbatch_byte_for_byte_or_is_refused(text in hostile(), name in hostile()) {
+            for shell in ["dash", "bash"] {
+                let host = Host::new();
+                let rendered = Host::rendered(&name, &text);
+                match program(&host.client, &rendered) {
+                    Err(refused) => {
+                        proptest::prop_assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
+                        proptest::prop_assert!(format!("{text}{name}").contains('\0'), "only a NUL is refused");
+                    }
+                    Ok(program) => {
+                        let done = host.run(shell, &program);
+                        proptest::prop_assert_eq!(host.read("script"), text.clone(), "{}: {:?}", shell, done);
+                        let words = host.read("words");
+                        let wanted = format!("--job-name={name}");
+                        proptest::prop_assert!(words.split('\0').any(|word| word == wanted), "{}: {}", shell, words);
+                        proptest::prop_assert_eq!(done.stdout, b"42\n".to_vec());
+                    }
+                }
+                proptest::prop_assert!(!host.dir.path().join("canary").exists(), "{} ran a text", shell);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_program_twice_calls_sbatch_once() {
+        for shell in ["dash", "bash"] {
+            let host = Host::new();
+            let program = program(&host.client, &Host::rendered("job", "#!/bin/bash\ntrue\n")).unwrap();
+            for _ in 0..2 {
+                assert_eq!(host.run(shell, &program).stdout, b"42\n", "{shell}");
+            }
+            assert_eq!(host.read("calls"), "call\n", "{shell}");
+        }
+    }
+
+    /// Point A4 of issue 14: in a log folder that others write to, a planted link is not followed.
+    #[test]
+    fn a_planted_folder_of_a_submission_is_refused() {
+        for shell in ["dash", "bash"] {
+            let (host, victim) = (Host::new(), tempfile::tempdir().unwrap());
+            let rendered = Host::rendered("job", "#!/bin/bash\ntrue\n");
+            let logs = host.dir.path().join("it's logs");
+            std::fs::create_dir_all(&logs).unwrap();
+            std::os::unix::fs::symlink(victim.path(), logs.join(format!(".submit-{}", rendered.submission)))
+                .unwrap();
+            let done = host.run(shell, &program(&host.client, &rendered).unwrap());
+            assert_eq!(done.status.code(), Some(NO_LOG_DIR), "{shell}: {done:?}");
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed the link");
+            assert_eq!(host.read("calls"), "", "{shell} submitted");
+        }
+    }
+
+    #[test]
+    fn absence_is_certain_only_after_the_bound() {
+        let bound = Duration::from_secs(34);
+        let sent = |begun, ended| Sent { begun, ended, now: 1000, ..Sent::default() };
+        assert_eq!(sent(None, None).certain_in(bound), 0, "sbatch was never started");
+        assert_eq!(sent(Some(900), Some(990)).certain_in(bound), 24);
+        assert_eq!(sent(Some(900), Some(960)).certain_in(bound), 0);
+        assert_eq!(
+            sent(Some(990), None).certain_in(bound),
+            990 + SBATCH_LIMIT + 34 - 1000,
+            "sbatch may still run"
+        );
+    }
+
+    #[test]
+    fn timeouts_are_read_from_the_configuration_of_slurmctld() {
+        let config = "MessageTimeout          = 100 sec\nTCPTimeout              = 2 sec\n";
+        assert_eq!(
+            (seconds_of(config, "MessageTimeout"), seconds_of(config, "TCPTimeout")),
+            (Some(100), Some(2))
+        );
+        assert_eq!(seconds_of(config, "Timeout"), None);
+    }
 }

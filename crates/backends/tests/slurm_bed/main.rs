@@ -12,6 +12,7 @@ mod conformance;
 mod failures;
 mod hostile;
 mod job;
+mod once;
 mod rendered;
 mod rest;
 mod speed;

@@ -41,6 +41,11 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
                     "note: the submission of `{}` at {} never reached {}; submit it again",
                     record.name, record.created, record.target
                 ),
+                None if record.state == RecordState::Unknown => format!(
+                    "note: the submission of `{}` at {} has not appeared on {} and still may; run `weftrun list` again \
+                     before you submit it again",
+                    record.name, record.created, record.target
+                ),
                 None => continue,
             });
         }

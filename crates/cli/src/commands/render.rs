@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         return Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors));
     }
     if args.form == Some(Form::Docker) {
-        context.out.data(&weftrun::core::convert::docker_commands(&plan.planned().spec, plan.fabric()))?;
+        context.out.data(&weftrun::core::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
         return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;

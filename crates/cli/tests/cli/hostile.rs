@@ -39,6 +39,14 @@ fn text() -> impl Strategy<Value = String> {
         Just("\n#SBATCH --uid=0\n"),
         Just("EOF\n"),
         Just("WEFTRUN_END\n"),
+        Just("\nWEFTRUN_END\ntouch canary\n"),
+        Just("\nWEFTRUN_END_00000000\ntouch canary\n"),
+        Just("\0"),
+        Just("\nWEFTRUN_END\0_\ntouch canary\n"),
+        Just("\r\n"),
+        Just("%s\\101\\n"),
+        Just("\u{1}ā\u{81}"),
+        Just("\u{1}R"),
         Just("---\n"),
         Just("...\n"),
         Just("&a *a"),
@@ -69,9 +77,13 @@ fn text() -> impl Strategy<Value = String> {
 /// A job with hostile text in its arguments and one variable.
 fn job(launch: Launch, arguments: &[String], value: &str) -> JobSpec {
     let program = if launch == Launch::Torchrun { "record.py" } else { "record" };
-    let command = [program.to_owned()].into_iter().chain(arguments.iter().cloned());
-    let role = Role::worker().nodes(2).ranks_per_node(1).command(command);
-    JobSpec::builder("plain").image("image:1").launch(launch).role(role).env("V", value).build().unwrap()
+    let role = Role::worker().nodes(2).ranks_per_node(1).command([program]);
+    let mut spec =
+        JobSpec::builder("plain").image("image:1").launch(launch).role(role).env("V", "").build().unwrap();
+    // Behind the builder's back, which refuses some of them: a spec may also be made by a program, or read from JSON.
+    spec.roles[0].command.extend(arguments.iter().cloned());
+    value.clone_into(&mut spec.env[0].value);
+    spec
 }
 
 /// What a backend would send for a job, without a network.
@@ -116,6 +128,8 @@ const RECORD: (&str, &str) =
 /// Runs the program behind srun's own options.
 const SRUN: (&str, &str) =
     ("srun", r#"while case "$1" in -*) ;; *) false ;; esac; do shift; done; exec "$@""#);
+/// The same in the folder that srun is told to go to.
+const SRUN_IN_FOLDER: &str = r#"while case "$1" in -*) ;; *) false ;; esac; do case "$1" in --chdir=*) cd "${1#*=}" ;; esac; shift; done; exec "$@""#;
 const TORCHRUN: (&str, &str) =
     ("torchrun", r#"while [ "$1" != record.py ]; do shift; done; shift; exec record "$@""#);
 const SCONTROL: (&str, &str) = ("scontrol", "echo node1");
@@ -249,7 +263,11 @@ proptest! {
         let spec = job(Launch::Mpi, &arguments, &value);
         let client = Client::builder().config(Config::empty("/nonexistent")).build().unwrap();
         let plan = client.plan_offline("local", &spec).unwrap();
-        let script = weftrun::core::convert::docker_commands(&spec, plan.fabric());
+        let Ok(script) = weftrun::core::convert::docker_commands(&spec, plan.fabric()) else {
+            let has_nul = arguments.iter().chain([&value]).any(|text| text.contains('\0'));
+            prop_assert!(has_nul, "only a NUL is refused");
+            return Ok(());
+        };
         let folder = tempfile::tempdir().unwrap();
         programs(folder.path(), &[
             ("docker", r#"if [ "$1" = exec ]; then shift 2; exec "$@"; fi"#),
@@ -264,9 +282,29 @@ proptest! {
         prop_assert!(!folder.path().join(CANARY).exists());
     }
 
+    /// Point A1 of issue 14.
+    #[test]
+    fn code_out_of_an_sbatch_script_is_the_same_bytes(text in text(), end in prop::sample::select(vec!["", "\n"])) {
+        let text = text + end;
+        let mut spec = job(Launch::PerNode, &[], "");
+        spec.image = None;
+        spec.code = Some(weftrun::core::spec::Code::Script { name: "x.py".to_owned(), text: text.clone() });
+        let Some(script) = document("slurm", &spec) else {
+            prop_assert!(text.contains('\0'), "only a NUL is refused");
+            return Ok(());
+        };
+        let folder = tempfile::tempdir().unwrap();
+        programs(folder.path(), &[("record", "cp x.py \"$OUT/copied\""), ("srun", SRUN_IN_FOLDER), SCONTROL]);
+        fs::create_dir_all(folder.path().join("weftrun")).unwrap();
+        let done = bash(folder.path(), &script);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        prop_assert_eq!(fs::read(folder.path().join("copied")).unwrap_or_default(), text.into_bytes(), "{}\n{}", script, said);
+        prop_assert!(!folder.path().join(CANARY).exists());
+    }
+
     #[test]
     fn every_other_field_is_carried_or_refused_and_never_run(
-        field in 0..9usize, text in text(), launch in launches(), backend in prop::sample::select(vec!["slurm", "kubeflow", "runai"]),
+        field in 0..13usize, text in text(), launch in launches(), backend in prop::sample::select(vec!["slurm", "kubeflow", "runai"]),
     ) {
         let mut spec = job(launch, &[], "");
         match field {
@@ -278,6 +316,10 @@ proptest! {
             5 => spec.volumes.push(Volume { name: text.clone(), mount: format!("/{text}"), source: VolumeSource::HostPath(format!("/{text}")), read_only: true }),
             6 => drop(spec.annotations.insert("example.com/note".to_owned(), text.clone())),
             7 => drop(spec.backend.insert(backend.to_owned(), serde_json::json!({"account": text, "scheduler": text}))),
+            8 => drop(spec.backend.insert(backend.to_owned(), serde_json::json!({"sbatch": [format!("--comment={text}")], "srun": [text]}))),
+            9 => spec.secrets.push(weftrun::core::spec::SecretRef { env: "S".to_owned(), secret: text.clone(), key: text.clone() }),
+            10 => spec.code = Some(weftrun::core::spec::Code::Script { name: text.clone(), text: text.clone() }),
+            11 => drop(spec.backend.insert(backend.to_owned(), serde_json::json!({"secrets-dir": text, "mpi": text, "container": "docker"}))),
             _ => spec.env.push(weftrun::core::spec::EnvVar { name: text.clone(), value: "x".to_owned() }),
         }
         let Ok(rendered) = rendered(backend, &spec) else { return Ok(()) };
@@ -288,6 +330,7 @@ proptest! {
                 programs(folder.path(), &[RECORD, SRUN, TORCHRUN, SCONTROL]);
                 bash(folder.path(), document);
                 prop_assert!(!folder.path().join(CANARY).exists(), "{document}");
+                prop_assert!(!document.contains('\0'), "{document}");
                 let uid = |line: &&str| line.starts_with("#SBATCH --uid");
                 prop_assert!(!head(document).any(|line| uid(&line)), "{document}");
             }
@@ -297,5 +340,81 @@ proptest! {
             }
             _ => prop_assert!(serde_json::from_str::<Value>(document).is_ok(), "{document}"),
         }
+    }
+}
+
+/// Point A4 of issue 14: in a log folder that others write to.
+#[test]
+fn a_job_uses_no_folder_and_no_file_that_somebody_planted() {
+    let mut spec = job(Launch::PerNode, &[], "");
+    spec.image = None;
+    spec.code =
+        Some(weftrun::core::spec::Code::Script { name: "x.py".to_owned(), text: "mine\n".to_owned() });
+    let script = document("slurm", &spec).unwrap();
+    let name = script
+        .lines()
+        .find_map(|line| line.strip_prefix("weftrun_base=\"$SLURM_SUBMIT_DIR/\"weftrun/\""))
+        .unwrap();
+    let name = name.trim_end_matches('"').replace("${SLURM_JOB_ID}", "7");
+    for planted in ["code", "exit.new"] {
+        let (folder, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        programs(folder.path(), &[RECORD, ("srun", SRUN_IN_FOLDER), SCONTROL]);
+        fs::create_dir_all(folder.path().join("weftrun")).unwrap();
+        let target = if planted == "code" { victim.path().to_owned() } else { victim.path().join("file") };
+        if planted != "code" {
+            fs::write(&target, "kept\n").unwrap();
+        }
+        std::os::unix::fs::symlink(&target, folder.path().join(format!("weftrun/{name}.{planted}"))).unwrap();
+        let done = bash(folder.path(), &script);
+        if planted == "code" {
+            assert_eq!(done.status.code(), Some(1), "{done:?}");
+            assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 0, "the link was followed");
+        } else {
+            assert_eq!(done.status.code(), Some(0), "{done:?}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "kept\n", "the link was followed");
+            assert_eq!(
+                fs::read_to_string(folder.path().join(format!("weftrun/{name}.exit"))).unwrap(),
+                "0 0\n"
+            );
+        }
+    }
+}
+
+/// Point B1 of issue 14: the first job to start claims its submission; requeues and tasks of an array pass.
+#[test]
+fn only_the_first_of_two_copies_of_a_submission_runs() {
+    let spec = job(Launch::PerNode, &["a".to_owned()], "");
+    let mut spec = spec;
+    spec.image = None;
+    let script = document("slurm", &spec).unwrap();
+    let once =
+        script.lines().find_map(|line| line.strip_prefix("weftrun_once=\"$SLURM_SUBMIT_DIR/\"")).unwrap();
+    let once = once.split_whitespace().next().unwrap();
+    let run = |folder: &Path, further: &[(&str, &str)]| {
+        let exports: String =
+            further.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+        let _ = fs::remove_file(folder.join("args"));
+        let done =
+            bash(folder, &script.replacen("set -eo pipefail\n", &format!("set -eo pipefail\n{exports}"), 1));
+        (done.status.code(), folder.join("args").exists())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    programs(folder.path(), &[RECORD, SRUN, SCONTROL]);
+    fs::create_dir_all(folder.path().join("weftrun")).unwrap();
+    // Submitted by hand: as often as somebody likes.
+    for id in ["7", "8"] {
+        assert_eq!(run(folder.path(), &[("SLURM_JOB_ID", id)]), (Some(0), true), "by hand, job {id}");
+    }
+    fs::create_dir(folder.path().join(once)).unwrap();
+    for (id, array, wanted) in [
+        ("7", None, (Some(0), true)),
+        ("8", None, (Some(75), false)),
+        ("7", None, (Some(0), true)),
+        ("9", Some("7"), (Some(0), true)),
+        ("7", Some("6"), (Some(75), false)),
+    ] {
+        let further: Vec<_> =
+            [("SLURM_JOB_ID", id)].into_iter().chain(array.map(|id| ("SLURM_ARRAY_JOB_ID", id))).collect();
+        assert_eq!(run(folder.path(), &further), wanted, "job {id} of array {array:?}");
     }
 }

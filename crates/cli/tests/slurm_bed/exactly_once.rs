@@ -1,7 +1,82 @@
 //! One `submit` is one job, whatever becomes of sbatch's answer.
 
-use crate::bed::{Bed, WAYS};
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, WAYS, Way};
 use crate::run::{User, said};
+
+/// The state of the only submission in a user's journal.
+fn journalled(user: &User<'_>) -> String {
+    let folder = user.dir().join("state/journal");
+    let mut files =
+        std::fs::read_dir(&folder).expect("a journal").map(|entry| entry.expect("an entry").path());
+    let file = files.find(|path| path.extension().is_some_and(|end| end == "json")).expect("a record");
+    let text = std::fs::read_to_string(file).expect("it can be read");
+    let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    record["state"].as_str().expect("a state").to_owned()
+}
+
+/// Point B1 of issue 14: what is not known is journalled as unknown, and `list` says later what became of it.
+#[test]
+fn b1_an_unknown_submission_is_found_by_list_once_it_appears() {
+    let Some(bed) = Bed::find() else { return };
+    for way in WAYS {
+        for said_by_sbatch in ["Socket timed out on send/recv operation", "Unexpected message received"] {
+            let script = format!(
+                "case \" $* \" in *' --test-only '*) exec \"$real\" \"$@\";; esac\nt=$(mktemp); cat > \"$t\"\n\
+                 (sleep 20; \"$real\" \"$@\" < \"$t\") > /dev/null 2>&1 &\n\
+                 echo 'sbatch: error: Batch job submission failed: {said_by_sbatch}' >&2; exit 1"
+            );
+            let programs = bed.wrapper(way, "sbatch", &script);
+            let bin_dir = programs.display().to_string();
+            let name =
+                format!("unknown-{}-{way:?}-{}", &said_by_sbatch[..3], std::process::id()).to_lowercase();
+            let user = User::new(&bed, way, &[("bin-dir", &bin_dir), ("absence-seconds", "4")]);
+            user.file("job.toml", &format!("name = \"{name}\"\ncommand = [\"sleep\", \"60\"]\n"));
+            let output = user.weftrun(&["submit", "job.toml"]);
+            let text = said(&output);
+            assert_ne!(output.status.code(), Some(0), "{text}");
+            assert!(text.contains("weftrun list"), "it says how to find out: {text}");
+            assert!(["intended", "unknown"].contains(&journalled(&user).as_str()), "{text}");
+            let end = Instant::now() + Duration::from_mins(2);
+            while bed.count(&name) == 0 {
+                assert!(Instant::now() < end, "the job was never queued");
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            let output = user.weftrun(&["list"]);
+            let text = said(&output);
+            assert!(
+                text.contains(&format!("the submission of `{name}` had lost its answer; it is slurm://bed/")),
+                "{text}"
+            );
+            assert_eq!((journalled(&user).as_str(), bed.count(&name)), ("submitted", 1), "{text}");
+            bed.ctl(&format!("head scancel -n {name}"));
+        }
+    }
+}
+
+/// Point B1 of issue 14: that a submission never arrived is said only when it is certain.
+#[test]
+fn b1_list_says_that_a_submission_never_arrived_only_when_that_is_certain() {
+    let Some(bed) = Bed::find() else { return };
+    let script = "case \" $* \" in *' --test-only '*) exec \"$real\" \"$@\";; esac\n\
+        echo 'sbatch: error: Batch job submission failed: Message receive failure' >&2; exit 1";
+    let bin_dir = bed.wrapper(Way::Ssh, "sbatch", script).display().to_string();
+    let user = User::new(&bed, Way::Ssh, &[("bin-dir", &bin_dir), ("absence-seconds", "12")]);
+    user.file("job.toml", "name = \"never-came\"\ncommand = [\"true\"]\n");
+    let submitting = Instant::now();
+    let output = user.weftrun(&["submit", "job.toml"]);
+    assert_ne!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(submitting.elapsed() >= Duration::from_secs(11), "it was looked for: {}", said(&output));
+    // With a longer bound the same record is open again.
+    let longer = User::new(&bed, Way::Ssh, &[("bin-dir", &bin_dir), ("absence-seconds", "600")]);
+    bed.sh(&format!("cp -r {}/state {}/state", user.dir().display(), longer.dir().display()));
+    let text = said(&longer.weftrun(&["list"]));
+    assert!(text.contains("`never-came`") && text.contains("still may"), "{text}");
+    std::thread::sleep(Duration::from_secs(3));
+    let text = said(&user.weftrun(&["list"]));
+    assert!(text.contains("never reached"), "{text}");
+}
 
 #[test]
 fn a_lost_answer_of_sbatch_makes_no_second_job() {

@@ -43,11 +43,27 @@ impl TargetConfig {
         self
     }
 
+    /// Refuses settings with a NUL character: many of them become a part of a script or a command line.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the target and the keys.
+    pub fn refuse_nul(&self) -> Result<()> {
+        let settings = serde_json::Value::Object(self.settings.clone());
+        let keys = crate::spec::nul_paths(&settings);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
+        let message = format!("target `{}`: a NUL character stands in {}", self.name, keys.join(", "));
+        Err(Error::new(ErrorKind::InvalidConfig, message).hint("remove the NUL character"))
+    }
+
     /// Reads the backend's settings as its own type.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the target and the key.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
+        self.refuse_nul()?;
         serde_json::from_value(serde_json::Value::Object(self.settings.clone())).map_err(|error| {
             Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {error}", self.name))
                 .with("backend", &self.backend)

@@ -7,22 +7,27 @@ use crate::fabric::Change;
 use crate::fabric::FabricPlan;
 use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
+use crate::{Error, ErrorKind, Result};
 
 /// Stack size in the containers: MPI and UCX want more than the default of 8 MiB.
 const STACK: u32 = 67_108_864;
 
 /// Writes the commands. Hosts are named holes (`<host-1>`), as only the user knows them; the first starts the job.
-pub fn docker_commands(spec: &JobSpec, plan: &FabricPlan) -> String {
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for a NUL character, and for a name that no environment variable can have.
+pub fn docker_commands(spec: &JobSpec, plan: &FabricPlan) -> Result<String> {
+    spec.refuse_nul()?;
     let Some(role) = spec.workers().next() else {
-        return "# the job has no role with ranks\n".to_owned();
+        return Ok("# the job has no role with ranks\n".to_owned());
     };
     let name = format!("weftrun-{}", spec.name);
     let image = role.image.as_ref().or(spec.image.as_ref()).map_or("<image>", String::as_str);
     let rdma = matches!(plan.fabric, Fabric::Roce | Fabric::InfiniBand | Fabric::Efa | Fabric::Auto);
     let device = if rdma { " --device=/dev/infiniband" } else { "" };
     let shm = role.shm.clone().map_or_else(|| "1g".to_owned(), |size| docker_size(&size));
-    let volumes: String = spec.volumes.iter().filter_map(volume).collect();
-    format!(
+    let volumes: String = spec.volumes.iter().filter_map(volume).collect::<Result<_>>()?;
+    Ok(format!(
         "# 1. On every host: a container with the host's network, its devices, and no limit on pinned memory.\n\
          #    ~/.ssh/ssh_container holds a key pair, authorized_keys and config of the containers (mode 600).\n\
          docker run -d --gpus=all --net=host --uts=host --ipc=host --ulimit memlock=-1 --ulimit stack={STACK} \\\n  \
@@ -32,15 +37,15 @@ pub fn docker_commands(spec: &JobSpec, plan: &FabricPlan) -> String {
          #    command=\"docker exec {name} /bin/sh -c \\\"$SSH_ORIGINAL_COMMAND\\\"\"\n\n\
          # 3. On the first host: start the ranks everywhere.\n\
          docker exec {} {}\n",
-        quote(&shm),
-        quote(&name),
-        quote(image),
-        quote(&name),
-        mpirun(spec, plan, role),
-    )
+        quote(&shm)?,
+        quote(&name)?,
+        quote(image)?,
+        quote(&name)?,
+        mpirun(spec, plan, role)?,
+    ))
 }
 
-fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> String {
+fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> Result<String> {
     let nodes = spec.nodes().max(1);
     let procs = match spec.launch {
         Launch::Mpi | Launch::PerRank => role.procs_per_node(),
@@ -49,8 +54,8 @@ fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> String {
     let hosts: Vec<String> = (1..=nodes).map(|host| format!("<host-{host}>:{procs}")).collect();
     let forward: Vec<String> = environment(spec, plan, role)
         .iter()
-        .map(|(name, value)| format!("-x {name}={}", quote(value)))
-        .collect();
+        .map(|(name, value)| Ok(format!("-x {}={}", variable(name)?, quote(value)?)))
+        .collect::<Result<_>>()?;
     let mut words: Vec<String> = Vec::new();
     if spec.launch == Launch::Torchrun {
         words.extend([
@@ -60,14 +65,17 @@ fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> String {
         ]);
         words.extend(["--rdzv-backend=c10d".to_owned(), "--rdzv-endpoint=<host-1>:29500".to_owned()]);
     }
-    let command: Vec<String> = words.into_iter().chain(role.command.iter().map(|word| quote(word))).collect();
-    format!(
+    for word in &role.command {
+        words.push(quote(word)?);
+    }
+    let command = words;
+    Ok(format!(
         "mpirun --allow-run-as-root -H {} -np {} -N {procs} \\\n  {} \\\n  {}",
-        quote(&hosts.join(",")),
+        quote(&hosts.join(","))?,
         nodes.saturating_mul(procs),
         forward.join(" "),
         command.join(" "),
-    )
+    ))
 }
 
 /// What the ranks get: the job's own, then what the fabric adds, and RDMA said aloud.
@@ -85,10 +93,10 @@ fn environment(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> BTreeMap<Strin
     env
 }
 
-fn volume(volume: &crate::spec::Volume) -> Option<String> {
+fn volume(volume: &crate::spec::Volume) -> Option<Result<String>> {
     let crate::spec::VolumeSource::HostPath(path) = &volume.source else { return None };
     let mode = if volume.read_only { ":ro" } else { "" };
-    Some(format!(" -v {}", quote(&format!("{path}:{}{mode}", volume.mount))))
+    Some(quote(&format!("{path}:{}{mode}", volume.mount)).map(|word| format!(" -v {word}")))
 }
 
 /// A Kubernetes quantity as docker writes it: `64Gi` is `64g`.
@@ -99,8 +107,20 @@ fn docker_size(quantity: &str) -> String {
     }
 }
 
-fn quote(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| "''".to_owned(), std::borrow::Cow::into_owned)
+fn quote(word: &str) -> Result<String> {
+    shlex::try_quote(word).map(std::borrow::Cow::into_owned).map_err(|_| {
+        Error::new(ErrorKind::InvalidSpec, "a NUL character stands in a word of the command line")
+    })
+}
+
+/// A name that stands in the command line unquoted.
+fn variable(name: &str) -> Result<&str> {
+    let good = |(at, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit();
+    if !name.is_empty() && name.bytes().enumerate().all(good) {
+        return Ok(name);
+    }
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
+        .with("name", name.escape_debug()))
 }
 
 #[cfg(test)]
@@ -117,7 +137,7 @@ mod tests {
             .build()
             .unwrap();
         spec.env.push(crate::spec::EnvVar { name: "NCCL_DEBUG".into(), value: "INFO".into() });
-        let text = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Roce));
+        let text = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Roce)).unwrap();
         for part in [
             "--gpus=all --net=host --uts=host --ipc=host --ulimit memlock=-1 --ulimit stack=67108864",
             "--shm-size=1g",
@@ -130,7 +150,10 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        let tcp = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Tcp));
+        let tcp = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Tcp)).unwrap();
         assert!(!tcp.contains("infiniband") && !tcp.contains("IB_DISABLE"));
+        spec.env[0].value.push('\0');
+        let refused = docker_commands(&spec, &FabricPlan::unchanged(Fabric::Tcp)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidSpec, "a NUL does not become an empty word");
     }
 }

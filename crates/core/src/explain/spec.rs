@@ -186,6 +186,13 @@ pub(super) const SPEC: &[Code] = &[
         source: "",
     },
     Code {
+        code: "SPEC-NUL",
+        title: "a NUL character stands in the job",
+        meaning: "No program, shell or file name can carry it; a shell that drops it may run as a command what was data.",
+        fix: "Remove the NUL character.",
+        source: "",
+    },
+    Code {
         code: "SPEC-PATH",
         title: "a path cannot be used",
         meaning: "Paths in containers and of nodes are absolute, and hold no `..`.",

@@ -17,11 +17,12 @@ pub struct Rendezvous<'a> {
 /// Starts a command once per rank of a node; the first rank that fails ends the others, and its code is passed on.
 /// Arguments are the number of ranks, the node's number, the number of nodes, the command. POSIX sh, so that it runs in
 /// busybox too: each rank writes its code into a file, since `wait` cannot wait for whichever child ends first. It ends
-/// the ranks by its process group, of which it must be the leader, as the first process of a container or task is.
+/// the ranks by its process group, of which it must be the leader, as the first process of a container or task is. The files
+/// stand in a folder that `mktemp` makes for this user alone: the temporary folder may be shared with others.
 const PER_RANK: &str = r#"n=$1 node=$2 nodes=$3; shift 3
-codes=${TMPDIR:-/tmp}/weftrun-ranks.$$.$node
-mkdir -p "$codes" || exit 1
-trap 'trap "" TERM; rm -rf "$codes"; kill -TERM 0; exit 143' TERM INT
+codes=$(mktemp -d "${TMPDIR:-/tmp}/weftrun-ranks.XXXXXX") || exit 1
+trap 'rm -rf "$codes"' EXIT
+trap 'trap "" TERM; kill -TERM 0; exit 143' TERM INT HUP
 i=0
 while [ "$i" -lt "$n" ]; do
   (
@@ -41,12 +42,11 @@ while [ "$left" -gt 0 ]; do
     case $code in
       '') left=$((left + 1)) ;;
       0) ;;
-      *) trap '' TERM; rm -rf "$codes"; kill -TERM 0; exit "$code" ;;
+      *) trap '' TERM; kill -TERM 0; exit "$code" ;;
     esac
     i=$((i + 1))
   done
-done
-rm -rf "$codes""#;
+done"#;
 
 /// The argv of a node's main process. For `launch = "mpi"` and `"per-node"` it is the role's own command.
 ///
@@ -104,6 +104,37 @@ mod tests {
         lines.sort_unstable();
         assert_eq!(lines, ["2 0 4 1", "3 1 4 1"]);
         assert!(output.status.success());
+    }
+
+    /// Point A4 of issue 14.
+    #[test]
+    fn per_rank_follows_no_link_in_a_shared_temporary_folder() {
+        for shell in ["dash", "bash"] {
+            let (shared, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            // Whatever process number the shell gets: a link waits under the name that was predictable.
+            let plant = format!(
+                "for i in $(seq 1 9); do ln -s {0} {1}/weftrun-ranks.$i.1; done; ln -s {0} {1}/weftrun-ranks.$$.1; exec \"$@\"",
+                victim.path().display(),
+                shared.path().display()
+            );
+            let argv = per_rank(
+                "for d in \"$TMPDIR\"/weftrun-ranks.*; do [ -L \"$d\" ] || stat -c %a \"$d\"; done; sleep 0.5",
+            );
+            let mut command = Command::new(shell);
+            command
+                .args(["-c", plant.as_str(), "plant", shell])
+                .args(&argv[1..])
+                .env("TMPDIR", shared.path());
+            let output = command.output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(text, "700\n700\n", "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed a link");
+            let left = std::fs::read_dir(shared.path()).unwrap().map(Result::unwrap);
+            assert!(
+                left.into_iter().all(|entry| entry.file_type().unwrap().is_symlink()),
+                "{shell} left its folder"
+            );
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
     if waits {
         return Ok(Vec::new());
     }
+    refuse_marks(&role.command)?;
     let [rank, address, port] = quote::MARKS;
     let at = Rendezvous { node_rank: rank, master_addr: address, master_port: port };
     let words = match rewritten(job, role) {
@@ -34,6 +35,8 @@ pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
 
 /// The words of an MPI launcher.
 pub fn launcher(job: &PlannedJob, worker: &Role, launcher: &Role, own: &[String]) -> Result<Vec<String>> {
+    refuse_marks(&worker.command)?;
+    refuse_marks(&launcher.command)?;
     let delivery = delivery(job)?;
     let (mut worker, mut launcher) = (worker.clone(), launcher.clone());
     if let Some(after) = rewritten(job, &launcher) {
@@ -41,6 +44,17 @@ pub fn launcher(job: &PlannedJob, worker: &Role, launcher: &Role, own: &[String]
         worker.command.clear();
     }
     Ok(mpirun::line(job, &worker, &launcher, own, |ranks| delivery.command(&job.spec, ranks)))
+}
+
+/// Refuses a user's word that would be taken for one of our marks and replaced.
+fn refuse_marks(words: &[String]) -> Result<()> {
+    match words.iter().find(|word| quote::MARKS.iter().any(|mark| word.contains(mark))) {
+        None => Ok(()),
+        Some(word) => {
+            let message = "an argument holds the control character U+0001, which cannot be carried to Run:ai";
+            Err(Error::new(ErrorKind::InvalidSpec, message).with("argument", word.escape_debug()))
+        }
+    }
 }
 
 /// The command a rule made of the role's own.

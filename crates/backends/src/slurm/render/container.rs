@@ -3,7 +3,7 @@
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Draft;
+use super::{Draft, script};
 use crate::slurm::config::Container;
 use crate::slurm::quote;
 
@@ -69,7 +69,7 @@ fn change_dir(draft: &Draft<'_>) -> Result<String> {
 }
 
 /// Every variable the script sets: a container's image would win over those that are not named.
-fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Vec<String> {
+fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
     let spec = &draft.job.spec;
     let own = spec
         .env
@@ -85,10 +85,12 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in own.chain(fabric).chain(OWN.map(str::to_owned)) {
         if !names.contains(&name) {
+            // They stand in the command line unquoted.
+            script::variable(&name)?;
             names.push(name);
         }
     }
-    names
+    Ok(names)
 }
 
 fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
@@ -150,7 +152,7 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
         (if draft.own.mount_home { "--container-mount-home" } else { "--no-container-mount-home" })
             .to_owned(),
     );
-    words.push(format!("--container-env={}", variables(draft, index, role).join(",")));
+    words.push(format!("--container-env={}", variables(draft, index, role)?.join(",")));
     Ok(words)
 }
 
@@ -189,7 +191,7 @@ fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
         words.push("--mount \"$weftrun_source:$weftrun_source:none:x-create=dir,bind\"".to_owned());
     }
     words.extend(
-        variables(draft, index, role)
+        variables(draft, index, role)?
             .iter()
             .chain(&task_variables(draft))
             .map(|name| format!("--env {name}")),
@@ -218,7 +220,7 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
     }
     words.extend(workdir(draft)?.map(|dir| format!("-w {dir}")));
     words.extend(
-        variables(draft, index, role).iter().chain(&task_variables(draft)).map(|name| format!("-e {name}")),
+        variables(draft, index, role)?.iter().chain(&task_variables(draft)).map(|name| format!("-e {name}")),
     );
     words.push(quote::word(image)?);
     Ok(words.join(" "))

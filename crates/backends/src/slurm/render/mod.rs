@@ -38,6 +38,7 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
             format!("job `{}` has no worker role: nothing would run", job.spec.name),
         ));
     }
+    job.spec.refuse_nul()?;
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);

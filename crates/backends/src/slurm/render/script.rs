@@ -16,8 +16,10 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     ));
     text.push_str(&directives::write(draft)?);
     text.push_str("\nset -eo pipefail\n\n");
+    text.push_str(&claim(draft)?);
     text.push_str(&records(draft)?);
     for line in &draft.own.setup {
+        quote::line(line)?;
         text.push_str(line);
         text.push('\n');
     }
@@ -66,11 +68,40 @@ fn restarted(draft: &Draft<'_>, command: &str) -> String {
     }
 }
 
+/// The path of the folder of logs, as the script's shell knows it.
+fn log_dir(draft: &Draft<'_>) -> Result<String> {
+    let dir = draft.settings.log_dir.trim_end_matches('/');
+    let root = if dir.starts_with('/') { "" } else { "\"$SLURM_SUBMIT_DIR/\"" };
+    Ok(format!("{root}{}", quote::word(dir)?))
+}
+
+/// Exit code of a job that found its submission claimed by another job.
+pub const IS_A_COPY: i32 = 75;
+
+/// The first lines: a submission that Slurm has twice (its answer was lost, and it was sent again) runs once. The first
+/// job to start makes a link that holds its id, in the folder that the submission has from before it was sent; making a
+/// link succeeds once, on NFS too. The same job passes again after a requeue, and all tasks of an array are one job. A
+/// script that somebody submits by hand has no such folder, and runs as often as it is submitted.
+fn claim(draft: &Draft<'_>) -> Result<String> {
+    Ok(format!(
+        "# If Slurm has this submission twice, only the first job to start runs it.\n\
+         weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
+         [ -z \"${{WEFTRUN_ONCE:-}}\" ] || mkdir -p -- \"$weftrun_once\" || :\n\
+         unset WEFTRUN_ONCE\n\
+         if [ -d \"$weftrun_once\" ] && [ ! -L \"$weftrun_once\" ] && [ -O \"$weftrun_once\" ]; then\n  \
+         ln -s -n -- \"$weftrun_me\" \"$weftrun_once/job\" 2> /dev/null || :\n  \
+         weftrun_first=$(readlink -- \"$weftrun_once/job\") || weftrun_first=$weftrun_me\n  \
+         if [ \"$weftrun_first\" != \"$weftrun_me\" ]; then\n    \
+         echo \"weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends\" >&2\n    \
+         exit {IS_A_COPY}\n  fi\nfi\n\n",
+        dir = log_dir(draft)?,
+        submission = draft.job.submission,
+    ))
+}
+
 /// Two lines in the log and one file beside it: which life of the job wrote what, and how it ended. Slurm forgets exit
 /// codes after MinJobAge where there is no accounting, and accounting before 26.05 tells some of them wrongly.
 fn records(draft: &Draft<'_>) -> Result<String> {
-    let dir = draft.settings.log_dir.trim_end_matches('/');
-    let root = if dir.starts_with('/') { "" } else { "$SLURM_SUBMIT_DIR/" };
     let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
         (true, _) => "none",
         (false, true) => "rank",
@@ -83,7 +114,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
     let lost = lost_launch(draft);
     Ok(format!(
         "# What weftrun reads later: the file of the exit code, and two lines of the log.\n\
-         weftrun_base=\"{root}\"{}/\"{}\"\n\
+         weftrun_base={}/\"{}\"\n\
          weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' \"$weftrun_base.log\" 2> /dev/null) || weftrun_attempt=0\n\
          rm -f \"$weftrun_base.exit\"\n\
          weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={}\\n' \"$weftrun_attempt\"\n}}\n\
@@ -94,9 +125,9 @@ fn records(draft: &Draft<'_>) -> Result<String> {
          # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.\n  \
          if [ \"$weftrun_code\" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo \"$weftrun_code\"); fi\n  \
          printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
-         {{ printf '%s %s\\n' \"$weftrun_code\" \"$weftrun_attempt\" > \"$weftrun_base.exit.new\" && mv -f \"$weftrun_base.exit.new\" \"$weftrun_base.exit\"; }} || :\n  exit \"$weftrun_code\"\n}}\n\
+         {{ rm -f \"$weftrun_base.exit.new\" && (set -C; printf '%s %s\\n' \"$weftrun_code\" \"$weftrun_attempt\" > \"$weftrun_base.exit.new\") && mv -f \"$weftrun_base.exit.new\" \"$weftrun_base.exit\"; }} || :\n  exit \"$weftrun_code\"\n}}\n\
          trap weftrun_end EXIT\nweftrun_begin\n\n",
-        quote::word(dir)?,
+        log_dir(draft)?,
         draft.log_name_in_shell(),
         roles.join(","),
         requeue = if lost.is_empty() { "" } else { "[ \"$weftrun_code\" -eq 0 ] || weftrun_requeue\n  " },
@@ -139,7 +170,7 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
     Ok(format!("{text}\n"))
 }
 
-fn variable(name: &str) -> Result<&str> {
+pub fn variable(name: &str) -> Result<&str> {
     let good = name
         .bytes()
         .enumerate()
@@ -195,12 +226,15 @@ fn code(draft: &Draft<'_>) -> Result<String> {
     let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
     let fetch = match code {
         Code::Script { name, text } => {
-            if name.is_empty() || name.contains('/') || name.starts_with(['-', '.']) {
+            if name.is_empty()
+                || name.contains('/')
+                || name.chars().any(char::is_control)
+                || name.starts_with(['-', '.'])
+            {
                 return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder")
                     .with("name", name.escape_debug()));
             }
-            let (start, rest) = quote::here_document(text);
-            format!("cat > \"$weftrun_source\"/{} {start}\n{rest}\n", quote::word(name)?)
+            quote::feed(&format!("cat > \"$weftrun_source\"/{}", quote::word(name)?), text)?
         }
         Code::Git { url, rev } => {
             let checkout = match rev {
@@ -221,6 +255,9 @@ fn code(draft: &Draft<'_>) -> Result<String> {
         _ => return Err(Error::unsupported("slurm", "code of this kind")),
     };
     Ok(format!(
-        "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\nmkdir -p -- \"$weftrun_source\"\n{fetch}\n"
+        "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
+         mkdir -- \"$weftrun_source\" 2> /dev/null || :\n\
+         if [ ! -d \"$weftrun_source\" ] || [ -L \"$weftrun_source\" ] || [ ! -O \"$weftrun_source\" ]; then\n  \
+         echo \"weftrun: $weftrun_source cannot be made, or is somebody else's\" >&2\n  exit 1\nfi\n{fetch}\n"
     ))
 }

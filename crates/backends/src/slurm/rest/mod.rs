@@ -41,11 +41,24 @@ pub struct Rest {
     version: OnceCell<u32>,
 }
 
-/// Why no good answer came, and whether the request may have been read.
+/// Why no good answer came, and what that says about the request.
 #[derive(Debug)]
 struct Failed {
     error: Error,
-    sent: bool,
+    sent: Sent,
+}
+
+/// What became of a request that was not answered well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// No connection was made.
+    No,
+    /// Refused for its token, before it was read.
+    Unauthorized,
+    /// Refused by slurmrestd or slurmctld.
+    Refused,
+    /// It may have been read and done.
+    Unknown,
 }
 
 impl Rest {
@@ -197,14 +210,15 @@ impl Rest {
         self.send_once(method, path, body).await.map_err(|failed| failed.error)
     }
 
-    /// Sends a request once; again with another token where the one was refused and another is to be had.
+    /// Sends a request that may be sent twice; again with another token where the one was refused and another is to be
+    /// had. What makes a job goes through [`Rest::post_once`].
     async fn send_once(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> std::result::Result<Value, Failed> {
-        let unsent = |error| Failed { error, sent: false };
+        let unsent = |error| Failed { error, sent: Sent::Refused };
         let token = self.tokens.current().await.map_err(unsent)?;
         match self.exchange(method.clone(), path, body, &token).await {
             Err(refused) if refused.error.kind() == ErrorKind::Credentials && self.tokens.renews() => {
@@ -214,6 +228,22 @@ impl Rest {
             }
             answer => answer,
         }
+    }
+
+    /// Posts a body exactly once, whatever the answer.
+    async fn post_once(&self, path: &str, body: &Value) -> std::result::Result<Value, Failed> {
+        let token = self.tokens.current().await.map_err(|error| Failed { error, sent: Sent::Refused })?;
+        self.exchange(Method::POST, path, Some(body), &token).await
+    }
+
+    /// Whether another token is to be had where the one is refused.
+    fn renews_token(&self) -> bool {
+        self.tokens.renews()
+    }
+
+    /// Makes the next request ask for another token.
+    async fn forget_token(&self) {
+        self.tokens.forget().await;
     }
 
     async fn exchange(
@@ -245,27 +275,41 @@ impl Rest {
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         match told(&answer) {
             Some(said) if !status.is_success() || said.is_error => {
-                Err(answered(of_answer(status, &said, token)))
+                Err(Failed { error: of_answer(status, &said, token), sent: fate(status, &said) })
             }
             _ if status.is_success() && answer.is_object() => Ok(answer),
             _ => {
                 let said = Told { text: error::clean(&text), ..Told::default() };
-                Err(answered(of_answer(status, &said, token)))
+                let sent = if status.is_success() { Sent::Unknown } else { fate(status, &said) };
+                Err(Failed { error: of_answer(status, &said, token), sent })
             }
         }
     }
 
     fn unreachable(&self, cause: reqwest::Error) -> Failed {
-        let sent = !cause.is_connect();
-        let kind = if cause.is_timeout() && sent { ErrorKind::Timeout } else { ErrorKind::Unreachable };
+        let sent = if cause.is_connect() { Sent::No } else { Sent::Unknown };
+        let kind = if cause.is_timeout() && sent == Sent::Unknown {
+            ErrorKind::Timeout
+        } else {
+            ErrorKind::Unreachable
+        };
         let error = Error::new(kind, format!("slurmrestd at {} does not answer", self.base))
             .hint("check `rest` of the target: address, port, and whether slurmrestd runs");
         Failed { error: error.source(cause.without_url()).retryable(), sent }
     }
 }
 
-fn answered(error: Error) -> Failed {
-    Failed { error, sent: true }
+/// What an answer says about a submission. Only the numbers of slurmctld's own refusals (slurm_errno.h: 2000 to 2999,
+/// accounting 7000 to 7999, slurmrestd's parsers from 9000) and HTTP's errors of the client are refusals; what is about
+/// the connection (1000 to 1999, 5000 to 5999), a proxy, or is unspecified, leaves open whether the job is queued.
+fn fate(status: StatusCode, said: &Told) -> Sent {
+    const HTTP_OPEN: [u16; 3] = [408, 425, 429];
+    match (status.as_u16(), said.number) {
+        (401 | 403 | 511, _) | (_, 1007) => Sent::Unauthorized,
+        (_, 2000..=2999 | 7000..=7999 | 9000..) => Sent::Refused,
+        (code @ 400..=499, number) if number <= 0 && !HTTP_OPEN.contains(&code) => Sent::Refused,
+        _ => Sent::Unknown,
+    }
 }
 
 /// What an answer's `errors` say.
@@ -318,5 +362,37 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
         error.retryable()
     } else {
         error.with("status", status.as_u16())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_refusal_of_slurmrestd_is_one() {
+        let fate = |status: u16, number: i64| {
+            let said = Told { number, text: "x".to_owned(), is_error: true };
+            super::fate(StatusCode::from_u16(status).unwrap(), &said)
+        };
+        for (status, number) in [(500, 2000), (200, 2062), (500, 9200), (400, -1), (404, 0)] {
+            assert_eq!(fate(status, number), Sent::Refused, "{status} {number}");
+        }
+        for (status, number) in [
+            (500, -1),
+            (502, 0),
+            (503, -1),
+            (504, 0),
+            (500, 1001),
+            (500, 5004),
+            (200, -1),
+            (408, 0),
+            (500, 110),
+        ] {
+            assert_eq!(fate(status, number), Sent::Unknown, "{status} {number}");
+        }
+        for (status, number) in [(401, 0), (403, -1), (511, 0), (500, 1007)] {
+            assert_eq!(fate(status, number), Sent::Unauthorized, "{status} {number}");
+        }
     }
 }

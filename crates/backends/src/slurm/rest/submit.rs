@@ -3,28 +3,25 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::Rendered;
 use weftrun_core::convert::slurm_duration;
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{PARSERS, Rest, json as read};
+use super::{PARSERS, Rest, Sent, json as read};
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::never::directives;
-use crate::slurm::submit::{find, handle, make_log_dir};
+use crate::slurm::submit::{handle, make_log_dir, search, settle};
 
 /// What a job finds in its environment before its script sets anything; sbatch would give it the caller's.
 const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How often a submission is sent that certainly did not arrive.
 const ATTEMPTS: u32 = 4;
-/// How long a job is looked for after the answer was lost.
-const LOOKS: [u64; 4] = [200, 1000, 2000, 3000];
 
-/// Submits what was rendered, once: a job that carries its marker is it, and nothing is sent a second time unless the first
-/// was certainly not received.
+/// Submits what was rendered, once: a job that carries its marker is it. Nothing is sent a second time without a look at
+/// the queue before, and nothing at all after an answer that leaves open whether slurmctld has the job.
 pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result<JobHandle> {
     let script = rendered
         .documents
@@ -32,23 +29,43 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
         .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
     let version = rest.version().await?;
     let body = description(version, &script.text)?;
-    if let Some(found) = find(client, &rendered.submission).await? {
+    if let Some(found) = search(client, &rendered.submission).await?.job {
         return Ok(found);
     }
     make_log_dir(client).await?;
     let path = format!("/slurm/v0.0.{version}/job/submit");
-    let mut wait = Duration::from_millis(500);
+    let (mut wait, mut renewed) = (Duration::from_millis(500), false);
     for attempt in 1..=ATTEMPTS {
-        let unsent = match rest.send_once(Method::POST, &path, Some(&body)).await {
-            Ok(answer) => return taken(client, rest, &answer).await,
-            Err(failed) if !failed.error.is_retryable() => return Err(failed.error),
-            Err(failed) if failed.sent => return look(client, rendered, failed.error).await,
-            Err(failed) if attempt == ATTEMPTS => return Err(failed.error),
-            Err(failed) => failed.error,
+        let failed = match rest.post_once(&path, &body).await {
+            Ok(answer) => match taken(client, rest, &answer).await {
+                Err(unclear) if unclear.kind() == ErrorKind::Protocol => {
+                    return settle(client, rendered, unclear).await;
+                }
+                outcome => return outcome,
+            },
+            Err(failed) => failed,
         };
-        tracing::debug!(attempt, error = %unsent, "slurmrestd was not reached");
+        let again = match failed.sent {
+            Sent::No => attempt < ATTEMPTS,
+            // Refused before it was read; once, with another token.
+            Sent::Unauthorized => rest.renews_token() && !std::mem::replace(&mut renewed, true),
+            Sent::Refused => false,
+            Sent::Unknown => return settle(client, rendered, failed.error).await,
+        };
+        if !again {
+            return Err(failed.error);
+        }
+        tracing::debug!(attempt, error = %failed.error, "slurmrestd did not take the submission");
+        if failed.sent == Sent::Unauthorized {
+            rest.forget_token().await;
+        }
         tokio::time::sleep(wait).await;
         wait *= 2;
+        client.forget_snapshot().await;
+        // Without this look nothing is sent again: an error of it ends the submission.
+        if let Some(found) = search(client, &rendered.submission).await?.job {
+            return Ok(found);
+        }
     }
     Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
 }
@@ -59,7 +76,10 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
     client.forget_snapshot().await;
     let number = answer.get("job_id").or_else(|| answer.pointer("/result/job_id")).and_then(read::number);
     let Some(id) = number.filter(|number| *number > 0).map(JobId::whole) else {
-        return Err(Error::new(ErrorKind::Unexpected, "slurmrestd took the job and told no id"));
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            "the answer of slurmrestd to the submission holds no job id",
+        ));
     };
     let ignored: Vec<String> = read::list(answer, "warnings")
         .iter()
@@ -77,28 +97,6 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
     )
     .with("it said", ignored.join("; "))
     .with("job", id))
-}
-
-/// Looks for a job whose answer was lost.
-async fn look(client: &Client, rendered: &Rendered, lost: Error) -> Result<JobHandle> {
-    let mut sure = false;
-    for pause in LOOKS {
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        client.forget_snapshot().await;
-        let looked = find(client, &rendered.submission).await;
-        sure = matches!(looked, Ok(None));
-        if let Ok(Some(found)) = looked {
-            return Ok(found);
-        }
-    }
-    Err(if sure {
-        lost.hint("no job carries this submission's marker: nothing was queued")
-    } else {
-        lost.hint(format!(
-            "whether the job was taken is not known; `weftrun list` shows it once the cluster answers (marker weftrun:{})",
-            rendered.submission
-        ))
-    })
 }
 
 /// The options that sbatch does not carry from the first component of a heterogeneous job to the others
@@ -214,7 +212,8 @@ impl Fields {
         let number = |value: Option<&Value>| value.and_then(read::number);
         let nodes = number(self.fields.get("nodes"));
         let tasks = number(self.fields.get("tasks_per_node"));
-        let mut variables = vec![("PATH", PATH.to_owned())];
+        // With the second one the script lets only one job of this submission run, where this machine sees no files too.
+        let mut variables = vec![("PATH", PATH.to_owned()), ("WEFTRUN_ONCE", "1".to_owned())];
         if let (Some(nodes), Some(tasks)) = (nodes, tasks) {
             self.put("tasks", nodes.saturating_mul(tasks));
             // srun reads it; sbatch sets it. All components have the first one's environment.

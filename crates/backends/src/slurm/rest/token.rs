@@ -156,10 +156,9 @@ async fn command_text(argv: &[String]) -> Result<String> {
         .hint("run it by hand: it must print the token, or `SLURM_JWT=…`, as its last line")
     };
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(Duration::from_mins(1), command.output())
+    command.args(arguments);
+    let output = crate::slurm::helper::output(command, Duration::from_mins(1))
         .await
-        .map_err(|_| failed("it did not end within a minute".to_owned()))?
         .map_err(|cause| failed(cause.to_string()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

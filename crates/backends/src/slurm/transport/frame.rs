@@ -57,7 +57,9 @@ impl Frame {
     pub fn unwrap(&self, stdout: &[u8], stderr: &[u8]) -> std::result::Result<Answer, bool> {
         let begin = format!("{}<\n", self.nonce);
         let end = format!("{}>", self.nonce);
-        let start = memchr::memmem::find(stdout, begin.as_bytes()).ok_or(false)? + begin.len();
+        // The first marker goes to both outputs, and one of them may arrive where the other is lost.
+        let started = memchr::memmem::find(stderr, begin.as_bytes()).is_some();
+        let start = memchr::memmem::find(stdout, begin.as_bytes()).ok_or(started)? + begin.len();
         let body = stdout.get(start..).ok_or(false)?;
         let stop = memchr::memmem::rfind(body, end.as_bytes()).ok_or(true)?;
         let code = body.get(stop + end.len()..).map(|rest| String::from_utf8_lossy(rest).trim().to_owned());

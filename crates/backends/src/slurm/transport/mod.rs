@@ -13,12 +13,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Settings;
 use super::error;
+use super::helper::GroupGuard;
 
 /// Most bytes one program may print: 100,000 jobs are 20 MB.
 const MOST_OUTPUT: u64 = 256 << 20;
@@ -87,7 +88,15 @@ impl Transport {
     /// # Errors
     /// [`ErrorKind::Unreachable`] (retryable) where no complete answer came: the program may have run or not.
     pub async fn run(&self, program: &str) -> Result<Answer> {
-        self.run_for(program, self.timeout).await
+        self.exchange(program, AtLimit::Kill).await
+    }
+
+    /// Runs a program that goes on where the time limit passes: an `sbatch` that is killed leaves no answer behind.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub async fn run_detached(&self, program: &str) -> Result<Answer> {
+        self.exchange(program, AtLimit::Leave).await
     }
 
     /// Runs a program that changes nothing, again after a lost connection: a shared connection that died is noticed
@@ -105,11 +114,8 @@ impl Transport {
         }
     }
 
-    /// Runs a program that may take this long.
-    ///
-    /// # Errors
-    /// As [`Transport::run`].
-    pub async fn run_for(&self, program: &str, timeout: Duration) -> Result<Answer> {
+    async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {
+        let timeout = self.timeout;
         let frame = frame::Frame::new();
         let text = frame.wrap(&self.preamble, program);
         let mut command = match &self.place {
@@ -117,7 +123,10 @@ impl Transport {
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let Ok(outcome) = tokio::time::timeout(timeout, exchange(command, text)).await else {
+        // Over ssh the program runs on the other host, and only the client here is killed.
+        let at_limit = if matches!(self.place, Place::Here) { at_limit } else { AtLimit::Kill };
+        let (child, guard) = start(command, at_limit).map_err(|cause| self.could_not_start(cause))?;
+        let Ok(outcome) = tokio::time::timeout(timeout, exchange(child, guard, text)).await else {
             let error = Error::new(
                 ErrorKind::Timeout,
                 format!("no answer from {} within {} s", self.host(), timeout.as_secs()),
@@ -125,7 +134,7 @@ impl Transport {
             .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
             return Err(error.retryable());
         };
-        let raw = outcome.map_err(|cause| self.could_not_start(cause))?;
+        let raw = outcome.map_err(|cause| self.lost(&[], true).source(cause))?;
         frame.unwrap(&raw.0, &raw.1).map_err(|started| self.lost(&raw.1, started))
     }
 
@@ -160,10 +169,30 @@ impl HintIf for Error {
     }
 }
 
+/// What becomes of a program when its time limit passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtLimit {
+    /// It is killed with everything it started.
+    Kill,
+    /// It goes on to its own end.
+    Leave,
+}
+
+/// Starts a program, which leads a process group of its own.
+fn start(mut command: Command, at_limit: AtLimit) -> std::io::Result<(Child, Option<GroupGuard>)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(at_limit == AtLimit::Kill);
+    let child = command.spawn()?;
+    let guard = (at_limit == AtLimit::Kill).then(|| GroupGuard::of(&child));
+    Ok((child, guard))
+}
+
 /// Writes the program and reads both outputs to their end, at the same time.
-async fn exchange(mut command: Command, program: String) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn()?;
+async fn exchange(
+    mut child: Child,
+    mut guard: Option<GroupGuard>,
+    program: String,
+) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -189,5 +218,56 @@ async fn exchange(mut command: Command, program: String) -> std::io::Result<(Vec
     read?;
     complained?;
     child.wait().await?;
+    if let Some(guard) = &mut guard {
+        guard.disarm();
+    }
     Ok((out, err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(seconds: u64) -> Transport {
+        let target = TargetConfig::new("t", "slurm", "/nonexistent").with("command-seconds", seconds);
+        Transport::new(&target, &Settings::of(&target).unwrap()).unwrap()
+    }
+
+    /// Whether a process runs; a zombie does not.
+    fn runs(pid: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_ended_with_what_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let program = format!("sleep 300 &\necho $! > '{}'\nwait\n", pid.display());
+        let ended = here(2).run(&program).await.unwrap_err();
+        assert_eq!((ended.kind(), ended.is_retryable()), (ErrorKind::Timeout, true));
+        let pid = std::fs::read_to_string(&pid).unwrap();
+        for _ in 0..100 {
+            if !runs(pid.trim()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("what the program started still runs");
+    }
+
+    #[tokio::test]
+    async fn a_submitting_program_goes_on_after_the_time_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let done = dir.path().join("done");
+        let program = format!("sleep 3\necho done > '{}'\n", done.display());
+        let ended = here(1).run_detached(&program).await.unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::Timeout);
+        for _ in 0..200 {
+            if std::fs::read_to_string(&done).is_ok_and(|text| text == "done\n") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the program was ended");
+    }
 }

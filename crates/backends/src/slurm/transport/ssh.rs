@@ -3,11 +3,16 @@
 
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::slurm::config::Settings;
+use crate::slurm::helper;
+
+/// Longest run of `ssh -G`, which may run `Match exec` programs of the user's configuration.
+const LONGEST_QUERY: Duration = Duration::from_secs(15);
 
 /// One host.
 #[derive(Debug)]
@@ -69,7 +74,9 @@ impl Ssh {
 
     /// The options of a shared connection: none where the user's configuration has one of its own, which is then used.
     async fn find_sharing(&self) -> Vec<String> {
-        let asked = Command::new("ssh").args(&self.options).args(["-G", "--", &self.host]).output().await;
+        let mut query = Command::new("ssh");
+        query.args(&self.options).args(["-G", "--", &self.host]);
+        let asked = helper::output(query, LONGEST_QUERY).await;
         let own = asked.is_ok_and(|output| {
             String::from_utf8_lossy(&output.stdout).lines().any(|line| {
                 line.strip_prefix("controlpath ").is_some_and(|path| path != "none" && !path.is_empty())

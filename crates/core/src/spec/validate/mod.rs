@@ -6,9 +6,12 @@
 mod env;
 mod fabric;
 mod names;
+mod nul;
 mod parts;
 mod roles;
 mod sizes;
+
+pub use nul::nul_paths;
 
 use crate::Finding;
 use crate::catalogue::Catalogue;
@@ -30,6 +33,7 @@ impl JobSpec {
         env::check(self, &mut out);
         parts::check(self, &mut out);
         fabric::check(self, &mut out);
+        nul::check(self, &mut out);
         out.0
     }
 }

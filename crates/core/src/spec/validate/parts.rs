@@ -37,7 +37,9 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
 }
 
 fn image(text: &str, path: &str, out: &mut Findings) {
-    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    // A word that begins with `-` would be an option to docker and the like.
+    let is_bad = |c: char| c.is_whitespace() || c.is_control();
+    if text.is_empty() || text.starts_with('-') || text.contains(is_bad) {
         out.error("SPEC-IMAGE", path, format!("`{}` is no image", shown(text)))
             .fix("an image is `registry/name:tag` or a path of a file, without spaces");
     } else if text.starts_with("https://") || text.starts_with("http://") {

@@ -20,6 +20,19 @@
 
 set -eo pipefail
 
+# If Slurm has this submission twice, only the first job to start runs it.
+weftrun_once="$SLURM_SUBMIT_DIR/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+[ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
+unset WEFTRUN_ONCE
+if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
+  ln -s -n -- "$weftrun_me" "$weftrun_once/job" 2> /dev/null || :
+  weftrun_first=$(readlink -- "$weftrun_once/job") || weftrun_first=$weftrun_me
+  if [ "$weftrun_first" != "$weftrun_me" ]; then
+    echo "weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends" >&2
+    exit 75
+  fi
+fi
+
 # What weftrun reads later: the file of the exit code, and two lines of the log.
 weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"block-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
@@ -37,7 +50,7 @@ weftrun_end() {
   # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.
   if [ "$weftrun_code" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo "$weftrun_code"); fi
   printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
-  { printf '%s %s\n' "$weftrun_code" "$weftrun_attempt" > "$weftrun_base.exit.new" && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
+  { rm -f "$weftrun_base.exit.new" && (set -C; printf '%s %s\n' "$weftrun_code" "$weftrun_attempt" > "$weftrun_base.exit.new") && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT

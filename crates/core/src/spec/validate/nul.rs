@@ -1,0 +1,147 @@
+//! NUL characters: no program, no shell and no file name can carry one, and a shell that drops it may read as a command
+//! what was data.
+
+use serde_json::Value;
+
+use super::Findings;
+use crate::spec::JobSpec;
+use crate::spec::file::join;
+use crate::{Error, ErrorKind, Result};
+
+/// Refuses a NUL in any field of the job, whatever reads the field later.
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    let known: Vec<Option<String>> = out.0.iter().map(|finding| finding.subject.clone()).collect();
+    for path in of_job(job) {
+        if !known.contains(&Some(path.clone())) {
+            out.error("SPEC-NUL", &path, "a NUL character stands here, which no program can be given")
+                .fix("remove the NUL character");
+        }
+    }
+}
+
+fn of_job(job: &JobSpec) -> Vec<String> {
+    serde_json::to_value(job).map(|value| nul_paths(&value)).unwrap_or_default()
+}
+
+/// Returns the paths of all texts and keys in a JSON value that hold a NUL character. Elements of a list go by their
+/// `name`, as in a job file, and texts in a list by the list.
+pub fn nul_paths(value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(value, "", &mut found);
+    found.dedup();
+    found
+}
+
+fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { join(path, key) };
+    match value {
+        Value::String(text) if text.contains('\0') => found.push(path.to_owned()),
+        Value::Array(items) => {
+            for item in items {
+                let name = item.get("name").and_then(Value::as_str);
+                walk(item, &name.map_or_else(|| path.to_owned(), below), found);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                if key.contains('\0') {
+                    found.push(below(key));
+                }
+                walk(value, &below(key), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl JobSpec {
+    /// Refuses a job with a NUL character in any field. Backends ask before they render: not every spec comes from a job
+    /// file or a builder, which check it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] naming the fields.
+    pub fn refuse_nul(&self) -> Result<()> {
+        let fields = of_job(self);
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "a NUL character stands in {}; no program can be given one",
+            fields.iter().map(|field| format!("`{}`", field.escape_debug())).collect::<Vec<_>>().join(", ")
+        );
+        Err(Error::new(ErrorKind::InvalidSpec, message).hint("remove the NUL character"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Code, Role, Volume, VolumeSource};
+
+    fn spec() -> JobSpec {
+        let role = Role::worker().command(["python", "train.py"]).gpus_per_node(1);
+        JobSpec::builder("job").role(role).build().unwrap()
+    }
+
+    #[test]
+    fn a_nul_is_refused_in_every_field_that_holds_text() {
+        let nul = || "a\0b".to_owned();
+        let text = "print(1)\nWEFTRUN_END\0_\ntouch /tmp/x\n".to_owned();
+        let changes: Vec<(&str, Box<dyn Fn(&mut JobSpec)>)> = vec![
+            ("name", Box::new(move |spec| spec.name = nul())),
+            ("image", Box::new(move |spec| spec.image = Some(nul()))),
+            ("code.script.text", {
+                Box::new(move |spec| {
+                    spec.code = Some(Code::Script { name: "x.py".into(), text: text.clone() })
+                })
+            }),
+            ("code.git.rev", {
+                Box::new(move |spec| {
+                    spec.code = Some(Code::Git { url: "https://h/r".into(), rev: Some(nul()) })
+                })
+            }),
+            ("workdir", Box::new(move |spec| spec.workdir = Some(format!("/{}", nul())))),
+            ("queue", Box::new(move |spec| spec.queue = Some(nul()))),
+            ("priority", Box::new(move |spec| spec.priority = Some(nul()))),
+            ("profile", Box::new(move |spec| spec.profile = Some(nul()))),
+            ("annotations.a", Box::new(move |spec| drop(spec.annotations.insert("a".into(), nul())))),
+            ("labels.a", Box::new(move |spec| drop(spec.labels.insert("a".into(), nul())))),
+            ("backend.slurm.setup", {
+                Box::new(move |spec| {
+                    spec.backend
+                        .insert("slurm".into(), serde_json::json!({ "setup": ["module load x", nul()] }));
+                })
+            }),
+            ("roles.worker.command", Box::new(move |spec| spec.roles[0].command.push(nul()))),
+            ("roles.worker.env.A.value", {
+                Box::new(move |spec| {
+                    spec.roles[0].env.push(crate::spec::EnvVar { name: "A".into(), value: nul() });
+                })
+            }),
+            ("env.A.value", {
+                Box::new(move |spec| spec.env.push(crate::spec::EnvVar { name: "A".into(), value: nul() }))
+            }),
+            ("secrets", {
+                Box::new(move |spec| {
+                    let secret = crate::spec::SecretRef { env: "S".into(), secret: "s".into(), key: nul() };
+                    spec.secrets.push(secret);
+                })
+            }),
+            ("volumes.data.source.host-path", {
+                Box::new(move |spec| {
+                    let source = VolumeSource::HostPath(format!("/{}", nul()));
+                    let (name, mount) = ("data".to_owned(), "/data".to_owned());
+                    spec.volumes.push(Volume { name, mount, source, read_only: false });
+                })
+            }),
+        ];
+        for (field, change) in changes {
+            let mut spec = spec();
+            change(&mut spec);
+            let refused = spec.refuse_nul().expect_err(field);
+            assert!(refused.to_string().contains(field), "{field}: {refused}");
+            assert!(spec.validate().iter().any(crate::Finding::is_error), "{field}: validation lets it pass");
+        }
+        spec().refuse_nul().expect("there is none");
+    }
+}
