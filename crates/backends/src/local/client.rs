@@ -195,7 +195,7 @@ impl Store {
                 return Ok(());
             }
             if over {
-                let said = fs::read_to_string(job.folder.supervisor_log()).unwrap_or_default();
+                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE).unwrap_or_default();
                 return Err(Error::new(
                     ErrorKind::Io,
                     "the job was taken, but its supervisor does not start",
@@ -311,7 +311,7 @@ impl Store {
     /// A job's list of processes.
     pub fn list_of(job: &Job) -> Result<ProcessList> {
         let path = job.folder.job();
-        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+        let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => error::no_job(&job.handle),
             _ => error::file("read the process list", &path, e),
         })?;

@@ -162,7 +162,7 @@ fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
 
 /// Reads a file that holds nothing but a secret.
 pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = crate::files::read_text(file, crate::files::MAX_CREDENTIAL).map_err(|error| {
         Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
     })?;
     Ok(Secret::new(text.trim()))

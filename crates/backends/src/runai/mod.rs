@@ -207,12 +207,8 @@ impl Shared {
 
 /// Makes an empty file that is nobody else's business, and the folder for it.
 fn remember(path: &std::path::Path) -> Result<()> {
-    let mut file = std::fs::OpenOptions::new();
-    file.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
-    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| file.open(path).map(drop));
-    made.map_err(|error| {
+    let made = crate::files::private_file(path);
+    made.map(drop).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
     })
 }
