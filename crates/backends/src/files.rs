@@ -67,9 +67,17 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8 text"))
 }
 
-fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    let too_large =
-        || io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes, the limit for this file"));
+/// Reads an open file, at most `limit` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] for a longer one.
+pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("more than {limit} bytes, the limit for this file"),
+        )
+    };
     // The size of a pipe or a device is 0; of a file it saves reading what is refused anyway.
     let size = file.metadata()?.len();
     if size > limit {
@@ -116,7 +124,7 @@ fn folder_of(path: &Path) -> &Path {
 /// What the system says.
 pub fn make_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    tighten(folder, 0);
+    close(folder);
     Ok(())
 }
 
@@ -126,34 +134,75 @@ pub fn make_private_dir(folder: &Path) -> io::Result<()> {
 /// What the system says.
 pub fn private_file(path: &Path) -> io::Result<File> {
     make_private_dir(folder_of(path))?;
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    open_private(path)
 }
 
-/// Closes a state folder of an earlier version, or of a careless umask: folders become 0700 and files 0600, as far as they
-/// are the user's own. Links are not followed. A folder that is closed already is trusted to hold closed ones only, except
-/// in the first `look_into` levels, which are always looked at.
-pub fn tighten(folder: &Path, look_into: u32) {
+/// As [`private_file`], in a folder that is there already and stays as it is.
+///
+/// # Errors
+/// What the system says.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+    let file = options.open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Makes a folder of the user's own 0700. A folder that all may write to (sticky, as `/tmp`) and the home folder stay as
+/// they are: they are shared with other programs, even if somebody named one of them as a state folder.
+fn close(folder: &Path) {
+    let Ok(found) = fs::symlink_metadata(folder) else { return };
+    let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    let open = found.mode() & 0o077 != 0 && found.mode() & 0o1000 == 0;
+    if own && open && std::env::home_dir().is_none_or(|home| home != folder) {
+        let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+    }
+}
+
+/// Closes the state that an earlier version, or a careless umask, left open to others: the folder, and below the named
+/// subfolders everything that is the user's own (folders 0700, files without rights of others). Links are not followed. Only
+/// folders in the first two levels are looked at where nothing is open.
+pub fn tighten_state(state: &Path, subfolders: &[&str]) {
+    close(state);
+    for name in subfolders {
+        tighten(&state.join(name), 2);
+    }
+    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if ["tui.json", "copied.txt"].iter().any(|own| name == *own) {
+            close_file(&entry);
+        }
+    }
+}
+
+fn close_file(entry: &fs::DirEntry) {
+    if let Ok(found) = entry.metadata()
+        && found.is_file()
+        && found.mode() & 0o077 != 0
+    {
+        let _ = fs::set_permissions(entry.path(), Permissions::from_mode(found.mode() & 0o7700));
+    }
+}
+
+fn tighten(folder: &Path, look_into: u32) {
     let Ok(found) = fs::symlink_metadata(folder) else { return };
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
         return;
     }
     let open = found.mode() & 0o077 != 0;
-    if open {
-        let _ = fs::set_permissions(folder, Permissions::from_mode(found.mode() & 0o7700 | 0o700));
-    }
+    close(folder);
     if !open && look_into == 0 {
         return;
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(kind) = entry.file_type() else { continue };
-        if kind.is_dir() {
-            tighten(&entry.path(), look_into.saturating_sub(1));
-        } else if open
-            && kind.is_file()
-            && let Ok(found) = entry.metadata()
-            && found.mode() & 0o077 != 0
-        {
-            let _ = fs::set_permissions(entry.path(), Permissions::from_mode(found.mode() & 0o7700));
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => tighten(&entry.path(), look_into.saturating_sub(1)),
+            Ok(kind) if kind.is_file() && open => close_file(&entry),
+            _ => {}
         }
     }
 }
@@ -179,7 +228,8 @@ mod tests {
         fs::write(path("small"), "1234").unwrap();
         std::os::unix::fs::symlink(path("small"), path("link")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
         assert_eq!(read(&path("link"), 4).unwrap(), b"1234");
         assert_eq!(read(&path("small"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         for name in ["endless", "fifo", "."] {
@@ -200,9 +250,15 @@ mod tests {
         }
         fs::set_permissions(inner.join("old"), Permissions::from_mode(0o754)).unwrap();
         write_private(&inner.join("new"), b"y").unwrap();
-        assert_eq!((mode(&inner), mode(&inner.join("new")), mode(&inner.join("old"))), (0o700, 0o600, 0o700));
-        tighten(&state, 2);
-        assert_eq!((mode(&state), mode(&state.join("targets"))), (0o700, 0o700));
+        assert_eq!((mode(&inner), mode(&inner.join("new"))), (0o700, 0o600));
+        fs::set_permissions(&inner, Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(state.join("elsewhere")).unwrap();
+        fs::set_permissions(state.join("elsewhere"), Permissions::from_mode(0o755)).unwrap();
+        tighten_state(&state, &["targets"]);
+        for folder in [&state, &state.join("targets"), &inner, &inner.join("old")] {
+            assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        }
+        assert_eq!(mode(&state.join("elsewhere")), 0o755, "what weftrun did not make stays as it is");
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
     // Only the exemptions are left to decide, so the matcher gets a proxy of no meaning: the real one may have a form that
     // it does not read, and who uses it says so.
     let matcher = Matcher::builder().all("http://proxy.invalid").no(exempt).build();
-    let shown = if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
+    let shown =
+        if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
     let target = format!("{}://{shown}/", if secure { "https" } else { "http" });
     matcher.intercept(&target.parse().ok()?).map(|_| proxy.trim().to_owned())
 }
@@ -72,7 +73,11 @@ mod tests {
     use super::*;
 
     fn proxy(no: &str, url: &str) -> Option<String> {
-        let pairs = [("https_proxy", "http://user:pw@proxy:3128"), ("HTTP_PROXY", "http://plain:3128"), ("NO_PROXY", no)];
+        let pairs = [
+            ("https_proxy", "http://user:pw@proxy:3128"),
+            ("HTTP_PROXY", "http://plain:3128"),
+            ("NO_PROXY", no),
+        ];
         proxy_for(url, &pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
     }
 

@@ -62,9 +62,10 @@ impl ClusterConfig {
         }
         match self.env.get("KUBECONFIG").filter(|value| !value.is_empty()) {
             Some(list) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
-            None => {
-                files::absolute(self.env.get("HOME")).map(|home| home.join(".kube/config")).into_iter().collect()
-            }
+            None => files::absolute(self.env.get("HOME"))
+                .map(|home| home.join(".kube/config"))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -98,7 +99,8 @@ impl ClusterConfig {
             // kube reads the whole file, whatever its size.
             let size = path.metadata().map_or(0, |found| found.len());
             if size > files::MAX_CREDENTIAL {
-                let message = format!("the kubeconfig is {size} bytes; at most {} are read", files::MAX_CREDENTIAL);
+                let message =
+                    format!("the kubeconfig is {size} bytes; at most {} are read", files::MAX_CREDENTIAL);
                 return Err(Error::new(ErrorKind::InvalidConfig, message).with("file", path.display()));
             }
         }

@@ -195,7 +195,8 @@ impl Store {
                 return Ok(());
             }
             if over {
-                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE).unwrap_or_default();
+                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
+                    .unwrap_or_default();
                 return Err(Error::new(
                     ErrorKind::Io,
                     "the job was taken, but its supervisor does not start",

@@ -238,8 +238,8 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
         builder = builder.tls_certs_merge(certificates);
     }
     if let Some(path) = &settings.client_certificate {
-        let pem =
-            files::read(path, files::MAX_CREDENTIAL).map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
+        let pem = files::read(path, files::MAX_CREDENTIAL)
+            .map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
         let identity =
             reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
         builder = builder.identity(identity);

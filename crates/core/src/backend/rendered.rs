@@ -29,8 +29,8 @@ pub struct Rendered {
     pub findings: Vec<Finding>,
 }
 
-/// One document that is sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One document that is sent. Its `Debug` does not show the text, which holds the job's environment.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// What it is (`PyTorchJob`, `ConfigMap`, `sbatch script`, `POST /api/v1/workloads/distributed`).
@@ -39,6 +39,14 @@ pub struct Document {
     pub language: Language,
     /// Its text.
     pub text: String,
+}
+
+impl std::fmt::Debug for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { title, language, text } = self;
+        let mut shown = f.debug_struct("Document");
+        shown.field("title", title).field("language", language).field("bytes", &text.len()).finish()
+    }
 }
 
 /// The language of a document.

@@ -24,8 +24,9 @@ pub struct Op {
     pub source: Option<String>,
 }
 
-/// What changes. Values are final: merging with the user's own happened when the op was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What changes. Values are final: merging with the user's own happened when the op was made. Its `Debug` shows what is
+/// changed without the value, in which the user's own environment may stand.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -113,6 +114,20 @@ pub enum Change {
         /// Names for `-x`, in order.
         forward: Vec<String>,
     },
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Resource { .. }
+            | Self::Mount { .. }
+            | Self::Toleration { .. }
+            | Self::NodeSelector { .. } => {
+                write!(f, "Change({} = {:?})", self.target(), self.value())
+            }
+            _ => write!(f, "Change({})", self.target()),
+        }
+    }
 }
 
 impl Change {
