@@ -108,7 +108,7 @@ impl JobSource {
         allow: impl FnOnce(&Outside) -> Result<()>,
     ) -> Result<Vec<u8>> {
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
-        let path = folder.join(named);
+        let path = self.folder.join(named);
         let whole = |path: &Path| std::fs::canonicalize(path).map_err(|error| failed(path, what, error));
         let file = whole(&path)?;
         if !file.starts_with(whole(folder)?) {
@@ -197,6 +197,8 @@ fn bounded(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
 fn failed(path: &Path, what: &str, error: std::io::Error) -> Error {
     let kind = match error.kind() {
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        // A device or a FIFO where a file should be.
+        std::io::ErrorKind::InvalidInput => ErrorKind::InvalidSpec,
         _ => ErrorKind::Io,
     };
     let made = Error::new(kind, format!("cannot read the {what} {}: {error}", path.display())).source(error);

@@ -119,6 +119,11 @@ impl Backend for Slurm {
         submit::find(&self.client, id).await
     }
 
+    fn arrives_within(&self) -> std::time::Duration {
+        // slurmctld may take a submission in long after its answer was given up (MessageTimeout, a busy controller).
+        std::time::Duration::from_mins(2)
+    }
+
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         if !filter.handles.is_empty() {
             let mut jobs = Vec::new();
