@@ -96,10 +96,13 @@ pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     make_private_dir(folder)?;
-    replace(path, bytes)
+    replace(path, bytes)?;
+    // Without it a file that was just made may be gone after a power failure.
+    File::open(folder)?.sync_all()
 }
 
-/// Replaces a file whole or not at all, with mode 0600; its folder is there already and stays as it is.
+/// Replaces a file whole or not at all, with mode 0600; its folder is there already and stays as it is. After a power
+/// failure it is the old or the new one.
 ///
 /// # Errors
 /// What the system says.
@@ -109,8 +112,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 fn folder_of(path: &Path) -> &Path {

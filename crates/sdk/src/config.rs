@@ -212,9 +212,12 @@ impl Dirs {
     /// has no home keeps state in a temporary folder of their own, and has no configuration but what is named.
     fn new(env: &BTreeMap<String, String>) -> Result<(Self, Vec<Finding>)> {
         let mut findings = Vec::new();
-        let xdg = Xdg::new().ok();
+        // The system's own list of users is asked only where the variable is not set at all.
+        let usable = env.get("HOME").is_none_or(|home| Path::new(home).is_absolute());
+        let xdg = if usable { Xdg::new().ok() } else { None };
         let weftrun = |folder: PathBuf| Some(folder.join("weftrun")).filter(|folder| folder.is_absolute());
-        // etcetera ignores relative values of its variables, but takes a relative HOME, and nothing without any home.
+        // etcetera ignores empty and relative values of the XDG variables, but takes a relative HOME; and it gives nothing
+        // where there is no home, though the XDG variables hold then, too.
         let pick = |own: Option<PathBuf>, from_xdg: Option<PathBuf>, name: &str| {
             own.or_else(|| from_xdg.and_then(weftrun)).or_else(|| weftrun(files::absolute(env.get(name))?))
         };

@@ -29,7 +29,7 @@ pub struct Rendered {
     pub findings: Vec<Finding>,
 }
 
-/// One document that is sent. Its `Debug` does not show the text, which holds the job's environment.
+/// One document that is sent.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
@@ -41,6 +41,7 @@ pub struct Document {
     pub text: String,
 }
 
+/// Does not show the text, which holds the job's environment.
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { title, language, text } = self;

@@ -40,8 +40,7 @@ pub enum Origin {
     Flag(String),
 }
 
-/// One decision, for a person: what is set on what, by which rule, and why. Its `Debug` does not show the value of a
-/// variable or a command, in which the user's own environment may stand.
+/// One decision, for a person: what is set on what, by which rule, and why.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -61,6 +60,7 @@ pub struct Decision {
     pub source: Option<String>,
 }
 
+/// Does not show the value of a variable or a command, in which the user's own environment may stand.
 impl std::fmt::Debug for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { rule, target, value, why: _, origin, source: _ } = self;

@@ -24,8 +24,7 @@ pub struct Op {
     pub source: Option<String>,
 }
 
-/// What changes. Values are final: merging with the user's own happened when the op was made. Its `Debug` shows what is
-/// changed without the value, in which the user's own environment may stand.
+/// What changes. Values are final: merging with the user's own happened when the op was made.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -116,6 +115,7 @@ pub enum Change {
     },
 }
 
+/// Shows what is changed without the value, in which the user's own environment may stand.
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fabric::FabricRequest;
 
-/// A distributed job, described once for every backend. Its `Debug` shows no value of an environment variable.
+/// A distributed job, described once for every backend.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -96,7 +96,7 @@ pub enum Launch {
     PerNode,
 }
 
-/// One environment variable. Its `Debug` shows the name only: a value may be a secret.
+/// One environment variable.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnvVar {
@@ -149,7 +149,7 @@ pub enum VolumeSource {
     },
 }
 
-/// Code brought along. Its `Debug` shows neither the text nor what an address holds before its host.
+/// Code brought along.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -186,12 +186,14 @@ pub enum RestartPolicy {
     },
 }
 
+/// Shows the name only: a value may be a secret.
 impl fmt::Debug for EnvVar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnvVar").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
+/// Shows neither the text nor what an address holds before its host.
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -206,6 +208,7 @@ impl fmt::Debug for Code {
     }
 }
 
+/// Shows no value of an environment variable.
 impl fmt::Debug for JobSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
