@@ -387,7 +387,7 @@ mod tests {
 
     fn record(number: u32, state: RecordState) -> Record {
         let plan =
-            serde_json::json!({"fabric": "none", "decisions": [], "skipped": [], "findings": [], "ops": []});
+            serde_json::json!({"fabric": "off", "decisions": [], "skipped": [], "findings": [], "ops": []});
         Record {
             submission: SubmissionId::from_random(u128::from(number)),
             target: "local".to_owned(),
