@@ -49,13 +49,10 @@ fn debug_prints_no_environment_and_no_secret() {
     hides("Profiles", &client.profiles().get("mine").unwrap());
 
     let text = format!(
-        "name = \"job\"\nimage = \"x:1\"\nnodes = 2\ncommand = \"true\"\nenv.TOKEN = \"{HIDDEN}\"\nenv.LD_LIBRARY_PATH = \"/{HIDDEN}\"\n\
-         code.git = \"https://me:{HIDDEN}@git.example/x\"\nfabric = \"efa\"\ninstance_type = \"p5.48xlarge\"\nprofile = \"dgxc\"\n\
-         [roles.worker]\nnodes = 2\ngpus_per_node = 8\ncommand = \"true\"\nenv.KEY = \"{HIDDEN}\"\n"
+        "name = \"job\"\nimage = \"x:1\"\nenv.TOKEN = \"{HIDDEN}\"\nenv.LD_LIBRARY_PATH = \"/{HIDDEN}\"\n\
+         fabric = \"efa\"\nprofile = \"dgxc\"\nnodes = 2\ngpus_per_node = 8\nlaunch = \"torchrun\"\ncommand = \"train.py\"\n\
+         instance_type = \"p5.48xlarge\"\n"
     );
-    let text = text
-        .replace("nodes = 2\ncommand = \"true\"\nenv.TOKEN", "env.TOKEN")
-        .replace("instance_type = \"p5.48xlarge\"\n", "");
     let source = JobSource::new("job.toml", text.clone());
     hides("JobSource", &source);
     let mut draft = Draft::new();
@@ -77,6 +74,9 @@ fn debug_prints_no_environment_and_no_secret() {
     hides("Overrides", &overrides);
     hides("EnvVar", &EnvVar { name: "TOKEN".to_owned(), value: HIDDEN.to_owned() });
     hides("Change", &Change::Env { name: "TOKEN".to_owned(), value: HIDDEN.to_owned() });
+    let git = weftrun::core::spec::Code::Git { url: format!("https://me:{HIDDEN}@git.example/x"), rev: None };
+    hides("Code", &git);
+    hides("Code", &weftrun::core::spec::Code::Script { name: "x".to_owned(), text: HIDDEN.to_owned() });
     hides("Secret", &Secret::new(HIDDEN));
     let document = Document { title: "x".to_owned(), language: Language::Shell, text: HIDDEN.to_owned() };
     hides("Document", &document);

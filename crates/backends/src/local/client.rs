@@ -28,13 +28,21 @@ use super::{NAME, error, process};
 const START: Duration = Duration::from_secs(60);
 
 /// The job folders of a target, and how supervisors are started.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Store {
     target: String,
     root: PathBuf,
     binary: Option<PathBuf>,
     environment: BTreeMap<String, String>,
     grace: Duration,
+}
+
+/// The environment holds secrets.
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Store");
+        shown.field("target", &self.target).field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 /// A job of this target.
