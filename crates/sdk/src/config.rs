@@ -42,7 +42,7 @@ pub struct Config {
     /// The user's own file, whether it is there or not.
     pub user_file: PathBuf,
     /// The folder of the user's configuration, which is weftrun's alone.
-    config_dir: PathBuf,
+    own_dir: PathBuf,
 }
 
 impl std::fmt::Debug for Config {
@@ -124,7 +124,7 @@ impl Config {
             env,
             resolved,
             user_file,
-            config_dir: dirs.config,
+            own_dir: dirs.config,
         })
     }
 
@@ -162,7 +162,7 @@ impl Config {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |error| files::io_error("cannot write", &file, error);
         // The folder of a file that was named holds other things, too, and keeps its mode.
-        if folder == self.config_dir || !folder.exists() {
+        if folder == self.own_dir || !folder.exists() {
             files::make_private_dir(folder).map_err(failed)?;
         }
         let _lock = lock::exclusive(&lock::beside(&file))?;

@@ -185,12 +185,18 @@ impl Journal {
         let failed = |error| files::io_error("cannot write", &path, error);
         files::make_private_dir(&self.dir).map_err(failed)?;
         let file = open_private(&path).map_err(failed)?;
-        // Without locks on this file system the owner in the record has to do.
-        let lock = file.try_lock().is_ok().then_some(file);
-        Ok(Sending { path, _lock: lock })
+        // Another process may look at it for an instant. Without locks on this file system the owner in the record has to do.
+        for _ in 0..50 {
+            match file.try_lock() {
+                Ok(()) => return Ok(Sending { path, _lock: Some(file) }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(_)) => break,
+            }
+        }
+        Ok(Sending { path, _lock: None })
     }
 
-    /// Whether a process is sending the submission now. What is returned beside keeps others from beginning to.
+    /// Whether a process, of this machine or of another one, is sending the submission now.
     pub(crate) fn is_being_sent(&self, record: &Record) -> bool {
         if record.state != RecordState::Intended {
             return false;
@@ -330,7 +336,8 @@ impl Journal {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
             let half = name.starts_with(".tmp");
-            let lone = name.ends_with(".lock") && !path.with_extension("json").exists();
+            let lock = path.extension().is_some_and(|end| end == "lock");
+            let lone = lock && !path.with_extension("json").exists();
             if (half || lone) && old(&path) {
                 let _ = fs::remove_file(path);
             }

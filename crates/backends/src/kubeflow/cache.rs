@@ -41,7 +41,7 @@ impl Cache {
     }
 
     /// What is known and still fresh.
-    pub async fn read(&self) -> Option<ClusterFacts> {
+    pub fn read(&self) -> Option<ClusterFacts> {
         let kept: Kept = serde_json::from_slice(&files::read(&self.path, files::MAX_STATE).ok()?).ok()?;
         let age = Duration::try_from(Timestamp::now().duration_since(kept.at)).ok()?;
         (kept.of == self.of && age < FRESH).then_some(kept.facts)
