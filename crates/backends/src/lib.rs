@@ -14,12 +14,15 @@
 //! A program that names [`link`] has every backend of its features in
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a mention in source the linker drops them.
 
+pub mod files;
 #[cfg(feature = "kubeflow")]
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 #[cfg(feature = "slurm")]
 pub mod slurm;
 

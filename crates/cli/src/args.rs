@@ -73,8 +73,8 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub profile: Option<String>,
-    /// Config file to read instead of the user's
-    #[arg(long, global = true, env = "WEFTRUN_CONFIG", value_name = "FILE", help_heading = "Global options")]
+    /// Config file to read instead of the user's [env: WEFTRUN_CONFIG, an absolute path]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
     /// Shape of the output [default: table, or `output` of the configuration]
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT", help_heading = "Global options")]

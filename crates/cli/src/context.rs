@@ -1,15 +1,20 @@
 //! What every command has: the output, the client, the runtime.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::job::JobHandle;
-use weftrun::{Client, Config, Error, ErrorKind, Job, Registry, Result};
+use weftrun::core::log::clean_text;
+use weftrun::{Client, Config, Error, ErrorKind, Finding, Job, Registry, Result};
 
 use crate::args::{ColorWhen, Format, Global};
 use crate::diagnostics;
 use crate::output::Output;
+
+/// Codes of findings about files and variables that do not count at all: they are said even where other talk is not.
+const IGNORED: [&str; 2] = ["CONFIG-RELATIVE", "CONFIG-UNTRUSTED"];
 
 /// What every command has. The configuration is read once, the client made once, when a command asks for them;
 /// `--version` and `--help` read no file.
@@ -22,6 +27,10 @@ pub struct Context {
     pub global: Global,
     /// Where data and talk go.
     pub out: Output,
+    /// Findings of the job file that are said as a part of the plan.
+    noted: RefCell<Vec<Finding>>,
+    /// The warnings that were given, each of which is given once.
+    warned: RefCell<BTreeSet<String>>,
 }
 
 impl Context {
@@ -33,6 +42,8 @@ impl Context {
             client: OnceCell::new(),
             global: global.clone(),
             out: Output::new(Format::Table, ColorWhen::Auto, global.quiet, global.verbose),
+            noted: RefCell::default(),
+            warned: RefCell::default(),
         };
         let format = global.output.or_else(|| context.configured("output")).unwrap_or_default();
         let color = global.color.or_else(|| context.configured("color")).unwrap_or_default();
@@ -58,9 +69,54 @@ impl Context {
             return Ok(client.clone());
         }
         let config = self.config()?.clone();
-        self.out.findings(config.findings());
+        self.warn_of_config();
         let client = Client::builder().registry(self.registry.clone()).config(config).build()?;
         Ok(self.client.get_or_init(|| client).clone())
+    }
+
+    /// Says what was left out of the configuration, once.
+    pub fn warn_of_config(&self) {
+        let Ok(config) = self.config() else { return };
+        let (files, others): (Vec<&Finding>, Vec<&Finding>) =
+            config.findings().iter().partition(|finding| IGNORED.contains(&finding.code.as_str()));
+        for finding in files {
+            self.warn(&match &finding.fix {
+                Some(fix) => format!("{}; {}", finding.message, fix.text),
+                None => finding.message.clone(),
+            });
+        }
+        if !others.is_empty() && self.warned.borrow_mut().insert("the configuration".to_owned()) {
+            self.out.findings(&others.into_iter().cloned().collect::<Vec<_>>());
+        }
+    }
+
+    /// Keeps the findings of a job file that belong into a plan: which files of the user's are read for it.
+    pub fn note(&self, findings: &[Finding]) {
+        let outside = findings.iter().filter(|finding| finding.code == "SPEC-OUTSIDE");
+        self.noted.borrow_mut().extend(outside.cloned());
+    }
+
+    /// The findings that were kept for a plan.
+    pub fn noted(&self) -> Vec<Finding> {
+        self.noted.borrow().clone()
+    }
+
+    /// Gives a warning on stderr, whatever the output's format and in spite of `-q`, once.
+    pub fn warn(&self, text: &str) {
+        if self.warned.borrow_mut().insert(text.to_owned()) {
+            let style = crate::output::style::WARNING;
+            self.out.stderr(&format!("{style}warning{style:#}: {}", clean_text(text)));
+        }
+    }
+
+    /// Says that what is sent to a target can be read on the way, at every use of it.
+    pub fn warn_if_insecure(&self, target: &TargetConfig) {
+        if target.is_insecure() {
+            self.warn(&format!(
+                "target `{}` has `insecure = true`: who is in between can read and change what is sent, tokens included",
+                target.name
+            ));
+        }
     }
 
     /// The configuration.
@@ -71,7 +127,7 @@ impl Context {
         let mut config = Config::load_with(self.global.config.as_deref()).inspect_err(|error| {
             // So that its mistakes can be shown on their lines.
             for span in error.findings().iter().filter_map(|finding| finding.span.as_ref()) {
-                if let Ok(bytes) = std::fs::read(&span.file) {
+                if let Ok(bytes) = weftrun::files::read(span.file.as_ref(), 1 << 20) {
                     diagnostics::remember(&span.file, &bytes);
                 }
             }
@@ -96,13 +152,18 @@ impl Context {
                 value.clone_from(flag);
             }
         }
+        self.warn_if_insecure(&target);
         Ok(target)
     }
 
     /// Binds a handle the user typed: a whole one, or a bare name on the target of `-b`.
     pub async fn job(&self, client: &Client, text: &str) -> Result<Job> {
         if text.contains("://") {
-            return client.attach(&text.parse()?).await;
+            let handle: JobHandle = text.parse()?;
+            if let Ok(target) = client.target(handle.target()) {
+                self.warn_if_insecure(&target);
+            }
+            return client.attach(&handle).await;
         }
         let target = self.target(client)?;
         let backend = client.connect(&target).await?;

@@ -1,18 +1,20 @@
 //! The job: a file, flags, or a file with flags over it.
 
-use std::path::PathBuf;
+use std::io::{BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weftrun::core::log::clean_text;
 use weftrun::core::spec::{JobSpec, Overrides};
-use weftrun::{Error, ErrorKind, JobSource, Result};
+use weftrun::{Error, ErrorKind, JobSource, Outside, Result};
 
 use crate::context::Context;
 use crate::diagnostics;
 use crate::fabric_flags::FabricFlags;
 
 /// The job: a file, flags, or a file with flags over it.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Default)]
 pub struct JobFlags {
     /// Job file (TOML or YAML); `-` reads stdin
     #[arg(value_name = "FILE")]
@@ -50,6 +52,9 @@ pub struct JobFlags {
     /// Script that is carried inside the job
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub script: Option<String>,
+    /// Read a script or runtime that the job file names outside its folder, without asking
+    #[arg(long, help_heading = "Job")]
+    pub allow_outside: bool,
     /// Git repository that is cloned before the start
     #[arg(long, value_name = "URL", help_heading = "Job", conflicts_with = "script")]
     pub git: Option<String>,
@@ -107,6 +112,13 @@ pub enum LaunchArg {
     PerNode,
 }
 
+impl std::fmt::Debug for JobFlags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The values of `--env` may be secrets.
+        f.debug_struct("JobFlags").field("file", &self.file).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl JobFlags {
     /// Reads the file, puts the flags over it, and checks the whole. Warnings are said.
     pub fn spec(&self, context: &Context) -> Result<JobSpec> {
@@ -119,13 +131,40 @@ impl JobFlags {
         if let Some(source) = &source {
             diagnostics::remember(&source.name, &source.bytes);
         }
-        let file = context.client()?.job_file(source.as_ref(), &self.overrides(context))?;
+        let allow = |outside: &Outside| self.allow(context, outside);
+        let file = context.client()?.job_file_with(source.as_ref(), &self.overrides(context), &allow)?;
+        context.note(&file.findings);
         context.out.findings(&file.findings);
         let mut spec = file.spec;
         if self.name_suffix {
             spec.name = suffixed(&spec.name);
         }
         Ok(spec)
+    }
+
+    /// Whether a file outside the job file's folder is read: as the flag says, or as the user answers on a terminal.
+    fn allow(&self, context: &Context, outside: &Outside) -> Result<()> {
+        if self.allow_outside {
+            return Ok(());
+        }
+        // Where the job file itself comes from stdin there is nobody to answer.
+        let asks = std::io::stdin().is_terminal() && context.out.is_terminal();
+        if !asks || self.file.as_deref() == Some(Path::new("-")) {
+            return Err(outside.refusal());
+        }
+        context.out.stderr(&clean_text(&format!(
+            "the {} `{}` lies outside the job file's folder: read {} and send it with the job? [y/N]",
+            outside.what,
+            outside.named,
+            outside.path.display()
+        )));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().take(64).read_line(&mut answer);
+        if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+            Ok(())
+        } else {
+            Err(outside.refusal())
+        }
     }
 
     /// The flags as they were given.

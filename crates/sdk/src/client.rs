@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{FabricPlan, Profile, Profiles};
@@ -84,6 +86,8 @@ impl ClientBuilder {
             Some(config) => config,
             None => Config::empty(files::own_temporary_folder()?),
         };
+        // Earlier versions left some of it open to others.
+        weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS);
         let journal = Journal::new(&config.state_dir);
         let catalogue = config.resolved.catalogue()?;
         let connected = Mutex::new(HashMap::new());
@@ -225,9 +229,9 @@ impl Client {
         self.connect(&self.target(target)?).await?.list(filter).await
     }
 
-    /// Submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun was
-    /// killed. Each is looked up; one the cluster has is a job from now on, and one that was submitted again since is
-    /// forgotten.
+    /// Looks up the submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun
+    /// was killed. One the cluster has is a job from now on; one that was submitted again since is forgotten. Those that are
+    /// being sent right now, or may still arrive, are left out: [`Client::unresolved_on`] names them, too.
     ///
     /// ```no_run
     /// # async fn example(client: weftrun::Client) -> weftrun::Result<()> {
@@ -244,33 +248,82 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unreachable`] and the like, where the cluster cannot be asked; [`ErrorKind::Io`] for the journal.
     pub async fn pending_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Option<JobHandle>)>> {
+        let all = self.unresolved_on(target).await?;
+        Ok(all
+            .into_iter()
+            .filter_map(|(record, outcome)| match outcome {
+                Outcome::Found(handle) => Some((record, Some(handle))),
+                Outcome::Absent => Some((record, None)),
+                Outcome::InFlight | Outcome::MayArrive => None,
+            })
+            .collect())
+    }
+
+    /// Looks up the submissions to a target that were begun here and whose end is not known, each with what became of it.
+    /// Nothing is decided about a submission that another process is sending: its record is left alone.
+    ///
+    /// # Errors
+    /// As [`Client::pending_on`].
+    pub async fn unresolved_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Outcome)>> {
+        let journal = &self.inner.journal;
         let mut found = Vec::new();
-        let records = self.inner.journal.records()?;
-        for (at, record) in records.iter().enumerate() {
-            if record.state != RecordState::Intended || record.target != target.name {
+        let heads = journal.recent()?;
+        for head in heads.iter().filter(|head| head.state.is_unresolved() && head.target == target.name) {
+            let Some(record) = journal.read(&head.submission)? else { continue };
+            if journal.is_being_sent(&record) {
+                found.push((record, Outcome::InFlight));
                 continue;
             }
-            let mut record = record.clone();
-            let handle = match self.connect(target).await?.find(&record.submission).await {
+            // Its process may have come to an end between the first look and the lock.
+            let Some(mut record) = journal.read(&head.submission)?.filter(|now| now.state.is_unresolved())
+            else {
+                continue;
+            };
+            let backend = self.connect(target).await?;
+            let looked = match backend.find(&record.submission).await {
                 // The backend can be asked, and cannot yet say that there is none.
-                Err(open) if open.kind() == ErrorKind::Timeout => {
-                    record.state = RecordState::Unknown;
-                    found.push((record, None));
+                Err(error) if error.kind() == ErrorKind::Timeout => {
+                    found.push((record, Outcome::MayArrive));
                     continue;
                 }
                 answer => answer?,
             };
-            if let Some(handle) = &handle {
-                record.state = RecordState::Submitted;
-                record.handle = Some(handle.clone());
-                // Only a note of our own: on a full disk the list is still true without it.
-                let _ = self.inner.journal.write(&record);
-            } else if records[..at].iter().any(|later| later.makes_up_for(&record)) {
-                let _ = self.inner.journal.forget(&record.submission);
-                continue;
-            }
-            found.push((record, handle));
+            let outcome = match looked {
+                Some(handle) => {
+                    record.state = RecordState::Submitted;
+                    record.handle = Some(handle.clone());
+                    // Only a note of our own: on a full disk the list is still true without it.
+                    let _ = journal.write(&record);
+                    Outcome::Found(handle)
+                }
+                None if age(&record) < backend.arrives_within() => Outcome::MayArrive,
+                None if heads.iter().any(|later| later.makes_up_for(&record)) => {
+                    let _ = journal.forget(&record.submission);
+                    continue;
+                }
+                None => Outcome::Absent,
+            };
+            found.push((record, outcome));
         }
         Ok(found)
     }
+}
+
+/// What became of a submission whose end was not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The cluster has it.
+    Found(JobHandle),
+    /// A process is sending it now; [`Record::owner`] says which.
+    InFlight,
+    /// The cluster does not have it yet, and may still get it.
+    MayArrive,
+    /// The cluster does not have it, and will not get it any more.
+    Absent,
+}
+
+/// How long ago a submission was begun; nothing for one of a clock that is ahead of ours.
+fn age(record: &Record) -> Duration {
+    Duration::try_from(Timestamp::now().duration_since(record.created)).unwrap_or_default()
 }

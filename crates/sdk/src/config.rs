@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use etcetera::base_strategy::{BaseStrategy, Xdg};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::config::{self, Input, Layer, Source};
+use weftrun_core::env_names::{CONFIG, CONFIG_DIR, STATE_DIR};
 use weftrun_core::fabric::Profiles;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use crate::files;
+use crate::project::{self, Project};
 use crate::trust::Trust;
+use crate::{files, lock};
 
 /// The system's file.
 const SYSTEM: &str = "/etc/weftrun/config.toml";
@@ -18,8 +21,8 @@ const PROJECT: &str = ".weftrun.toml";
 /// Largest config file that is read.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// Configuration: targets by name, and where state is kept.
-#[derive(Clone, Debug, Default)]
+/// Configuration: targets by name, and where state is kept. Its `Debug` shows no value of the environment or of a setting.
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Config {
     /// Targets by name.
@@ -38,6 +41,21 @@ pub struct Config {
     pub resolved: config::Config,
     /// The user's own file, whether it is there or not.
     pub user_file: PathBuf,
+    /// The folder of the user's configuration, which is weftrun's alone.
+    own_dir: PathBuf,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("targets", &self.targets)
+            .field("default_target", &self.default_target)
+            .field("state_dir", &self.state_dir)
+            .field("binary", &self.binary)
+            .field("resolved", &self.resolved)
+            .field("user_file", &self.user_file)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -55,8 +73,9 @@ impl Config {
         Self { state_dir: state_dir.into(), ..Self::default() }
     }
 
-    /// Reads the system's, the user's and the project's file, and the process's environment; later layers win, and a
-    /// project's file says only harmless things unless the user trusted it.
+    /// Reads the system's, the user's and the project's file, and the process's environment; later layers win. A project's
+    /// file counts only if the user trusted its text and nobody else can write to it; otherwise a finding says that it is
+    /// ignored.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] with a finding for each mistake in any of the files.
@@ -72,32 +91,31 @@ impl Config {
         let env: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let dirs = Dirs::new(&env)?;
-        let own = user_file.map(Path::to_owned).or_else(|| env.get("WEFTRUN_CONFIG").map(PathBuf::from));
+        let (dirs, mut findings) = Dirs::new(&env)?;
+        let own = user_file.map(Path::to_owned).or_else(|| absolute(&env, CONFIG, &mut findings));
         let named = own.is_some();
         let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
         let mut sources = Vec::new();
-        let layers = [
-            (Layer::System, Path::new(SYSTEM)),
-            (Layer::User, &user_file),
-            (Layer::Project, Path::new(PROJECT)),
-        ];
-        for (layer, path) in layers {
-            match files::read_text(path, MAX_CONFIG)? {
-                Some(text) => sources.push(Source { layer, file: path.display().to_string(), text }),
-                None if named && layer == Layer::User => {
-                    let message = format!("there is no config file {}", path.display());
-                    return Err(Error::new(ErrorKind::NotFound, message));
-                }
-                None => {}
+        for (layer, path) in [(Layer::System, Path::new(SYSTEM)), (Layer::User, &user_file)] {
+            // A file that the user names may be a pipe, those that are found may not.
+            let text = if named && layer == Layer::User {
+                named_text(path)?
+            } else {
+                files::read_text(path, MAX_CONFIG)?
+            };
+            sources.extend(text.map(|text| Source { layer, file: path.display().to_string(), text }));
+        }
+        let mut trusted = false;
+        match project::read(Path::new(PROJECT), MAX_CONFIG) {
+            Project::Absent => {}
+            Project::Refused { why, fix } => findings.push(config::ignored(PROJECT, &why, &fix)),
+            Project::Text(text) => {
+                trusted = Trust::new(&dirs.state).holds(Path::new(PROJECT), &text)?;
+                sources.push(Source { layer: Layer::Project, file: PROJECT.to_owned(), text });
             }
         }
-        let project = sources.iter().find(|source| source.layer == Layer::Project);
-        let trusted = match project {
-            Some(source) => Trust::new(&dirs.state).holds(Path::new(PROJECT), &source.text)?,
-            None => false,
-        };
-        let resolved = config::resolve(&Input { sources, env: env.clone(), trusted })?;
+        let mut resolved = config::resolve(&Input { sources, env: env.clone(), trusted })?;
+        resolved.findings.splice(0..0, findings);
         Ok(Self {
             targets: resolved.targets(),
             default_target: resolved.default_target(),
@@ -106,6 +124,7 @@ impl Config {
             env,
             resolved,
             user_file,
+            own_dir: dirs.config,
         })
     }
 
@@ -133,25 +152,43 @@ impl Config {
         target
     }
 
-    /// Changes the text of the user's file; the file and its folder are made if they are not there.
+    /// Changes the text of the user's file; the file and its folder are made if they are not there. Several processes may do
+    /// so at once: each sees what the one before wrote. A link stays one, and the file it leads to changes.
     ///
     /// # Errors
     /// What the change returns, or [`ErrorKind::Io`].
     pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
-        let text = files::read_text(&self.user_file, MAX_CONFIG)?.unwrap_or_default();
-        files::write_private(&self.user_file, change(&text)?.as_bytes())
+        let file = std::fs::canonicalize(&self.user_file).unwrap_or_else(|_| self.user_file.clone());
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let failed = |error| files::io_error("cannot write", &file, error);
+        // The folder of a file that was named holds other things, too, and keeps its mode.
+        if folder == self.own_dir || !folder.exists() {
+            files::make_private_dir(folder).map_err(failed)?;
+        }
+        let _lock = lock::exclusive(&lock::beside(&file))?;
+        let text = files::read_text(&file, MAX_CONFIG)?.unwrap_or_default();
+        weftrun_backends::files::replace(&file, change(&text)?.as_bytes()).map_err(failed)
     }
 
     /// Trusts the project's file as it is now, and gives its text.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is none.
+    /// [`ErrorKind::NotFound`] where there is none; [`ErrorKind::InvalidConfig`] where somebody else could have written it, or
+    /// it is no regular file.
     pub fn trust_project(&self) -> Result<String> {
-        let Some(text) = files::read_text(Path::new(PROJECT), MAX_CONFIG)? else {
-            return Err(Error::new(ErrorKind::NotFound, format!("there is no {PROJECT} in this folder")));
-        };
-        Trust::new(&self.state_dir).give(Path::new(PROJECT), &text)?;
-        Ok(text)
+        match project::read(Path::new(PROJECT), MAX_CONFIG) {
+            Project::Absent => {
+                Err(Error::new(ErrorKind::NotFound, format!("there is no {PROJECT} in this folder")))
+            }
+            Project::Refused { why, fix } => {
+                let message = format!("{PROJECT} cannot be trusted: {why}");
+                Err(Error::new(ErrorKind::InvalidConfig, message).hint(fix))
+            }
+            Project::Text(text) => {
+                Trust::new(&self.state_dir).give(Path::new(PROJECT), &text)?;
+                Ok(text)
+            }
+        }
     }
 
     /// Takes the trust in the project's file back.
@@ -170,24 +207,55 @@ struct Dirs {
 }
 
 impl Dirs {
-    /// The folders by the environment, else by the home the system knows. Who has none keeps state in a temporary folder
-    /// of their own, and has no configuration but what is named: whatever lies in a folder that all may write to could be
-    /// another's.
-    fn new(env: &BTreeMap<String, String>) -> Result<Self> {
-        let home = env.get("HOME").map(PathBuf::from).or_else(std::env::home_dir);
-        let home = home.filter(|home| home.is_absolute());
-        let pick = |own: &str, xdg: &str, suffix: &str| {
-            env.get(own)
-                .map(PathBuf::from)
-                .or_else(|| env.get(xdg).map(|dir| Path::new(dir).join("weftrun")))
-                .or_else(|| home.as_ref().map(|home| home.join(suffix).join("weftrun")))
+    /// The folders by the environment, else by the home the system knows, with what was ignored. Variables that are empty or
+    /// hold a relative path count as unset, as the XDG base directory specification asks: `./weftrun` may be anybody's. Who
+    /// has no home keeps state in a temporary folder of their own, and has no configuration but what is named.
+    fn new(env: &BTreeMap<String, String>) -> Result<(Self, Vec<Finding>)> {
+        let mut findings = Vec::new();
+        // The system's own list of users is asked only where the variable is not set at all.
+        let usable = env.get("HOME").is_none_or(|home| Path::new(home).is_absolute());
+        let xdg = if usable { Xdg::new().ok() } else { None };
+        let weftrun = |folder: PathBuf| Some(folder.join("weftrun")).filter(|folder| folder.is_absolute());
+        // etcetera ignores empty and relative values of the XDG variables, but takes a relative HOME; and it gives nothing
+        // where there is no home, though the XDG variables hold then, too.
+        let pick = |own: Option<PathBuf>, from_xdg: Option<PathBuf>, name: &str| {
+            own.or_else(|| from_xdg.and_then(weftrun)).or_else(|| weftrun(files::absolute(env.get(name))?))
         };
-        let state = match pick("WEFTRUN_STATE_DIR", "XDG_STATE_HOME", ".local/state") {
+        let own = absolute(env, STATE_DIR, &mut findings);
+        let state = match pick(own, xdg.as_ref().and_then(BaseStrategy::state_dir), "XDG_STATE_HOME") {
             Some(state) => state,
             None => files::own_temporary_folder()?,
         };
-        let config = pick("WEFTRUN_CONFIG_DIR", "XDG_CONFIG_HOME", ".config");
-        Ok(Self { config: config.unwrap_or_else(|| state.join("config")), state })
+        let own = absolute(env, CONFIG_DIR, &mut findings);
+        let config = pick(own, xdg.as_ref().map(BaseStrategy::config_dir), "XDG_CONFIG_HOME");
+        Ok((Self { config: config.unwrap_or_else(|| state.join("config")), state }, findings))
+    }
+}
+
+/// The path in one of weftrun's own variables. A relative one is ignored, and that is said; an empty one means none.
+fn absolute(env: &BTreeMap<String, String>, name: &str, findings: &mut Vec<Finding>) -> Option<PathBuf> {
+    let value = env.get(name).filter(|value| !value.is_empty())?;
+    let path = files::absolute(Some(value));
+    if path.is_none() {
+        let message = format!("{name} is ignored: `{value}` is not an absolute path");
+        findings
+            .push(Finding::warning("CONFIG-RELATIVE", message).fix("set it to a path that begins with `/`"));
+    }
+    path
+}
+
+/// The text of a config file that the user named.
+fn named_text(path: &Path) -> Result<Option<String>> {
+    match files::read_named_text(path, MAX_CONFIG) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::new(ErrorKind::NotFound, format!("there is no config file {}", path.display())))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            let message = format!("cannot read {}: {error}", path.display());
+            Err(Error::new(ErrorKind::InvalidConfig, message).source(error))
+        }
+        Err(error) => Err(files::io_error("cannot read", path, error)),
     }
 }
 

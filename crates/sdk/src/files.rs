@@ -1,32 +1,21 @@
-//! Files written whole or not at all, readable by their owner only.
+//! Bounded reads and private, atomic writes. Every file of the configuration and of the state folder goes through here.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+pub use weftrun_backends::files::{absolute, make_private_dir, read, read_named, read_named_text};
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Writes a file atomically with mode 0600 in a folder of mode 0700, which is made if it is not there.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
-    let attempt = || -> std::io::Result<()> {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        make_private_dir(dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        fs::File::open(dir)?.sync_all()
-    };
-    attempt().map_err(|error| io_error("cannot write", path, error))
-}
+/// The folders of weftrun below the state folder.
+pub(crate) const SUBFOLDERS: [&str; 5] = ["journal", "targets", "trusted", "images", "config"];
 
-/// Makes a folder and its parents, readable by their owner only.
-pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
+/// Writes a file atomically with mode 0600 in a folder of mode 0700, which is made if it is not there.
+///
+/// # Errors
+/// [`ErrorKind::Io`] naming the file.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    weftrun_backends::files::write_private(path, bytes).map_err(|error| io_error("cannot write", path, error))
 }
 
 /// A folder in the system's temporary one that only this user can enter; for those who have no home. Everybody may make
@@ -34,8 +23,10 @@ pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
 pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("weftrun-{user}"));
+    let mut builder = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     // Where it cannot be made nothing can be kept, and the first write says so.
-    if make_private_dir(&dir).is_err() && fs::symlink_metadata(&dir).is_err() {
+    if builder.create(&dir).is_err() && fs::symlink_metadata(&dir).is_err() {
         return Ok(dir);
     }
     let found = fs::symlink_metadata(&dir).map_err(|error| io_error("cannot look at", &dir, error))?;
@@ -47,18 +38,22 @@ pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
         .hint("set HOME, or WEFTRUN_STATE_DIR to a folder of yours"))
 }
 
-/// Reads a file of at most `limit` bytes; none if it is not there.
-pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
-    let size = match fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error("cannot read", path, error)),
-    };
-    if size > limit {
-        let message = format!("{} is {size} bytes; at most {limit} are read", path.display());
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
+/// Reads a regular file of at most `limit` bytes as text; none if it is not there.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfig`] for a longer file, a device or a FIFO; [`ErrorKind::Io`] for what the system says.
+pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
+    match weftrun_backends::files::read_text(path, limit) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(None),
+            std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidInput => {
+                let message = format!("cannot read {}: {error}", path.display());
+                Err(Error::new(ErrorKind::InvalidConfig, message).source(error))
+            }
+            _ => Err(io_error("cannot read", path, error)),
+        },
     }
-    fs::read_to_string(path).map(Some).map_err(|error| io_error("cannot read", path, error))
 }
 
 /// Makes the error of a failed file operation.

@@ -1,10 +1,23 @@
-//! What was submitted from here: written before the first byte is sent, so that nothing is submitted twice and a
-//! crash between the two leaves a record that can be explained.
+//! What was submitted from here: written before the first byte is sent, so that nothing is submitted twice and a crash
+//! between the two leaves a record that can be explained.
+//!
+//! ```text
+//! journal/ID.json             a record that is unresolved, or one of the newest
+//! journal/ID.lock             locked by the process that sends it, as long as it does
+//! journal/ended/XX/HASH-ID.json   older records whose outcome is known, by a hash of their handle
+//! ```
+//! The state folder may be shared by several machines (NFS), where a lock may hold on one machine only: a record says which
+//! process of which machine sends it.
 
+use std::collections::HashSet;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use weftrun_backends::files::open_private;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::spec::JobSpec;
@@ -17,15 +30,58 @@ use crate::files;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RecordState {
-    /// About to be sent, or sent without an answer: the cluster may or may not have it.
+    /// About to be sent, or being sent; its process may have ended on the way.
     Intended,
-    /// Sent without a clear answer; [`Client::pending_on`](crate::Client::pending_on) says so of a submission that may
-    /// still arrive. In the journal it stays [`RecordState::Intended`], which older versions can read.
+    /// Sent without an answer that says what became of it: the cluster may or may not have it.
     Unknown,
     /// The cluster has it.
     Submitted,
     /// The cluster refused it.
     Refused,
+}
+
+impl RecordState {
+    /// Whether it is not known what became of the submission.
+    pub fn is_unresolved(self) -> bool {
+        matches!(self, Self::Intended | Self::Unknown)
+    }
+}
+
+/// The process that sends a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Owner {
+    /// Name of its machine.
+    pub host: String,
+    /// Its process id, which means something on that machine only.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since boot; 0 where the kernel does not say. Tells it from a later process of
+    /// the same id.
+    pub started: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let pid = std::process::id();
+        Self { host, pid, started: start_of(pid).unwrap_or(0) }
+    }
+
+    /// Whether it is a process of this machine that has not ended; none for one of another machine.
+    fn is_alive(&self) -> Option<bool> {
+        (self.host == Self::this().host)
+            .then(|| start_of(self.pid).is_some_and(|start| start == self.started))
+    }
+}
+
+/// When a process started (proc_pid_stat(5)). The name in parentheses may hold anything, so fields are counted behind it.
+fn start_of(pid: u32) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !ended)
 }
 
 /// One submission.
@@ -44,6 +100,9 @@ pub struct Record {
     pub handle: Option<JobHandle>,
     /// When it was begun.
     pub created: Timestamp,
+    /// The process that sends it; none in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// What was decided for it.
     pub plan: FabricPlan,
     /// The job itself, for another one like it; none in records of older versions.
@@ -51,10 +110,24 @@ pub struct Record {
     pub spec: Option<JobSpec>,
 }
 
-impl Record {
+/// What is needed of a record to decide whether to read the rest.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Head {
+    pub submission: SubmissionId,
+    pub target: String,
+    pub name: String,
+    pub state: RecordState,
+    pub handle: Option<JobHandle>,
+    pub created: Timestamp,
+}
+
+impl Head {
     /// Whether this is the submission somebody made after an older one had been cut off.
-    pub(crate) fn makes_up_for(&self, older: &Self) -> bool {
-        self.state == RecordState::Submitted && self.target == older.target && self.name == older.name
+    pub fn makes_up_for(&self, older: &Record) -> bool {
+        self.state == RecordState::Submitted
+            && self.target == older.target
+            && self.name == older.name
+            && self.created > older.created
     }
 }
 
@@ -66,6 +139,27 @@ pub struct Journal {
 
 /// Largest record that is read; a plan of thousands of ops is far below.
 const MAX_RECORD: u64 = 16 << 20;
+/// Most resolved records beside the unresolved ones; above it all but the newest half go to `ended`.
+const MAX_RECENT: usize = 64;
+/// Most records in each of the 256 folders of `ended`; the oldest beyond it are removed.
+const MAX_ENDED: usize = 200;
+/// How long a record of another machine counts as being sent where locks do not tell. Longer than any backend takes.
+const OTHER_MACHINE: Duration = Duration::from_mins(15);
+/// Age at which a half-written file of a process that was killed is removed.
+const LEFT_OVER: Duration = Duration::from_hours(24);
+
+/// A record while it is sent. As long as this is held, other processes see that it is.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    path: PathBuf,
+    _lock: Option<File>,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
 
 impl Journal {
     /// Makes the journal of a state folder.
@@ -85,13 +179,54 @@ impl Journal {
         files::write_private(&self.path(&record.submission), &text)
     }
 
+    /// Marks a submission as being sent by this process, until what it returns is dropped. Comes before the record.
+    pub(crate) fn begin(&self, submission: &SubmissionId) -> Result<Sending> {
+        let path = self.lock_path(submission);
+        let failed = |error| files::io_error("cannot write", &path, error);
+        files::make_private_dir(&self.dir).map_err(failed)?;
+        let file = open_private(&path).map_err(failed)?;
+        // Another process may look at it for an instant. Without locks on this file system the owner in the record has to do.
+        for _ in 0..50 {
+            match file.try_lock() {
+                Ok(()) => return Ok(Sending { path, _lock: Some(file) }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(_)) => break,
+            }
+        }
+        Ok(Sending { path, _lock: None })
+    }
+
+    /// Whether a process, of this machine or of another one, is sending the submission now.
+    pub(crate) fn is_being_sent(&self, record: &Record) -> bool {
+        if record.state != RecordState::Intended {
+            return false;
+        }
+        let alive = record.owner.as_ref().and_then(Owner::is_alive);
+        let young = Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE;
+        let path = self.lock_path(&record.submission);
+        // Not `open_private`: a lock file that is not there must not be made.
+        match weftrun_backends::files::open(&path).map(|file| file.try_lock_shared()) {
+            Ok(Err(TryLockError::WouldBlock)) => true,
+            // Nobody holds the lock on this machine. On another one it may be held all the same.
+            Ok(Ok(())) => record.owner.is_some() && alive.is_none() && young,
+            // No locks on this file system.
+            Ok(Err(TryLockError::Error(_))) => alive.unwrap_or(record.owner.is_some() && young),
+            // Taken away by its holder, or never made by an older version.
+            Err(_) => false,
+        }
+    }
+
     /// Reads a record; none if there is none, or none that this version understands.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
     pub fn read(&self, submission: &SubmissionId) -> Result<Option<Record>> {
-        let text = files::read_text(&self.path(submission), MAX_RECORD)?;
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+        if let Some(text) = files::read_text(&self.path(submission), MAX_RECORD)? {
+            return Ok(serde_json::from_str(&text).ok());
+        }
+        let end = format!("-{submission}.json");
+        let ended = self.ended_files().find(|path| path.to_string_lossy().ends_with(&end));
+        Ok(ended.and_then(|path| parsed(&path)))
     }
 
     /// Forgets a record; one that is not there is no error.
@@ -99,7 +234,8 @@ impl Journal {
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
     pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
-        match std::fs::remove_file(self.path(submission)) {
+        let _ = fs::remove_file(self.lock_path(submission));
+        match fs::remove_file(self.path(submission)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(files::io_error("cannot remove", &self.path(submission), error))
             }
@@ -107,24 +243,26 @@ impl Journal {
         }
     }
 
-    /// All records, newest first. A file that cannot be read is left out: it was not written by this version.
+    /// All records, newest first: reads every file, those of `ended` too. A file that cannot be read is left out: it was not
+    /// written by this version.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] where the folder itself cannot be read.
     pub fn records(&self) -> Result<Vec<Record>> {
-        let entries = match std::fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(files::io_error("cannot read", &self.dir, error)),
-        };
-        let mut records: Vec<Record> = entries
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .filter_map(|path| files::read_text(&path, MAX_RECORD).ok().flatten())
-            .filter_map(|text| serde_json::from_str(&text).ok())
-            .collect();
+        let recent = self.recent_files()?;
+        let mut records: Vec<Record> =
+            recent.into_iter().chain(self.ended_files()).filter_map(|path| parsed(&path)).collect();
         records.sort_by_key(|record: &Record| std::cmp::Reverse(record.created));
         Ok(records)
+    }
+
+    /// The unresolved and the newest records, newest first, without what was planned. Archives what has become too much.
+    pub(crate) fn recent(&self) -> Result<Vec<Head>> {
+        let mut heads: Vec<Head> =
+            self.recent_files()?.iter().filter_map(|path| parsed::<Head>(path)).collect();
+        heads.sort_by_key(|head| std::cmp::Reverse(head.created));
+        self.archive(&heads);
+        Ok(heads)
     }
 
     /// The record of a handle, the newest where a name was used again.
@@ -132,10 +270,203 @@ impl Journal {
     /// # Errors
     /// As [`Journal::records`].
     pub fn find(&self, handle: &JobHandle) -> Result<Option<Record>> {
-        Ok(self.records()?.into_iter().find(|record| record.handle.as_ref() == Some(handle)))
+        if let Some(head) = self.recent()?.iter().find(|head| head.handle.as_ref() == Some(handle))
+            && let Some(record) = self.read(&head.submission)?
+        {
+            return Ok(Some(record));
+        }
+        let (shard, hash) = self.ended_place(&handle.to_string());
+        let prefix = format!("{hash}-");
+        let of_handle = json_files(&shard)
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
+        let records = of_handle.filter_map(|path| parsed::<Record>(&path));
+        Ok(records
+            .filter(|record| record.handle.as_ref() == Some(handle))
+            .max_by_key(|record| record.created))
+    }
+
+    /// Moves all but the newest resolved records to `ended`, and removes the oldest there. It is only housekeeping: another
+    /// process may do it at the same time, and what cannot be moved stays.
+    fn archive(&self, heads: &[Head]) {
+        let resolved = || heads.iter().filter(|head| !head.state.is_unresolved());
+        if resolved().count() <= MAX_RECENT {
+            return;
+        }
+        // What was submitted again after a submission without an end is needed to explain that one.
+        let open: HashSet<(&str, &str)> = heads
+            .iter()
+            .filter(|head| head.state.is_unresolved())
+            .map(|head| (head.target.as_str(), head.name.as_str()))
+            .collect();
+        let mut shards = HashSet::new();
+        for head in resolved().skip(MAX_RECENT / 2) {
+            if open.contains(&(head.target.as_str(), head.name.as_str())) {
+                continue;
+            }
+            let known_as =
+                head.handle.as_ref().map_or_else(|| head.submission.to_string(), ToString::to_string);
+            let (shard, hash) = self.ended_place(&known_as);
+            if !shards.contains(&shard) && files::make_private_dir(&shard).is_err() {
+                return;
+            }
+            let to = shard.join(format!("{hash}-{}.json", head.submission));
+            let _ = fs::rename(self.path(&head.submission), to);
+            shards.insert(shard);
+        }
+        for shard in shards {
+            let mut files: Vec<(SystemTime, PathBuf)> = json_files(&shard)
+                .filter_map(|path| Some((fs::symlink_metadata(&path).ok()?.modified().ok()?, path)))
+                .collect();
+            files.sort();
+            let surplus = files.len().saturating_sub(MAX_ENDED);
+            for (_, path) in files.into_iter().take(surplus) {
+                let _ = fs::remove_file(path);
+            }
+        }
+        self.sweep();
+    }
+
+    /// Removes what killed processes left: half-written files, and locks without a record.
+    fn sweep(&self) {
+        let old = |path: &Path| {
+            let modified = fs::symlink_metadata(path).and_then(|found| found.modified());
+            modified.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > LEFT_OVER))
+        };
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let half = name.starts_with(".tmp");
+            let lock = path.extension().is_some_and(|end| end == "lock");
+            let lone = lock && !path.with_extension("json").exists();
+            if (half || lone) && old(&path) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    fn recent_files(&self) -> Result<Vec<PathBuf>> {
+        match fs::read_dir(&self.dir) {
+            Ok(entries) => Ok(only_json(entries).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(files::io_error("cannot read", &self.dir, error)),
+        }
+    }
+
+    fn ended_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let shards = fs::read_dir(self.dir.join("ended")).into_iter().flatten().flatten();
+        shards.flat_map(|shard| json_files(&shard.path()))
+    }
+
+    /// The folder of an ended record, and what its name begins with.
+    fn ended_place(&self, known_as: &str) -> (PathBuf, String) {
+        // FNV-1a: it must be the same in every version, and a record is compared after it was found.
+        let hash = known_as.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (self.dir.join("ended").join(format!("{:02x}", hash % 256)), format!("{hash:016x}"))
     }
 
     fn path(&self, submission: &SubmissionId) -> PathBuf {
         self.dir.join(format!("{submission}.json"))
+    }
+
+    fn lock_path(&self, submission: &SubmissionId) -> PathBuf {
+        self.dir.join(format!("{submission}.lock"))
+    }
+}
+
+fn only_json(entries: fs::ReadDir) -> impl Iterator<Item = PathBuf> {
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+}
+
+fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flat_map(only_json)
+}
+
+fn parsed<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_str(&files::read_text(path, MAX_RECORD).ok()??).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u32, state: RecordState) -> Record {
+        let plan =
+            serde_json::json!({"fabric": "off", "decisions": [], "skipped": [], "findings": [], "ops": []});
+        Record {
+            submission: SubmissionId::from_random(u128::from(number)),
+            target: "local".to_owned(),
+            name: format!("job{}", number % 7),
+            state,
+            handle: (state == RecordState::Submitted)
+                .then(|| format!("local://local/job#{number:08x}").parse().unwrap()),
+            created: Timestamp::from_second(1_700_000_000 + i64::from(number)).unwrap(),
+            owner: Some(Owner::this()),
+            plan: serde_json::from_value(plan).unwrap(),
+            spec: None,
+        }
+    }
+
+    #[test]
+    fn ended_records_are_archived_and_still_found() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(state.path());
+        let all: Vec<Record> = (0..300).map(|number| record(number, RecordState::Submitted)).collect();
+        for record in &all {
+            journal.write(record).unwrap();
+        }
+        let open = Record { name: "alone".to_owned(), ..record(1000, RecordState::Unknown) };
+        journal.write(&open).unwrap();
+        assert_eq!(journal.recent().unwrap().len(), 301, "the first look sees all of them");
+        let recent = journal.recent().unwrap();
+        assert!(recent.len() <= MAX_RECENT + 1, "{}", recent.len());
+        assert_eq!(recent[0].submission, open.submission, "what is unresolved stays");
+        for record in &all {
+            assert_eq!(journal.find(record.handle.as_ref().unwrap()).unwrap().as_ref(), Some(record));
+            assert_eq!(journal.read(&record.submission).unwrap().as_ref(), Some(record));
+        }
+        assert_eq!(journal.records().unwrap().len(), 301);
+        assert_eq!(journal.find(&"local://local/job#ffffffff".parse().unwrap()).unwrap(), None);
+    }
+
+    #[test]
+    fn the_archive_is_bounded() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(state.path());
+        // Refused ones of one handle's shard: the names of files decide, so that few are needed.
+        let (shard, _) = journal.ended_place("local://local/job#00000000");
+        files::make_private_dir(&shard).unwrap();
+        for number in 0..MAX_ENDED + 50 {
+            fs::write(shard.join(format!("{number:016x}-x.json")), "{}").unwrap();
+        }
+        for number in 0..=u32::try_from(MAX_RECENT).unwrap() {
+            journal.write(&record(number, RecordState::Submitted)).unwrap();
+        }
+        journal.recent().unwrap();
+        assert!(json_files(&shard).count() <= MAX_ENDED, "{}", json_files(&shard).count());
+    }
+
+    #[test]
+    fn a_record_is_being_sent_as_long_as_its_process_holds_the_lock() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(state.path());
+        let mut one = record(1, RecordState::Intended);
+        one.created = Timestamp::now();
+        assert!(!journal.is_being_sent(&one), "no lock was taken");
+        let sending = journal.begin(&one.submission).unwrap();
+        assert!(journal.is_being_sent(&one));
+        assert!(!journal.is_being_sent(&Record { state: RecordState::Unknown, ..one.clone() }));
+        drop(sending);
+        assert!(!journal.is_being_sent(&one));
+        // A killed process leaves the file, but not the lock.
+        fs::write(journal.lock_path(&one.submission), "").unwrap();
+        assert!(!journal.is_being_sent(&one));
+        // The process id of another machine says nothing here, and its lock may not be seen: age decides.
+        one.owner = Some(Owner { host: "another-machine".to_owned(), ..Owner::this() });
+        assert!(journal.is_being_sent(&one));
+        one.created = Timestamp::now() - Duration::from_hours(1);
+        assert!(!journal.is_being_sent(&one));
     }
 }

@@ -110,21 +110,23 @@
 
 mod client;
 mod config;
-mod files;
+pub mod files;
 #[cfg(feature = "image")]
 mod image;
 mod job;
 mod job_file;
 mod journal;
 mod line_diff;
+mod lock;
 mod plan;
+mod project;
 mod trust;
 
-pub use client::{Client, ClientBuilder};
+pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
 pub use job::Job;
-pub use job_file::JobSource;
-pub use journal::{Journal, Record, RecordState};
+pub use job_file::{JobSource, Outside};
+pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};
 pub use plan::Plan;
 pub use weftrun_core as core;

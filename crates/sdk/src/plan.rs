@@ -7,7 +7,7 @@ use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use crate::journal::{Record, RecordState};
+use crate::journal::{Owner, Record, RecordState};
 use crate::{Client, Job};
 
 /// A job with everything decided. Nothing was sent yet. It carries its submission's id, so that [`Plan::submit`] called
@@ -115,7 +115,7 @@ impl Plan {
     ///
     /// # Errors
     /// Errors of the plan are [`ErrorKind::InvalidSpec`]; what the cluster refuses is [`ErrorKind::Refused`]. After
-    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::pending_on`] finds it by its submission id.
+    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::unresolved_on`] finds it by its submission id.
     pub async fn submit(&self) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
@@ -138,24 +138,26 @@ impl Plan {
             state: RecordState::Intended,
             handle: None,
             created: Timestamp::now(),
+            owner: Some(Owner::this()),
             plan: self.planned.plan.clone(),
             spec: Some(self.planned.spec.clone()),
         };
         let journal = self.client.journal();
+        // Held until the outcome is noted, so that no other process takes the record for one that was cut off.
+        let _sending = journal.begin(&record.submission)?;
         journal.write(&record)?;
         match backend.submit(&rendered).await {
             Ok(handle) => {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
-                // The cluster has the job, whatever becomes of our note; without it, `pending_on` finds the job again.
+                // The cluster has the job, whatever becomes of our note; without it, `unresolved_on` finds the job again.
                 let _ = journal.write(&record);
                 Ok(Job::new(backend, handle, Some(record)))
             }
             Err(error) => {
-                if !may_have_arrived(error.kind()) {
-                    record.state = RecordState::Refused;
-                    let _ = journal.write(&record);
-                }
+                record.state =
+                    if may_have_arrived(error.kind()) { RecordState::Unknown } else { RecordState::Refused };
+                let _ = journal.write(&record);
                 Err(error.with("submission", &record.submission))
             }
         }
@@ -170,14 +172,19 @@ impl Plan {
     }
 }
 
-/// Whether a failed submit may still have reached the cluster.
+/// Whether a failed submit may still have reached the cluster: always, unless the error says that something was decided
+/// against it.
 fn may_have_arrived(kind: ErrorKind) -> bool {
-    matches!(
+    !matches!(
         kind,
-        ErrorKind::Unreachable
-            | ErrorKind::Timeout
-            | ErrorKind::Interrupted
-            | ErrorKind::Protocol
-            | ErrorKind::Unexpected
+        ErrorKind::Usage
+            | ErrorKind::InvalidSpec
+            | ErrorKind::InvalidConfig
+            | ErrorKind::Refused
+            | ErrorKind::Credentials
+            | ErrorKind::Unsupported
+            | ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::FabricNotAsPlanned
     )
 }

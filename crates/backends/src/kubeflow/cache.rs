@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::backend::ClusterFacts;
 
+use crate::files;
 use crate::kubernetes::Cluster;
 
 /// How long it is believed. Whatever the cluster refuses makes it forgotten at once.
@@ -40,8 +41,8 @@ impl Cache {
     }
 
     /// What is known and still fresh.
-    pub async fn read(&self) -> Option<ClusterFacts> {
-        let kept: Kept = serde_json::from_slice(&tokio::fs::read(&self.path).await.ok()?).ok()?;
+    pub fn read(&self) -> Option<ClusterFacts> {
+        let kept: Kept = serde_json::from_slice(&files::read(&self.path, files::MAX_STATE).ok()?).ok()?;
         let age = Duration::try_from(Timestamp::now().duration_since(kept.at)).ok()?;
         (kept.of == self.of && age < FRESH).then_some(kept.facts)
     }
@@ -49,16 +50,10 @@ impl Cache {
     /// Keeps it; a cache that cannot be written is none.
     pub async fn write(&self, facts: &ClusterFacts) {
         let kept = Kept { of: self.of.clone(), at: Timestamp::now(), facts: facts.clone() };
-        let Some(folder) = self.path.parent() else { return };
         let Ok(text) = serde_json::to_vec(&kept) else { return };
-        // Another process may read it meanwhile.
-        let part = folder.join(format!("facts-{:08x}.part", fastrand::u32(..)));
-        let written = async {
-            tokio::fs::create_dir_all(folder).await?;
-            tokio::fs::write(&part, text).await?;
-            tokio::fs::rename(&part, &self.path).await
-        };
-        if let Err(error) = written.await {
+        let path = self.path.clone();
+        let written = tokio::task::spawn_blocking(move || files::write_private(&path, &text)).await;
+        if let Err(error) = written.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             tracing::debug!(%error, "the facts are not kept");
         }
     }

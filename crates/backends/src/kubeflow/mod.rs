@@ -93,6 +93,11 @@ impl Backend for Kubeflow {
         self.client.find(id).await
     }
 
+    fn arrives_within(&self) -> std::time::Duration {
+        // A request that was on its way when its sender ended.
+        std::time::Duration::from_secs(30)
+    }
+
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         self.client.list(filter).await
     }

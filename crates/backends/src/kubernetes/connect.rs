@@ -7,8 +7,11 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::files;
+use crate::proxy::proxy_for;
+
 /// What chooses a cluster: the target's settings and the caller's environment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ClusterConfig {
     /// The kubeconfig; `KUBECONFIG`, then `~/.kube/config` if none.
     pub kubeconfig: Option<PathBuf>,
@@ -18,6 +21,15 @@ pub struct ClusterConfig {
     pub namespace: Option<String>,
     /// The calling program's environment.
     pub env: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for ClusterConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kubeconfig, context, namespace, env: _ } = self;
+        let mut shown = f.debug_struct("ClusterConfig");
+        shown.field("kubeconfig", kubeconfig).field("context", context).field("namespace", namespace);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// A connected cluster, in one namespace.
@@ -50,9 +62,10 @@ impl ClusterConfig {
         }
         match self.env.get("KUBECONFIG").filter(|value| !value.is_empty()) {
             Some(list) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
-            None => {
-                self.env.get("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect()
-            }
+            None => files::absolute(self.env.get("HOME"))
+                .map(|home| home.join(".kube/config"))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -62,8 +75,8 @@ impl ClusterConfig {
     }
 
     fn expand(&self, path: &Path) -> PathBuf {
-        match (path.strip_prefix("~"), self.env.get("HOME")) {
-            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+        match (path.strip_prefix("~"), files::absolute(self.env.get("HOME"))) {
+            (Ok(rest), Some(home)) => home.join(rest),
             _ => path.to_owned(),
         }
     }
@@ -82,6 +95,15 @@ impl ClusterConfig {
                 .with("files", &shown)
                 .source(error)
         };
+        for path in &there {
+            // kube reads the whole file, whatever its size.
+            let size = path.metadata().map_or(0, |found| found.len());
+            if size > files::MAX_CREDENTIAL {
+                let message =
+                    format!("the kubeconfig is {size} bytes; at most {} are read", files::MAX_CREDENTIAL);
+                return Err(Error::new(ErrorKind::InvalidConfig, message).with("file", path.display()));
+            }
+        }
         there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
             Kubeconfig::read_from(path).and_then(|next| merged.merge(next)).map_err(bad)
         })
@@ -129,12 +151,13 @@ impl ClusterConfig {
                 .source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
-        let host = config.cluster_url.host().unwrap_or_default().to_owned();
-        config.proxy_url = match own_proxy.or_else(|| proxy_for(&host, &self.env)) {
+        // kube 5.0 compares NO_PROXY with the proxy's own host, so it is decided here.
+        let server = config.cluster_url.to_string();
+        config.proxy_url = match own_proxy.or_else(|| proxy_for(&server, &self.env)) {
             None => None,
             Some(url) => Some(url.parse().map_err(|error| {
                 Error::new(ErrorKind::InvalidConfig, format!("the proxy is not a URL: {error}"))
-                    .with("proxy", &url)
+                    .with("proxy", url.rsplit_once('@').map_or(url.as_str(), |(_, rest)| rest))
             })?),
         };
         // A half-dead connection must end: watches are renewed within five minutes, log streams resume exactly.
@@ -143,7 +166,6 @@ impl ClusterConfig {
         // Retrying is decided where it is known whether a request may be sent twice.
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let server = config.cluster_url.to_string();
         let client = kube::Client::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
         Ok(Cluster { client, namespace, context, server })
     }
@@ -161,40 +183,12 @@ fn unknown_context(context: &str, known: &[String]) -> Error {
     }
 }
 
-/// The proxy of the environment, unless the host is exempt. (kube 5.0 compares NO_PROXY with the proxy's own host.)
-pub fn proxy_for(host: &str, env: &BTreeMap<String, String>) -> Option<String> {
-    let get = |upper: &str| {
-        [upper.to_owned(), upper.to_lowercase()]
-            .iter()
-            .find_map(|key| env.get(key).filter(|value| !value.is_empty()))
-    };
-    let exempt = get("NO_PROXY").is_some_and(|list| {
-        list.split(',').map(str::trim).any(|entry| {
-            let suffix = entry.trim_start_matches('.');
-            entry == "*" || entry == host || (!suffix.is_empty() && host.ends_with(&format!(".{suffix}")))
-        })
-    });
-    let local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
-    if exempt || local { None } else { get("HTTPS_PROXY").cloned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-    }
-
-    #[test]
-    fn a_proxy_is_not_used_for_exempt_hosts() {
-        let env =
-            env(&[("https_proxy", "http://proxy:3128"), ("NO_PROXY", "10.0.0.1,.corp.example, eks.example")]);
-        assert_eq!(proxy_for("api.other", &env).as_deref(), Some("http://proxy:3128"));
-        for host in ["10.0.0.1", "k8s.corp.example", "a.eks.example", "eks.example", "127.0.0.1", "localhost"]
-        {
-            assert_eq!(proxy_for(host, &env), None, "{host}");
-        }
     }
 
     #[tokio::test]

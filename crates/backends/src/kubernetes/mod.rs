@@ -29,7 +29,7 @@ mod request;
 mod stuck;
 
 pub use changes::{Change, changes};
-pub use connect::{Cluster, ClusterConfig, proxy_for};
+pub use connect::{Cluster, ClusterConfig};
 pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
 pub use facts::{Right, namespace_facts, node_groups, rights};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};

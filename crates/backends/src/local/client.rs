@@ -28,13 +28,21 @@ use super::{NAME, error, process};
 const START: Duration = Duration::from_secs(60);
 
 /// The job folders of a target, and how supervisors are started.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Store {
     target: String,
     root: PathBuf,
     binary: Option<PathBuf>,
     environment: BTreeMap<String, String>,
     grace: Duration,
+}
+
+/// The environment holds secrets.
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Store");
+        shown.field("target", &self.target).field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 /// A job of this target.
@@ -195,7 +203,8 @@ impl Store {
                 return Ok(());
             }
             if over {
-                let said = fs::read_to_string(job.folder.supervisor_log()).unwrap_or_default();
+                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
+                    .unwrap_or_default();
                 return Err(Error::new(
                     ErrorKind::Io,
                     "the job was taken, but its supervisor does not start",
@@ -311,7 +320,7 @@ impl Store {
     /// A job's list of processes.
     pub fn list_of(job: &Job) -> Result<ProcessList> {
         let path = job.folder.job();
-        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+        let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => error::no_job(&job.handle),
             _ => error::file("read the process list", &path, e),
         })?;

@@ -13,7 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 pub(super) const MASTER_PORT: &str = "<master-port>";
 
 /// A job as the local backend runs it: every process with its argv and environment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProcessList {
     /// Name of the job.
@@ -54,7 +54,7 @@ pub struct ProcessList {
 }
 
 /// One process the supervisor starts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Process {
     /// Name, also of its log file: `node0/rank1`, `node1`, `launcher`.
@@ -73,6 +73,20 @@ pub struct Process {
     /// Environment of its own, beside the job's.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+/// Shows no environment.
+impl std::fmt::Debug for ProcessList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessList").field("processes", &self.processes).finish_non_exhaustive()
+    }
+}
+
+/// Shows no environment.
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("name", &self.name).field("argv", &self.argv).finish_non_exhaustive()
+    }
 }
 
 impl ProcessList {

@@ -13,9 +13,9 @@
 //! STATE/jobs/.new-*           a claim that was cut off: nothing ran, it is swept away
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::error;
+use crate::files;
 
 /// Kept free by a supervisor so that its last word can be written on a full disk.
 pub const RESERVE: usize = 64 << 10;
@@ -99,8 +100,7 @@ pub(super) fn private_file() -> OpenOptions {
 
 /// Makes a folder only its owner can enter, and those above it.
 pub(super) fn make(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|e| error::file("make a folder", path, e))
+    files::make_private_dir(path).map_err(|e| error::file("make a folder", path, e))
 }
 
 /// Writes a file that was not there, and waits until it is on the disk.
@@ -114,20 +114,14 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Replaces a file whole: a reader sees the old or the new one.
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
     let text = serde_json::to_vec(value)
         .map_err(|e| Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON").source(e))?;
-    let written = tempfile::Builder::new().prefix(".state-").tempfile_in(folder).and_then(|mut file| {
-        file.write_all(&text)?;
-        file.as_file().sync_data()?;
-        file.persist(path).map_err(|e| e.error)
-    });
-    written.map(drop).map_err(|e| error::file("write the job's record", path, e))
+    files::replace(path, &text).map_err(|e| error::file("write the job's record", path, e))
 }
 
 /// Reads a JSON file; none if it is not there.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    let bytes = match fs::read(path) {
+    let bytes = match files::read(path, files::MAX_STATE) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(error::file("read a file", path, e)),

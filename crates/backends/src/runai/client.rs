@@ -12,7 +12,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::auth::Auth;
 use super::config::Settings;
 use super::{answer, error};
-use crate::kubernetes::proxy_for;
+use crate::files;
+use crate::proxy::proxy_for;
 
 /// Tries of a request that may be repeated.
 pub(super) const TRIES: u32 = 4;
@@ -227,7 +228,8 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
         .proxy(proxy(target, settings)?)
         .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &settings.ca_file {
-        let pem = std::fs::read(path).map_err(|error| bad("cannot read `ca-file`", path, &error))?;
+        let pem = files::read(path, files::MAX_CREDENTIAL)
+            .map_err(|error| bad("cannot read `ca-file`", path, &error))?;
         let certificates =
             reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
         if certificates.is_empty() {
@@ -236,8 +238,8 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
         builder = builder.tls_certs_merge(certificates);
     }
     if let Some(path) = &settings.client_certificate {
-        let pem =
-            std::fs::read(path).map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
+        let pem = files::read(path, files::MAX_CREDENTIAL)
+            .map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
         let identity =
             reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
         builder = builder.identity(identity);
@@ -253,11 +255,12 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
 fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
     if let Some(own) = &settings.proxy {
         return reqwest::Proxy::all(own).map_err(|error| {
-            Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}")).with("proxy", own)
+            Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}"))
+                .with("proxy", own.rsplit_once('@').map_or(own.as_str(), |(_, rest)| rest))
         });
     }
     let env = target.env.clone();
-    Ok(reqwest::Proxy::custom(move |url| proxy_for(url.host_str().unwrap_or_default(), &env)))
+    Ok(reqwest::Proxy::custom(move |url| proxy_for(url.as_str(), &env)))
 }
 
 /// The error of a client that cannot be made.

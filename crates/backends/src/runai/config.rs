@@ -10,7 +10,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::official::Official;
 
 /// The target's table in the config file, less what every target has.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
     /// Base URL of the control plane (`https://tenant.run.ai`); that of the official command line otherwise.
@@ -53,6 +53,16 @@ pub struct Settings {
     pub poll_seconds: Option<u64>,
     /// Seconds a request may take.
     pub timeout_seconds: Option<u64>,
+}
+
+/// The address of a proxy may hold a password.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("url", &self.url)
+            .field("insecure", &self.insecure)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where a token comes from.
@@ -162,7 +172,7 @@ fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
 
 /// Reads a file that holds nothing but a secret.
 pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = crate::files::read_text(file, crate::files::MAX_CREDENTIAL).map_err(|error| {
         Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
     })?;
     Ok(Secret::new(text.trim()))

@@ -13,7 +13,7 @@ use super::certificate::{self, Certificate};
 use super::config::Credentials;
 use super::logs::cluster_api;
 use super::{Shared, discover};
-use crate::kubernetes::proxy_for;
+use crate::proxy::proxy_for;
 
 /// Longest wait for a name or a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
     };
     let (host, port) =
         (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(443));
-    let proxy = shared.settings.proxy.clone().or_else(|| proxy_for(&host, &shared.target.env));
+    let proxy = shared.settings.proxy.clone().or_else(|| proxy_for(base, &shared.target.env));
     if let Some(proxy) = &proxy {
         // A proxy's URL may hold a password.
         let shown = proxy.rsplit_once('@').map_or(proxy.as_str(), |(_, rest)| rest);

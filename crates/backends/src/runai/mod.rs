@@ -207,12 +207,8 @@ impl Shared {
 
 /// Makes an empty file that is nobody else's business, and the folder for it.
 fn remember(path: &std::path::Path) -> Result<()> {
-    let mut file = std::fs::OpenOptions::new();
-    file.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
-    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| file.open(path).map(drop));
-    made.map_err(|error| {
+    let made = crate::files::private_file(path);
+    made.map(drop).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
     })
 }
@@ -313,6 +309,11 @@ impl Backend for RunAi {
 
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         self.shared.find_named(None, id).await
+    }
+
+    fn arrives_within(&self) -> std::time::Duration {
+        // A request that was on its way when its sender ended.
+        std::time::Duration::from_mins(1)
     }
 
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {

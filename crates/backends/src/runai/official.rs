@@ -1,7 +1,7 @@
 //! What the official command line left behind after `runai login`: `~/.runai/authentication.json` and `config.json`, as
 //! the vendor's own Python client reads them (runapy 1.224, `CLIv2Config`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -10,6 +10,8 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::files;
+
 /// The folder of the official command line.
 #[derive(Clone, Debug)]
 pub struct Official(PathBuf);
@@ -17,7 +19,7 @@ pub struct Official(PathBuf);
 impl Official {
     /// The folder of the user, if there is one.
     pub fn of(target: &TargetConfig) -> Option<Self> {
-        let folder = Path::new(target.env.get("HOME")?).join(".runai");
+        let folder = files::absolute(target.env.get("HOME"))?.join(".runai");
         folder.is_dir().then_some(Self(folder))
     }
 
@@ -36,7 +38,7 @@ impl Official {
             )
             .hint("`runai login` makes a new one")
         };
-        let text = std::fs::read_to_string(&path).map_err(|error| bad(error.to_string()))?;
+        let text = files::read_text(&path, files::MAX_CREDENTIAL).map_err(|error| bad(error.to_string()))?;
         let value: Value = serde_json::from_str(&text).map_err(|_| bad("it is not JSON".to_owned()))?;
         let encoded = value.get("accessToken").and_then(Value::as_str).filter(|token| !token.is_empty());
         let encoded = encoded.ok_or_else(|| bad("it holds no `accessToken`".to_owned()))?;
@@ -54,7 +56,7 @@ impl Official {
     }
 
     fn setting(&self, pointer: &str) -> Option<String> {
-        let text = std::fs::read_to_string(self.0.join("config.json")).ok()?;
+        let text = files::read_text(&self.0.join("config.json"), files::MAX_CREDENTIAL).ok()?;
         let value: Value = serde_json::from_str(&text).ok()?;
         value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
     }

@@ -120,6 +120,15 @@ impl Backend for Slurm {
         submit::find(&self.client, id).await
     }
 
+    fn arrives_within(&self) -> std::time::Duration {
+        // With files, `find` knows itself when sbatch began, and says when absence is not certain yet. Without, slurmctld may
+        // queue a job long after its answer was given up (MessageTimeout, a busy controller).
+        if self.client.has_files() {
+            return std::time::Duration::ZERO;
+        }
+        std::time::Duration::from_secs(self.client.settings.absence_seconds.unwrap_or(120))
+    }
+
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         if !filter.handles.is_empty() {
             let mut jobs = Vec::new();

@@ -73,8 +73,10 @@ async fn f03_an_evicted_pod_is_followed_under_its_new_uid() {
 #[tokio::test]
 async fn f04_a_follower_waits_for_the_start() {
     let Some(bed) = bed() else { return };
-    // With torchrun there is a master, for which the workers' init containers wait.
-    let code = Code::Script { name: "train.py".into(), text: "sleep 1; echo started\n".into() };
+    // With torchrun there is a master, for which the workers' init containers wait. When it ends the operator deletes the workers
+    // that still run: it ends last.
+    let text = "echo started; [ $RANK != 0 ] || sleep 30\n";
+    let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("f04")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(2).command(["train.py"])).build().unwrap();
     let running = bed.submit(spec).await;

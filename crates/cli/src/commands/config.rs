@@ -18,7 +18,7 @@ Examples:
   weftrun config set target.prod.backend kubeflow
   weftrun config set job.labels.team nlp
   weftrun config unset target.old
-  weftrun config trust                     let this project's .weftrun.toml say where jobs go";
+  weftrun config trust                     read it first: trust this project's .weftrun.toml";
 
 /// Arguments of `config`.
 #[derive(Args, Debug)]
@@ -53,7 +53,7 @@ pub enum ConfigAction {
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Let this project's `.weftrun.toml`, as it is now, say where jobs go
+    /// Trust this project's `.weftrun.toml` as it is now; until then nothing of it counts
     Trust {
         /// Take the trust back
         #[arg(long)]
@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
     let config = context.config()?;
     match &args.action {
         ConfigAction::Show { origin } => {
-            context.out.findings(config.findings());
+            context.warn_of_config();
             show(context, config, *origin)?;
         }
         ConfigAction::Set { path, value } => {
@@ -85,9 +85,10 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         }
         ConfigAction::Trust { revoke: false } => {
             let text = config.trust_project()?;
-            context
-                .out
-                .say(format!("{}\ntrusted as it stands above; a change of it asks again", text.trim_end()));
+            context.out.say(format!(
+                "{}\ntrusted as it stands above; after a change it is ignored until you trust it again",
+                text.trim_end()
+            ));
         }
         ConfigAction::Path => context.out.line(config.user_file.display().to_string())?,
     }

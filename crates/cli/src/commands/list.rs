@@ -6,7 +6,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::{JobFilter, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{ListReport, SchemaName};
-use weftrun::{RecordState, Result};
+use weftrun::{Outcome, Record, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -32,22 +32,8 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let mut filter = JobFilter::all();
     (filter.ended, filter.foreign, filter.limit) = (args.all, args.foreign, args.limit);
     let jobs = context.block_on(async {
-        for (record, handle) in client.pending_on(&target).await? {
-            context.out.stderr(&match handle {
-                Some(handle) => {
-                    format!("note: the submission of `{}` had lost its answer; it is {handle}", record.name)
-                }
-                None if record.state == RecordState::Intended => format!(
-                    "note: the submission of `{}` at {} never reached {}; submit it again",
-                    record.name, record.created, record.target
-                ),
-                None if record.state == RecordState::Unknown => format!(
-                    "note: the submission of `{}` at {} has not appeared on {} and still may; run `weftrun list` again \
-                     before you submit it again",
-                    record.name, record.created, record.target
-                ),
-                None => continue,
-            });
+        for (record, outcome) in client.unresolved_on(&target).await? {
+            context.out.stderr(&clean_text(&note(&record, &outcome)));
         }
         client.connect(&target).await?.list(&filter).await
     })?;
@@ -60,6 +46,29 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?;
     }
     Ok(exit_codes::OK)
+}
+
+/// Says what became of a submission whose end was not known.
+fn note(record: &Record, outcome: &Outcome) -> String {
+    let Record { name, created, target, .. } = record;
+    match outcome {
+        Outcome::Found(handle) => {
+            format!("note: the submission of `{name}` had lost its answer; it is {handle}")
+        }
+        Outcome::InFlight => {
+            let by = record
+                .owner
+                .as_ref()
+                .map_or_else(String::new, |owner| format!(" by process {} on {}", owner.pid, owner.host));
+            let since = age(Timestamp::now(), *created);
+            format!("note: the submission of `{name}` is being sent to {target}{by}, begun {since} ago")
+        }
+        Outcome::MayArrive => format!(
+            "note: the submission of `{name}` at {created} has not appeared on {target} and still may; \
+             run `weftrun list` again before you submit it again"
+        ),
+        _ => format!("note: the submission of `{name}` at {created} never reached {target}; submit it again"),
+    }
 }
 
 fn table(jobs: &[JobSummary]) -> String {

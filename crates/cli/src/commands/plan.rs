@@ -48,6 +48,8 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.data(&text(&plan))?;
         context.out.findings(&findings);
     } else {
+        // On stderr they were said when the job file was read.
+        findings.extend(context.noted());
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     let failed = findings.iter().any(weftrun::Finding::is_error);

@@ -32,18 +32,23 @@ fn every_value_says_where_it_is_from() {
     place
         .configure("default_target = \"prod\"\n[target.prod]\nbackend = \"slurm\"\n[job]\nqueue = \"gpu\"\n");
     place.write(".weftrun.toml", "[job]\nqueue = \"mine\"\n[target.prod]\nssh = \"evil.example.com\"\n");
-    let mut command = place.command(["config", "show", "--origin"]);
-    command.env("WEFTRUN_NAMESPACE", "nlp");
-    let done = Done::of(command).ok();
+    let shown = || {
+        let mut command = place.command(["config", "show", "--origin"]);
+        command.env("WEFTRUN_NAMESPACE", "nlp");
+        Done::of(command).ok()
+    };
+    let done = shown();
+    assert!(!done.out.contains("mine") && !done.out.contains("evil"), "it counts untrusted: {}", done.out);
+    assert!(done.out.contains("job.queue = \"gpu\""), "{}", done.out);
+    assert!(done.err.contains("weftrun config trust"), "{}", done.err);
+    place.run("config trust").ok();
+    let done = shown();
     for line in
         ["job.queue = \"mine\"  # .weftrun.toml:2", "namespace = \"nlp\"  # variable WEFTRUN_NAMESPACE"]
     {
         assert!(done.out.contains(line), "`{line}` is not in:\n{}", done.out);
     }
     assert!(done.out.contains("config.toml:1\n"), "{}", done.out);
-    assert!(!done.out.contains("evil"), "a project that is not trusted says where jobs go");
-    assert!(done.err.contains("weftrun config trust"), "{}", done.err);
-    place.run("config trust").ok();
     assert!(place.run("config show").ok().out.contains("evil.example.com"));
     place.run("config trust --revoke").ok();
     assert!(!place.run("config show").ok().out.contains("evil.example.com"));
@@ -83,6 +88,7 @@ fn later_layers_win() {
     place.write(".weftrun.toml", "[job]\npriority = \"project\"\nimage = \"project\"\n");
     place.write("bare.toml", SMALL_JOB);
     place.write("says.toml", format!("{SMALL_JOB}image = \"file\"\n"));
+    place.run("config trust").ok();
     let rendered = |line: &str| {
         let mut command = place.command(["render", "-b", "kubeflow"]);
         command.args(line.split(' ')).env("WEFTRUN_IMAGE", "environment");

@@ -144,6 +144,13 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Starts a submit that stops at a step, and kills it there.
 fn kill_at(place: &Place, step: &str) {
+    let mut child = start_at(place, step);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Starts a submit that stops at a step.
+pub fn start_at(place: &Place, step: &str) -> Child {
     let folder = place.path("barriers");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("stop-at"), step).unwrap();
@@ -157,9 +164,8 @@ fn kill_at(place: &Place, step: &str) {
         assert!(child.try_wait().unwrap().is_none(), "the submit ended before it came to `{step}`");
         folder.join("reached").exists()
     });
-    child.kill().unwrap();
-    child.wait().unwrap();
     fs::remove_dir_all(&folder).unwrap();
+    child
 }
 
 /// Submits again, as a person would who read what `list` said, and sees that it ran once more.

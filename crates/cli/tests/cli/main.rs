@@ -27,6 +27,7 @@ mod promises;
 mod reference;
 mod render;
 mod schemas;
+mod state;
 mod transport;
 mod tui;
 mod upgrade;

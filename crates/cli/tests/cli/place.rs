@@ -1,6 +1,7 @@
 //! A folder of its own for each test, and the binary run in it.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,10 @@ impl Place {
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("weftrun-cli-").tempdir().unwrap();
         std::fs::create_dir(dir.path().join("home")).unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        // Whatever the umask of who runs the tests: a project's file counts only where nobody else can write.
+        std::fs::set_permissions(&work, std::fs::Permissions::from_mode(0o755)).unwrap();
         Self { dir }
     }
 
@@ -145,6 +149,8 @@ impl From<std::process::Output> for Done {
 fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, bytes).unwrap();
+    let mode = std::fs::metadata(path).unwrap().permissions().mode();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & 0o755)).unwrap();
 }
 
 /// A file of this repository.

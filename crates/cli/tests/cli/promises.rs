@@ -286,7 +286,7 @@ fn a_projects_file_can_neither_send_jobs_elsewhere_nor_run_a_command() {
     }
     let done = place.run("list -b cloud");
     assert!(done.code != 0 && !canary.exists(), "{done:?}");
-    assert!(done.err.contains("trust"), "what was left out is said: {}", done.err);
+    assert!(done.err.contains("trust"), "what is ignored is said: {}", done.err);
     // Trusted, it may; changed after that, it may not.
     place.run("config trust").ok();
     assert!(place.run("config show").ok().out.contains("127.0.0.1"));

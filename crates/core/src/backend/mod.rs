@@ -8,6 +8,7 @@ mod rendered;
 mod target;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -50,6 +51,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Finds the job of a submission, after a lost answer or a crash.
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>>;
+
+    /// How long after a submission was begun its job may still appear, though [`Backend::find`] did not find it and nobody is
+    /// sending it any more: until then it is not called lost. Nothing where what was sent is there at once or never.
+    fn arrives_within(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Lists jobs.
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>>;

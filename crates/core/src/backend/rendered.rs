@@ -30,7 +30,7 @@ pub struct Rendered {
 }
 
 /// One document that is sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// What it is (`PyTorchJob`, `ConfigMap`, `sbatch script`, `POST /api/v1/workloads/distributed`).
@@ -39,6 +39,15 @@ pub struct Document {
     pub language: Language,
     /// Its text.
     pub text: String,
+}
+
+/// Does not show the text, which holds the job's environment.
+impl std::fmt::Debug for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { title, language, text } = self;
+        let mut shown = f.debug_struct("Document");
+        shown.field("title", title).field("language", language).field("bytes", &text.len()).finish()
+    }
 }
 
 /// The language of a document.

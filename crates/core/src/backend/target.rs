@@ -1,5 +1,6 @@
 //! A configured place: a backend with its settings.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
@@ -7,7 +8,8 @@ use serde::de::DeserializeOwned;
 use crate::{Error, ErrorKind, Result};
 
 /// A configured place to run jobs, handed to [`BackendEntry::connect`](super::BackendEntry::connect).
-#[derive(Clone, Debug, Default)]
+/// Its `Debug` shows no value of the environment or of a setting.
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct TargetConfig {
     /// The target's name; the backend's own name for its default target.
@@ -28,6 +30,22 @@ pub struct TargetConfig {
     pub binary: Option<PathBuf>,
     /// Environment variables of the calling program, so that backends need not read the process's.
     pub env: std::collections::BTreeMap<String, String>,
+}
+
+impl fmt::Debug for TargetConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, backend, namespace, project, profile, settings, state_dir, binary, env: _ } = self;
+        f.debug_struct("TargetConfig")
+            .field("name", name)
+            .field("backend", backend)
+            .field("namespace", namespace)
+            .field("project", project)
+            .field("profile", profile)
+            .field("settings", &settings.keys().collect::<Vec<_>>())
+            .field("state_dir", state_dir)
+            .field("binary", binary)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TargetConfig {
@@ -56,6 +74,11 @@ impl TargetConfig {
         let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
         let message = format!("target `{}`: a NUL character stands in {}", self.name, keys.join(", "));
         Err(Error::new(ErrorKind::InvalidConfig, message).hint("remove the NUL character"))
+    }
+
+    /// Whether `insecure = true` stands in its settings: certificates are not checked, or a token is sent unencrypted.
+    pub fn is_insecure(&self) -> bool {
+        self.settings.get("insecure").and_then(serde_json::Value::as_bool).unwrap_or(false)
     }
 
     /// Reads the backend's settings as its own type.

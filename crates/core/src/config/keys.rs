@@ -1,8 +1,7 @@
-//! Every key a config file may have, and who may say it.
+//! Every key a config file may have.
 
 use std::fmt::Write;
 
-use super::Layer;
 use crate::spec::file::keys::JOB;
 use crate::spec::file::shape::{Key, Shape, Table, Word, key};
 
@@ -50,19 +49,6 @@ pub(super) static CONFIG: Table = Table {
 /// Keys of a target that are no setting of its backend.
 pub(super) const TARGET: [&str; 4] = ["backend", "namespace", "project", "profile"];
 
-/// Whether a layer may set the value at a path without being trusted. A project's own file comes with somebody's
-/// repository: it may say what a job file in it could say, but not where jobs and credentials are sent, nor which
-/// programs run here.
-pub(super) fn may_set(layer: Layer, path: &[String]) -> bool {
-    let words: Vec<&str> = path.iter().map(String::as_str).collect();
-    layer != Layer::Project
-        || match words.as_slice() {
-            ["target", _, key, ..] => matches!(*key, "namespace" | "project" | "profile"),
-            ["target" | "lock", ..] => false,
-            _ => true,
-        }
-}
-
 /// The reference page of the configuration, in Markdown.
 pub fn markdown() -> String {
     let mut page = String::from(
@@ -78,9 +64,10 @@ pub fn markdown() -> String {
          8. flags\n\n\
          `weftrun config show --origin` prints every value with the file and line it came from; `weftrun config set PATH \
          VALUE` changes your file and keeps its comments.\n\n\
-         A project's own file comes with somebody's repository. Until you trust it (`weftrun config trust`) it may not \
-         make targets, nor set anything of one but `namespace`, `project` and `profile`: no endpoints, commands, ssh \
-         options or TLS switches. Trust holds for the text as it is; a change of it asks again.\n\n\
+         A project's own file comes with somebody's repository. Until you trust it (`weftrun config trust`) nothing of it \
+         counts, and a warning says so. Trust holds for the text as it is: after a change the file is ignored until you \
+         trust it again. A file, or a folder around it, that belongs to another user or that others can write to is \
+         ignored too, and cannot be trusted.\n\n\
          | key | what it does | example |\n|---|---|---|\n",
     );
     for key in CONFIG.keys {

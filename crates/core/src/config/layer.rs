@@ -9,12 +9,12 @@ pub enum Layer {
     System,
     /// `~/.config/weftrun/config.toml`.
     User,
-    /// `./.weftrun.toml`; says only harmless things unless it is trusted.
+    /// `./.weftrun.toml`; ignored unless it is trusted.
     Project,
 }
 
-/// The text of one layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The text of one layer, which its `Debug` does not show.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     /// Which layer it is.
     pub layer: Layer,
@@ -22,6 +22,13 @@ pub struct Source {
     pub file: String,
     /// Its text.
     pub text: String,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Source");
+        shown.field("layer", &self.layer).field("file", &self.file).field("bytes", &self.text.len()).finish()
+    }
 }
 
 impl Layer {

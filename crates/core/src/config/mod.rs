@@ -1,8 +1,8 @@
 //! Layered configuration: texts in, one configuration out, in which every value knows where it came from.
 //!
 //! Later layers win: defaults < system < user < project < profile < `WEFTRUN_*` < job file < flags. The last two are a
-//! job's own ([`Draft`](crate::spec::Draft)). What a project's own file may not say unless it is trusted, and what the
-//! system's file locked, is left out and reported. Nothing here reads a file: the SDK does.
+//! job's own ([`Draft`](crate::spec::Draft)). A project's own file counts only if it is trusted; otherwise it is
+//! ignored whole and that is reported, as is what the system's file locked. Nothing here reads a file: the SDK does.
 
 mod keys;
 mod layer;
@@ -11,7 +11,7 @@ mod settings;
 
 pub use keys::markdown;
 pub use layer::{Layer, Source};
-pub use resolve::{Config, Input, path_text, resolve};
+pub use resolve::{Config, Input, ignored, path_text, resolve};
 pub use settings::{Setting, Settings};
 
 use crate::finding::PatchEdit;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::keys::{CONFIG, TARGET, is_default, may_set};
+use super::keys::{CONFIG, TARGET, is_default};
 use super::{Layer, Setting, Settings, Source};
 use crate::backend::TargetConfig;
 use crate::catalogue::{Catalogue, InstanceOverride};
@@ -16,15 +16,22 @@ use crate::spec::file::shape::Shape;
 use crate::spec::file::{Check, Source as Text, join};
 use crate::{Error, ErrorKind, Finding, Result};
 
-/// What the configuration is made of.
-#[derive(Clone, Debug, Default)]
+/// What the configuration is made of. Its `Debug` does not show the environment.
+#[derive(Clone, Default)]
 pub struct Input {
     /// The texts there are.
     pub sources: Vec<Source>,
     /// The process's environment; only `WEFTRUN_*` is looked at.
     pub env: BTreeMap<String, String>,
-    /// Whether the project's file is trusted.
+    /// Whether the project's file is trusted; otherwise nothing of it counts, and it is not even parsed.
     pub trusted: bool,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sources, env: _, trusted } = self;
+        f.debug_struct("Input").field("sources", sources).field("trusted", trusted).finish_non_exhaustive()
+    }
 }
 
 /// The configuration, resolved.
@@ -64,6 +71,14 @@ pub fn resolve(input: &Input) -> Result<Config> {
     let mut sources: Vec<&Source> = input.sources.iter().collect();
     sources.sort_by_key(|source| source.layer);
     for source in sources {
+        if source.layer == Layer::Project && !input.trusted {
+            config.findings.push(ignored(
+                &source.file,
+                "it is not trusted",
+                "read it, then run `weftrun config trust`",
+            ));
+            continue;
+        }
         let leaves = match read(source) {
             Ok(leaves) => leaves,
             Err(found) => {
@@ -85,7 +100,7 @@ pub fn resolve(input: &Input) -> Result<Config> {
                 }
                 continue;
             }
-            match refused(source.layer, &path, &locked, input.trusted) {
+            match refused(source.layer, &path, &locked) {
                 Some(finding) => config.findings.push(place(finding, &path, &setting)),
                 None => config.settings.set(path, setting),
             }
@@ -169,22 +184,18 @@ fn locks(value: &Value, file: &str) -> Vec<(Vec<String>, String)> {
 }
 
 /// Why a layer may not set the value at a path; none if it may.
-fn refused(
-    layer: Layer,
-    path: &[String],
-    locked: &[(Vec<String>, String)],
-    trusted: bool,
-) -> Option<Finding> {
+fn refused(layer: Layer, path: &[String], locked: &[(Vec<String>, String)]) -> Option<Finding> {
     let shown = path_text(path);
     if let (true, Some(file)) = (layer != Layer::System, lock_of(path, locked)) {
         let message = format!("`{shown}` is locked by {file}, and stays as it is there");
         return Some(Finding::warning("CONFIG-LOCKED", message));
     }
-    if may_set(layer, path) || trusted {
-        return None;
-    }
-    let message = format!("`{shown}` is left out: this project's file is not trusted to say where jobs go");
-    Some(Finding::warning("CONFIG-UNTRUSTED", message).fix("read the file, then run `weftrun config trust`"))
+    None
+}
+
+/// Reports a project's file that does not count, with the reason and what to do.
+pub fn ignored(file: &str, why: &str, fix: &str) -> Finding {
+    Finding::warning("CONFIG-UNTRUSTED", format!("{file} is ignored: {why}")).fix(fix)
 }
 
 fn lock_of<'l>(path: &[String], locked: &'l [(Vec<String>, String)]) -> Option<&'l str> {

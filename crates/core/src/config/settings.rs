@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use crate::finding::Span;
 use crate::request::Origin;
 
-/// A value with where it came from.
-#[derive(Clone, Debug, PartialEq)]
+/// A value with where it came from. Its `Debug` does not show the value: an environment or an address with a password may
+/// stand in it.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Setting {
     /// The value; never a table.
@@ -17,6 +18,15 @@ pub struct Setting {
     pub origin: Origin,
     /// The place in its file, if it has one.
     pub span: Option<Span>,
+}
+
+impl std::fmt::Debug for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setting")
+            .field("origin", &self.origin)
+            .field("span", &self.span)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Values by path. Setting one replaces what stood at, above or below it.

@@ -17,7 +17,7 @@ fn input(layers: &[(Layer, &str)], env: &[(&str, &str)]) -> Input {
         text: (*text).to_owned(),
     };
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Input { sources: layers.iter().map(source).collect(), env: env.collect(), trusted: false }
+    Input { sources: layers.iter().map(source).collect(), env: env.collect(), trusted: true }
 }
 
 fn told(findings: &[crate::Finding]) -> String {
@@ -133,8 +133,9 @@ queue = "project"
 "#;
 
 #[test]
-fn a_projects_file_says_only_harmless_things_until_it_is_trusted() {
+fn nothing_of_a_projects_file_counts_until_it_is_trusted() {
     let mut input = input(&[(Layer::User, USER), (Layer::Project, PROJECT)], &[]);
+    input.trusted = false;
     let config = resolve(&input).unwrap();
     let targets = config.targets();
     assert_eq!(targets.keys().collect::<Vec<_>>(), ["hpc", "prod"]);
@@ -142,10 +143,17 @@ fn a_projects_file_says_only_harmless_things_until_it_is_trusted() {
     assert_eq!(targets["prod"].settings.len(), 1);
     assert_eq!(targets["hpc"].settings["ssh"]["host"], "login");
     assert_eq!(targets["hpc"].settings["ssh"].get("options"), None);
-    // What it may say holds.
-    assert_eq!(targets["prod"].namespace.as_deref(), Some("team"));
-    assert_eq!(config.default_target().as_deref(), Some("hpc"));
-    insta::assert_snapshot!(told(&config.findings));
+    assert_eq!(targets["prod"].namespace.as_deref(), Some("nlp"));
+    assert_eq!(config.default_target().as_deref(), Some("prod"));
+    assert_eq!(config.settings.get(&["job", "queue"]).unwrap().value, "gpu");
+    assert!(config.settings.iter().all(|(_, setting)| setting.origin != Origin::ProjectConfig));
+    insta::assert_snapshot!(told(&config.findings), @" CONFIG-UNTRUSTED [] ./.weftrun.toml is ignored: it is not trusted");
+    // It is not even parsed.
+    for text in ["[", "nonsense = 1", "\u{0}"] {
+        let mut input = super::tests::input(&[(Layer::Project, text)], &[]);
+        input.trusted = false;
+        assert_eq!(resolve(&input).unwrap().findings.len(), 1, "{text:?}");
+    }
 
     input.trusted = true;
     let config = resolve(&input).unwrap();
@@ -157,8 +165,7 @@ fn a_projects_file_says_only_harmless_things_until_it_is_trusted() {
 #[test]
 fn what_the_system_locked_stays() {
     let system = "lock = ['target.prod', 'job.fabric.rules', 'job.queue']\n[target.prod]\nbackend = 'slurm'\n[job]\nqueue = 'system'\n";
-    let mut input = input(&[(Layer::System, system), (Layer::User, USER)], &[("WEFTRUN_QUEUE", "env")]);
-    input.trusted = true;
+    let input = input(&[(Layer::System, system), (Layer::User, USER)], &[("WEFTRUN_QUEUE", "env")]);
     let config = resolve(&input).unwrap();
     assert_eq!(config.targets()["prod"].backend, "slurm");
     assert_eq!(config.settings.get(&["job", "queue"]).unwrap().value, "system");

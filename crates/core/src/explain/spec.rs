@@ -32,6 +32,13 @@ pub(super) const SPEC: &[Code] = &[
         source: "",
     },
     Code {
+        code: "CONFIG-RELATIVE",
+        title: "a variable with a relative path is ignored",
+        meaning: "A relative path leads to the folder one happens to be in, where anybody's configuration may lie. The XDG base directory specification asks to ignore such values, and weftrun's own variables follow it.",
+        fix: "Set the variable to a path that begins with `/`, or unset it.",
+        source: "https://specifications.freedesktop.org/basedir-spec/latest/",
+    },
+    Code {
         code: "CONFIG-SYNTAX",
         title: "a config file is no TOML",
         meaning: "Nothing of the file can be relied on.",
@@ -47,9 +54,9 @@ pub(super) const SPEC: &[Code] = &[
     },
     Code {
         code: "CONFIG-UNTRUSTED",
-        title: "this project's config file is not trusted",
-        meaning: "A `.weftrun.toml` comes with somebody's repository. Until it is trusted it cannot say where jobs and credentials are sent, nor which programs run here.",
-        fix: "Read the file, then run `weftrun config trust`.",
+        title: "this project's config file is ignored",
+        meaning: "A `.weftrun.toml` comes with somebody's repository and could run code through any of its values. Nothing of it counts until you trust its text. A file that belongs to another user, that others can write to, or that is no regular file is never read.",
+        fix: "Read the file, then run `weftrun config trust`; `chmod go-w` the file or its folder first where the message names its mode.",
         source: "",
     },
     Code {
@@ -190,6 +197,13 @@ pub(super) const SPEC: &[Code] = &[
         title: "a NUL character stands in the job",
         meaning: "No program, shell or file name can carry it; a shell that drops it may run as a command what was data.",
         fix: "Remove the NUL character.",
+        source: "",
+    },
+    Code {
+        code: "SPEC-OUTSIDE",
+        title: "a file outside the job file's folder is read",
+        meaning: "The script or runtime that the job file names lies elsewhere, by its path or through a link. Its text is sent with the job, so a job file of somebody else could send any file of yours.",
+        fix: "Copy the file beside the job file, or allow it with `--allow-outside`.",
         source: "",
     },
     Code {

@@ -25,7 +25,7 @@ pub struct Op {
 }
 
 /// What changes. Values are final: merging with the user's own happened when the op was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -113,6 +113,21 @@ pub enum Change {
         /// Names for `-x`, in order.
         forward: Vec<String>,
     },
+}
+
+/// Shows what is changed without the value, in which the user's own environment may stand.
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Resource { .. }
+            | Self::Mount { .. }
+            | Self::Toleration { .. }
+            | Self::NodeSelector { .. } => {
+                write!(f, "Change({} = {:?})", self.target(), self.value())
+            }
+            _ => write!(f, "Change({})", self.target()),
+        }
+    }
 }
 
 impl Change {

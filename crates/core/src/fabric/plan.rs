@@ -13,7 +13,7 @@ use crate::request::Origin;
 use crate::spec::JobSpec;
 
 /// One decision, for a person: what is set on what, by which rule, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Decision {
@@ -30,6 +30,20 @@ pub struct Decision {
     /// Where the fact behind it is written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+/// Does not show the value of a variable or a command, in which the user's own environment may stand.
+impl std::fmt::Debug for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rule, target, value, why: _, origin, source: _ } = self;
+        let hidden = ["env ", "command", "mpirun", "annotation "].iter().any(|word| target.contains(word));
+        let mut shown = f.debug_struct("Decision");
+        shown.field("rule", rule).field("target", target);
+        if !hidden {
+            shown.field("value", value);
+        }
+        shown.field("origin", origin).finish_non_exhaustive()
+    }
 }
 
 /// A rule that did not apply, and why.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::{Fabric, Gid, Webhook};
 
-/// What a site calls its things. No site's name stands in code.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a site calls its things. No site's name stands in code. Its `Debug` shows no value of an environment variable.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Profile {
@@ -47,6 +47,17 @@ pub struct Profile {
     pub launcher: LauncherProfile,
     /// Where workers stand.
     pub placement: Placement,
+}
+
+impl std::fmt::Debug for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profile")
+            .field("fabric", &self.fabric)
+            .field("accelerator", &self.accelerator)
+            .field("instance_type", &self.instance_type)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The fabric's libraries, mounted from the node.

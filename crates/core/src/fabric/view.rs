@@ -121,8 +121,8 @@ pub struct ContainerView {
     pub privileged: bool,
 }
 
-/// An environment variable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An environment variable. Its `Debug` does not show the value.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct EnvView {
     /// Name.
     pub name: String,
@@ -130,6 +130,12 @@ pub struct EnvView {
     pub value: Option<String>,
     /// JSON pointer of the list's entry; empty in a job file.
     pub at: String,
+}
+
+impl std::fmt::Debug for EnvView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EnvView").field("name", &self.name).field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 /// A volume of the pod.

@@ -19,6 +19,7 @@ pub use runtime::runtimes_in;
 pub use validate::nul_paths;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::request::FabricRequest;
 
 /// A distributed job, described once for every backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct JobSpec {
@@ -90,7 +91,7 @@ pub enum Launch {
 }
 
 /// One environment variable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnvVar {
     /// Name: letters, digits and `_`, no digit first.
@@ -143,7 +144,7 @@ pub enum VolumeSource {
 }
 
 /// Code brought along.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -177,6 +178,76 @@ pub enum RestartPolicy {
         /// Most restarts.
         max: u32,
     },
+}
+
+/// Shows the name only: a value may be a secret.
+impl fmt::Debug for EnvVar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvVar").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Shows neither the text nor what an address holds before its host.
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script { name, text } => {
+                f.debug_struct("Script").field("name", name).field("bytes", &text.len()).finish()
+            }
+            Self::Git { url, rev } => {
+                let shown = url.rsplit_once('@').map_or(url.as_str(), |(_, rest)| rest);
+                f.debug_struct("Git").field("url", &shown).field("rev", rev).finish()
+            }
+        }
+    }
+}
+
+/// Shows no value of an environment variable.
+impl fmt::Debug for JobSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            image,
+            launch,
+            roles,
+            code,
+            env,
+            secrets,
+            volumes,
+            workdir,
+            fabric,
+            profile,
+            queue,
+            priority,
+            restart,
+            time_limit,
+            labels,
+            annotations,
+            backend,
+            origins: _,
+        } = self;
+        f.debug_struct("JobSpec")
+            .field("name", name)
+            .field("image", image)
+            .field("launch", launch)
+            .field("roles", roles)
+            .field("code", code)
+            .field("env", env)
+            .field("secrets", secrets)
+            .field("volumes", volumes)
+            .field("workdir", workdir)
+            .field("fabric", fabric)
+            .field("profile", profile)
+            .field("queue", queue)
+            .field("priority", priority)
+            .field("restart", restart)
+            .field("time_limit", time_limit)
+            .field("labels", labels)
+            .field("annotations", annotations)
+            // Passed on as they are, so that an environment may stand in them.
+            .field("backend", &backend.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
 }
 
 impl JobSpec {

@@ -16,7 +16,7 @@ use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::reference::is_loopback;
-use crate::files::read_text;
+use crate::files::{absolute, read_text};
 
 const LARGEST_SETTINGS: u64 = 1 << 20;
 const LARGEST_TOKEN: usize = 1 << 20;
@@ -117,7 +117,8 @@ pub(super) struct Login {
 impl Login {
     /// Looks nothing up yet.
     pub fn new(env: &BTreeMap<String, String>, names: Vec<String>) -> Self {
-        let var = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let var = |name: &str| absolute(env.get(name));
+        // Relative ones would lead to settings, and through them to programs, of the folder one happens to be in.
         let docker = var("DOCKER_CONFIG").or_else(|| Some(var("HOME")?.join(".docker")));
         let files = [
             var("REGISTRY_AUTH_FILE"),

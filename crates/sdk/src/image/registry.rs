@@ -52,7 +52,9 @@ impl Registry {
     /// Makes the client; nothing is sent.
     pub fn new(at: &Reference, config: &Config) -> Result<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let env = config.env.clone();
         let http = Client::builder()
+            .proxy(reqwest::Proxy::custom(move |url| weftrun_backends::proxy::proxy_for(url.as_str(), &env)))
             .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")))
             .https_only(!is_loopback(&at.registry))
             .connect_timeout(Duration::from_secs(15))

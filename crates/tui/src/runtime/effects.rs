@@ -216,11 +216,6 @@ fn write(
 }
 
 /// Keeps a text in a file only its owner can read, instead of what was there.
-fn keep(path: &Path, text: &str) -> std::io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
+fn keep(path: &Path, text: &str) -> Result<()> {
+    weftrun::files::write_private(path, text.as_bytes())
 }

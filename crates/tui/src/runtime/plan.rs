@@ -8,8 +8,9 @@ use tokio::sync::mpsc;
 use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{FabricPlan, RuleSetting};
 use weftrun::core::job::JobHandle;
+use weftrun::core::spec::file::MAX_SCRIPT;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
-use weftrun::{Client, Finding, Plan, Result};
+use weftrun::{Client, Finding, JobSource, Plan, Result};
 
 use crate::model::draft::{Basis, Planned};
 use crate::msg::Msg;
@@ -89,27 +90,17 @@ pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Res
     Ok(client.plan(&target, &spec).await?.submit().await?.handle().clone())
 }
 
-/// Largest job file that is read.
-const MAX_JOB: u64 = 4 << 20;
-
-/// Reads a job file.
+/// Reads a job file. A script outside its folder is refused: there is nobody to ask while the screen is drawn.
 pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
-    let shown = path.display();
-    let size = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
-    if size > MAX_JOB {
-        return Err(format!("{shown}: {size} bytes are more than a job file has"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
-    let mut job = JobFile::parse(&shown.to_string(), &bytes).map_err(|error| super::effects::said(&error))?;
+    let source = JobSource::read(path).map_err(|error| super::effects::said(&error))?;
+    let mut job =
+        JobFile::parse(&source.name, &source.bytes).map_err(|error| super::effects::said(&error))?;
     if let Some(script) = job.script.clone() {
-        let script = path.parent().unwrap_or(Path::new("")).join(script);
-        let size = std::fs::metadata(&script).map_or(0, |metadata| metadata.len());
-        let text = if size > MAX_JOB {
-            Err("too large".to_owned())
-        } else {
-            std::fs::read_to_string(&script).map_err(|e| e.to_string())
-        };
-        job.set_script(text.map_err(|error| format!("{}: {error}", script.display()))?);
+        let bytes = source
+            .read_beside(&script, "script", MAX_SCRIPT, |outside| Err(outside.refusal()))
+            .map_err(|error| super::effects::said(&error))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("{script}: not UTF-8 text"))?;
+        job.set_script(text);
     }
     Ok(Box::new(job.spec))
 }

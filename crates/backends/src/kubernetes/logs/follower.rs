@@ -273,8 +273,11 @@ impl Follower {
                 End::Broken | End::Cut | End::Yielded => {}
             }
         }
-        if !whole && !matches!(end, End::Clean) {
-            let reason = "the pod went away before its last lines could be read".to_owned();
+        // A kubelet that removes a container while its log is followed closes the stream as if all had been read. A container
+        // that was killed had its grace period; one that ended by itself may have written its last lines in that moment.
+        let ended_by_itself = view.container.exit().is_some_and(|exit| exit.code < 128);
+        if !whole && (!matches!(end, End::Clean) || ended_by_itself) {
+            let reason = "the pod was deleted before its last lines could be read".to_owned();
             self.reader.mark(attempt, Mark::Gap { reason }).await;
         }
         let exit_code = view.container.exit().map(|exit| exit.code);

@@ -92,8 +92,8 @@ struct Supervisor {
 impl Supervisor {
     fn open(folder: Folder, lock: File, environment: Option<BTreeMap<String, String>>) -> Result<Self> {
         let path = folder.job();
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| error::file("read the process list", &path, e))?;
+        let text = crate::files::read_text(&path, crate::files::MAX_STATE)
+            .map_err(|e| error::file("read the process list", &path, e))?;
         let list = ProcessList::parse(&text)?;
         let origin = folder::read(&folder.origin())?.ok_or_else(|| {
             Error::new(ErrorKind::Io, "not a job's folder").with("path", folder.path().display())

@@ -7,7 +7,7 @@ use weftrun_core::spec::Role;
 use crate::slurm::config::{Container, JobSettings};
 
 /// What the ops of one role mean on Slurm.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Translated {
     /// Variables, with the op that made each.
     pub env: Vec<(String, String, Op)>,

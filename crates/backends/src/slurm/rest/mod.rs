@@ -79,7 +79,8 @@ impl Rest {
             Error::new(ErrorKind::InvalidConfig, format!("target `{}`: `ca-file`: {what}", target.name))
         };
         if let Some(path) = &settings.ca_file {
-            let pem = std::fs::read(path).map_err(|cause| bad(format!("cannot read it: {cause}")))?;
+            let pem = crate::files::read(path, crate::files::MAX_CREDENTIAL)
+                .map_err(|cause| bad(format!("cannot read it: {cause}")))?;
             let certificates =
                 reqwest::Certificate::from_pem_bundle(&pem).map_err(|cause| bad(cause.to_string()))?;
             builder = builder.tls_certs_merge(certificates);

@@ -135,14 +135,10 @@ fn claims(token: &str) -> Value {
 }
 
 fn file_text(file: &std::path::Path) -> Result<String> {
-    use std::io::Read as _;
-    let failed = |cause: std::io::Error| {
-        Error::new(ErrorKind::Credentials, format!("cannot read the token file {}", file.display()))
+    crate::files::read_text(file, MOST).map_err(|cause| {
+        Error::new(ErrorKind::Credentials, format!("cannot read the token file {}: {cause}", file.display()))
             .source(cause)
-    };
-    let mut text = String::new();
-    std::fs::File::open(file).map_err(failed)?.take(MOST).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    })
 }
 
 async fn command_text(argv: &[String]) -> Result<String> {

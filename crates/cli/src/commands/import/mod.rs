@@ -60,6 +60,7 @@ pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
 /// A job that could not be planned is an error, with every reason; nothing is printed then.
 fn print(context: &Context, imported: &Imported) -> Result<u8> {
     let config = context.config()?;
+    context.warn_of_config();
     let mut findings = imported.findings.clone();
     findings.extend(imported.spec.validate_with(&config.resolved.catalogue()?));
     if findings.iter().any(Finding::is_error) {

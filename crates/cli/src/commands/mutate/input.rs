@@ -162,7 +162,7 @@ impl Given {
         let mut options = FabricRequest::default();
         flags.apply(&mut options);
         let config = context.config()?;
-        context.out.findings(config.findings());
+        context.warn_of_config();
         let profiles = config.profiles();
         let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
         let named =
@@ -257,10 +257,14 @@ impl Given {
     }
 }
 
+/// Largest file of training runtimes that is read.
+const MAX_RUNTIME_FILE: u64 = 64 << 20;
+
 fn runtimes(files: &[PathBuf]) -> Result<Vec<Json>> {
     let mut found = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?;
+        let text = weftrun::files::read_named_text(file, MAX_RUNTIME_FILE)
+            .map_err(|error| unreadable(file, error))?;
         let documents = yaml_documents(&text).map_err(|error| {
             let (line, column) = weftrun::core::span::position(&text, error.span.start);
             Error::new(ErrorKind::InvalidSpec, format!("the runtime cannot be read: {error}"))

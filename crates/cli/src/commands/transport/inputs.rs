@@ -155,6 +155,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
+/// Largest dump that is read.
+const MAX_DUMP: u64 = 512 << 20;
+
 /// What flight recorder dumps say. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
 pub fn flight_recorder_findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
     let mut recorder = FlightRecorder::default();
@@ -165,7 +168,7 @@ pub fn flight_recorder_findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
                 return Err(Error::new(ErrorKind::Usage, "the name of a dump must end in its rank")
                     .with("file", file.display()));
             };
-            let bytes = fs::read(&file).map_err(|error| {
+            let bytes = weftrun::files::read_named(&file, MAX_DUMP).map_err(|error| {
                 let kind = if file.exists() { ErrorKind::Io } else { ErrorKind::NotFound };
                 Error::new(kind, format!("cannot read the dump: {error}"))
                     .with("file", file.display())

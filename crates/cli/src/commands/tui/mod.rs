@@ -111,6 +111,12 @@ fn targets(context: &Context, options: &mut Options) -> Result<Client> {
         options.targets.insert(0, default.clone());
     }
     options.default_target = Some(default);
+    // Before the screen is taken over.
+    for name in &options.targets {
+        if let Ok(target) = client.target(name) {
+            context.warn_if_insecure(&target);
+        }
+    }
     if context.registry().names().contains(&"local") {
         options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::start(client))));
     }

@@ -13,8 +13,9 @@ use crate::span::{Entry, SpanTree, Style, Value};
 use crate::spec::volume::FORM as VOLUME_FORM;
 use crate::spec::{RoleKind, Volume, VolumeSource};
 
-/// What flags say about a job, as they were given. `None` and empty lists say nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What flags say about a job, as they were given. `None` and empty lists say nothing. Its `Debug` shows no value of an
+/// environment variable.
+#[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field is the flag of its name; the table of keys documents them")]
 pub struct Overrides {
     pub name: Option<String>,
@@ -65,6 +66,20 @@ pub struct Overrides {
     pub label: Vec<String>,
     /// `KEY=VALUE`.
     pub annotation: Vec<String>,
+}
+
+impl std::fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name_of = |assignment: &String| assignment.split('=').next().unwrap_or_default().to_owned();
+        f.debug_struct("Overrides")
+            .field("name", &self.name)
+            .field("image", &self.image)
+            .field("nodes", &self.nodes)
+            .field("gpus_per_node", &self.gpus_per_node)
+            .field("env", &self.env.iter().map(name_of).collect::<Vec<_>>())
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Puts the configuration's defaults into a draft: paths of a job file, with values that were checked before. The

@@ -14,11 +14,18 @@ use crate::span::{SpanTree, Value};
 const MAX_PLACES: usize = 10_000;
 
 /// The places of a job file's values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Places {
     by_path: BTreeMap<String, Range<usize>>,
     file: String,
     text: String,
+}
+
+/// Does not show the text.
+impl std::fmt::Debug for Places {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Places").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Places {

@@ -1,0 +1,273 @@
+//! Bounded reads and private, atomic writes: the one place that opens the files of a configuration, of a state folder and of
+//! credentials.
+//!
+//! A file that is read because it lies at a known path may be a link that somebody else made: to a device without end, to a
+//! FIFO that nobody writes to. [`read`] therefore takes regular files only and at most a number of bytes. A path that the
+//! user typed may be a pipe (`/dev/stdin`, process substitution) and is read by [`read_named`], bounded likewise.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Largest certificate, token or key file that is read.
+pub const MAX_CREDENTIAL: u64 = 4 << 20;
+/// Largest state file of a backend that is read.
+pub const MAX_STATE: u64 = 64 << 20;
+
+/// Opens a regular file for reading. Never blocks: a FIFO, device, socket or folder is an error, whatever links lead to it.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for what is no regular file, and what the system says.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Without NONBLOCK opening a FIFO waits for a writer, without NOCTTY a terminal could become the controlling one.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] for a longer one.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    bounded(open(path)?, limit)
+}
+
+/// Reads a regular file of at most `limit` bytes as UTF-8.
+///
+/// # Errors
+/// As [`read`]; [`io::ErrorKind::InvalidData`] for other bytes.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    text(read(path, limit)?)
+}
+
+/// Reads a path that the user named: a pipe or a terminal too, at most `limit` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] for more bytes, and what the system says.
+pub fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    bounded(File::open(path)?, limit)
+}
+
+/// Reads a path that the user named as UTF-8.
+///
+/// # Errors
+/// As [`read_named`]; [`io::ErrorKind::InvalidData`] for other bytes.
+pub fn read_named_text(path: &Path, limit: u64) -> io::Result<String> {
+    text(read_named(path, limit)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8 text"))
+}
+
+/// Reads an open file, at most `limit` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] for a longer one.
+pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("more than {limit} bytes, the limit for this file"),
+        )
+    };
+    // The size of a pipe or a device is 0; of a file it saves reading what is refused anyway.
+    let size = file.metadata()?.len();
+    if size > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Writes a file whole or not at all, with mode 0600, in a folder of mode 0700 that is made if it is not there. When it
+/// returns the file is on the disk.
+///
+/// # Errors
+/// What the system says.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    make_private_dir(folder)?;
+    replace(path, bytes)?;
+    // Without it a file that was just made may be gone after a power failure.
+    File::open(folder)?.sync_all()
+}
+
+/// Replaces a file whole or not at all, with mode 0600; its folder is there already and stays as it is. After a power
+/// failure it is the old or the new one.
+///
+/// # Errors
+/// What the system says.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    // tempfile makes it with mode 0600, whatever the umask.
+    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes a folder with mode 0700, and the missing ones above it. One that is there and is the user's own is closed to
+/// others.
+///
+/// # Errors
+/// What the system says.
+pub fn make_private_dir(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    close(folder);
+    Ok(())
+}
+
+/// Opens a file of a state folder for writing with mode 0600, and makes it if it is not there. What was in it stays.
+///
+/// # Errors
+/// What the system says.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    make_private_dir(folder_of(path))?;
+    open_private(path)
+}
+
+/// As [`private_file`], in a folder that is there already and stays as it is.
+///
+/// # Errors
+/// What the system says.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+    let file = options.open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Makes a folder of the user's own 0700. A folder that all may write to (sticky, as `/tmp`) and the home folder stay as
+/// they are: they are shared with other programs, even if somebody named one of them as a state folder.
+fn close(folder: &Path) {
+    let Ok(found) = fs::symlink_metadata(folder) else { return };
+    let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    let open = found.mode() & 0o077 != 0 && found.mode() & 0o1000 == 0;
+    if own && open && std::env::home_dir().is_none_or(|home| home != folder) {
+        let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+    }
+}
+
+/// Closes the state that an earlier version, or a careless umask, left open to others: the folder, and below the named
+/// subfolders everything that is the user's own (folders 0700, files without rights of others). Links are not followed. Only
+/// folders in the first two levels are looked at where nothing is open.
+pub fn tighten_state(state: &Path, subfolders: &[&str]) {
+    close(state);
+    for name in subfolders {
+        tighten(&state.join(name), 2);
+    }
+    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if ["tui.json", "copied.txt"].iter().any(|own| name == *own) {
+            close_file(&entry);
+        }
+    }
+}
+
+fn close_file(entry: &fs::DirEntry) {
+    if let Ok(found) = entry.metadata()
+        && found.is_file()
+        && found.mode() & 0o077 != 0
+    {
+        let _ = fs::set_permissions(entry.path(), Permissions::from_mode(found.mode() & 0o7700));
+    }
+}
+
+fn tighten(folder: &Path, look_into: u32) {
+    let Ok(found) = fs::symlink_metadata(folder) else { return };
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        return;
+    }
+    let open = found.mode() & 0o077 != 0;
+    close(folder);
+    if !open && look_into == 0 {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => tighten(&entry.path(), look_into.saturating_sub(1)),
+            Ok(kind) if kind.is_file() && open => close_file(&entry),
+            _ => {}
+        }
+    }
+}
+
+/// The path in an environment variable, if it is absolute. The XDG base directory specification asks to ignore all others:
+/// an empty or relative one would lead to the folder one happens to be in, which may be anybody's.
+pub fn absolute(value: Option<&String>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn only_regular_files_of_a_bounded_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("small"), "1234").unwrap();
+        std::os::unix::fs::symlink(path("small"), path("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        assert_eq!(read(&path("link"), 4).unwrap(), b"1234");
+        assert_eq!(read(&path("small"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        for name in ["endless", "fifo", "."] {
+            assert_eq!(read(&path(name), 1 << 20).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+        assert_eq!(read_named(&path("endless"), 1 << 20).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn what_is_written_is_private_and_what_was_open_is_closed() {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("state");
+        let inner = state.join("targets/prod");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("old"), "x").unwrap();
+        for folder in [&state, &state.join("targets"), &inner] {
+            fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+        }
+        fs::set_permissions(inner.join("old"), Permissions::from_mode(0o754)).unwrap();
+        write_private(&inner.join("new"), b"y").unwrap();
+        assert_eq!((mode(&inner), mode(&inner.join("new"))), (0o700, 0o600));
+        fs::set_permissions(&inner, Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(state.join("elsewhere")).unwrap();
+        fs::set_permissions(state.join("elsewhere"), Permissions::from_mode(0o755)).unwrap();
+        tighten_state(&state, &["targets"]);
+        for folder in [&state, &state.join("targets"), &inner, &inner.join("old")] {
+            assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        }
+        assert_eq!(mode(&state.join("elsewhere")), 0o755, "what weftrun did not make stays as it is");
+    }
+
+    #[test]
+    fn empty_and_relative_folders_are_none() {
+        for value in ["", ".", "state", "./x", "~/x"] {
+            assert_eq!(absolute(Some(&value.to_owned())), None, "{value}");
+        }
+        assert_eq!(absolute(Some(&"/x".to_owned())), Some(PathBuf::from("/x")));
+    }
+}

@@ -1,0 +1,125 @@
+//! The proxy of a URL by the caller's environment. All clients ask here, so that NO_PROXY means the same for each.
+
+use std::collections::BTreeMap;
+
+use hyper_util::client::proxy::matcher::Matcher;
+
+/// Returns the proxy for a URL, as it stands in `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (upper case first), unless
+/// `NO_PROXY` names the host: by name, suffix, address, CIDR block or `*`, each with a port or without. This machine itself
+/// is never reached through a proxy.
+pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
+    let get = |upper: &str| {
+        let lower = upper.to_lowercase();
+        [upper, &lower].into_iter().find_map(|key| env.get(key).filter(|value| !value.trim().is_empty()))
+    };
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = split_port(authority);
+    // A name may be written with the dot of the root.
+    let host = host.trim_end_matches('.');
+    let (secure, wanted) = match scheme {
+        "https" | "wss" => (true, "HTTPS_PROXY"),
+        "http" | "ws" => (false, "HTTP_PROXY"),
+        _ => return None,
+    };
+    let port = port.unwrap_or(if secure { 443 } else { 80 });
+    if is_this_machine(host) {
+        return None;
+    }
+    let proxy = get(wanted).or_else(|| get("ALL_PROXY"))?;
+    let exempt = exempt_on_port(get("NO_PROXY").map_or("", String::as_str), port);
+    // Only the exemptions are left to decide, so the matcher gets a proxy of no meaning: the real one may have a form that
+    // it does not read, and who uses it says so.
+    let matcher = Matcher::builder().all("http://proxy.invalid").no(exempt).build();
+    let shown =
+        if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
+    let target = format!("{}://{shown}/", if secure { "https" } else { "http" });
+    matcher.intercept(&target.parse().ok()?).map(|_| proxy.trim().to_owned())
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_matches(['[', ']']);
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Host and port of `host:port`, `[v6]:port`, or one of them without a port.
+fn split_port(text: &str) -> (&str, Option<u16>) {
+    match text.rsplit_once(':') {
+        Some((host, port)) if host.ends_with(']') || !host.contains(':') => match port.parse() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => (text, None),
+        },
+        _ => (text, None),
+    }
+}
+
+/// The entries of NO_PROXY that hold for a port, as the matcher reads them: it knows neither ports, brackets, `*.suffix`
+/// nor blanks between entries.
+fn exempt_on_port(list: &str, port: u16) -> String {
+    let entries = list.split([',', ' ', '\t', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
+    let entries = entries.filter_map(|entry| {
+        let (host, only) = split_port(entry);
+        let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+        let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
+        (only.is_none_or(|only| only == port) && !host.is_empty()).then_some(host)
+    });
+    entries.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(no: &str, url: &str) -> Option<String> {
+        let pairs = [
+            ("https_proxy", "http://user:pw@proxy:3128"),
+            ("HTTP_PROXY", "http://plain:3128"),
+            ("NO_PROXY", no),
+        ];
+        proxy_for(url, &pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn no_proxy_names_hosts_suffixes_blocks_and_ports() {
+        let exempt = [
+            ("10.0.0.0/8", "https://10.20.30.40:6443/"),
+            ("10.0.0.1", "https://10.0.0.1:6443"),
+            ("fd00::/8", "https://[fd00::1]:6443/x"),
+            ("[fd00::1]", "https://[fd00::1]/"),
+            ("[fd00::1]:6443", "https://[fd00::1]:6443/"),
+            ("api.example:6443", "https://api.example:6443"),
+            ("10.0.0.0/8:6443", "https://10.1.2.3:6443"),
+            ("api.example:443", "https://api.example/path"),
+            (".corp.example", "https://k8s.corp.example"),
+            ("corp.example", "https://k8s.corp.example"),
+            ("*.corp.example", "https://k8s.corp.example"),
+            ("CORP.example", "https://k8s.corp.EXAMPLE"),
+            ("a.example b.example", "https://b.example"),
+            ("x, corp.example. ,y", "https://corp.example./"),
+            ("*", "https://anything.example"),
+            ("", "https://127.0.0.9:1/"),
+            ("", "https://localhost:6443"),
+            ("", "https://[::1]:6443"),
+            ("registry.example:5000", "http://registry.example:5000/v2/"),
+        ];
+        for (no, url) in exempt {
+            assert_eq!(proxy(no, url), None, "NO_PROXY={no} {url}");
+        }
+        let proxied = [
+            ("10.0.0.0/8", "https://11.0.0.1"),
+            ("api.example:6443", "https://api.example"),
+            ("10.0.0.0/8:6443", "https://10.1.2.3:443"),
+            ("corp.example", "https://evilcorp.example"),
+            ("10.0.0.1", "https://10.0.0.11"),
+            ("[fd00::1]:6443", "https://[fd00::1]:443/"),
+            ("", "https://127.evil.example"),
+        ];
+        for (no, url) in proxied {
+            assert_eq!(proxy(no, url).as_deref(), Some("http://user:pw@proxy:3128"), "NO_PROXY={no} {url}");
+        }
+        assert_eq!(proxy("", "http://other").as_deref(), Some("http://plain:3128"));
+        assert_eq!(proxy("", "not a url"), None);
+    }
+}

@@ -1,0 +1,45 @@
+//! Locks on files, which the kernel releases when their holder ends in whatever way.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use weftrun_backends::files::open_private;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::files::io_error;
+
+/// How long a lock is waited for that protects a few system calls.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The lock file of a file that is replaced whole, and so cannot be locked itself.
+pub(crate) fn beside(file: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(".lock");
+    file.with_file_name(name)
+}
+
+/// Takes a lock, and waits for it. On a file system without locks there is none to take: what it protects is then done
+/// without.
+pub(crate) fn exclusive(path: &Path) -> Result<Option<File>> {
+    let file = open_private(path).map_err(|error| io_error("cannot open", path, error))?;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message =
+                    format!("another process has held {} for {} s", path.display(), PATIENCE.as_secs());
+                return Err(Error::new(ErrorKind::Timeout, message).retryable());
+            }
+            Err(TryLockError::Error(error)) => {
+                tracing::debug!(%error, path = %path.display(), "no lock");
+                return Ok(None);
+            }
+        }
+    }
+}
