@@ -7,6 +7,8 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::exec_plugin;
+
 /// What chooses a cluster: the target's settings and the caller's environment.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterConfig {
@@ -144,7 +146,9 @@ impl ClusterConfig {
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
-        let client = kube::Client::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
+        let plugin = exec_plugin::take(&mut config).await?;
+        let client =
+            exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
         Ok(Cluster { client, namespace, context, server })
     }
 }
