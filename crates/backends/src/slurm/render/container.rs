@@ -1,5 +1,7 @@
 //! Containers: pyxis (`srun --container-image`), or the commands `enroot`, `docker` and `apptainer` around the program.
 
+use std::collections::HashSet;
+
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -82,13 +84,8 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Vec<String> {
         .get(index)
         .into_iter()
         .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
-    let mut names: Vec<String> = Vec::new();
-    for name in own.chain(fabric).chain(OWN.map(str::to_owned)) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    let mut seen = HashSet::new();
+    own.chain(fabric).chain(OWN.map(str::to_owned)).filter(|name| seen.insert(name.clone())).collect()
 }
 
 fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {

@@ -191,3 +191,9 @@ async fn exchange(mut command: Command, program: String) -> std::io::Result<(Vec
     child.wait().await?;
     Ok((out, err))
 }
+
+/// Reads bytes as what a framed program printed.
+#[cfg(fuzzing)]
+pub fn fuzz_frame(bytes: &[u8]) {
+    let _ = frame::Frame::new().unwrap(bytes, bytes);
+}
