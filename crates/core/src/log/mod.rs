@@ -29,7 +29,7 @@ pub(crate) use prefix::told_rank;
 pub use prefix::{Prefix, prefix};
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
-pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_text, is_plain};
+pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};
 pub use severity::{Level, level};
 pub use store::{DEFAULT_BUDGET, Entry, LogStore, Note, mark_text};
 pub use style::{Colour, Style};
