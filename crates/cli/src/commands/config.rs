@@ -89,7 +89,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
                 .out
                 .say(format!("{}\ntrusted as it stands above; a change of it asks again", text.trim_end()));
         }
-        ConfigAction::Path => context.out.line(config.user_file.display().to_string())?,
+        ConfigAction::Path => context.out.document(&format!("{}\n", config.user_file.display()))?,
     }
     Ok(exit_codes::OK)
 }
@@ -122,7 +122,7 @@ fn show(context: &Context, config: &Config, origin: bool) -> Result<()> {
     if settings.is_empty() {
         context.out.say(format!("nothing is configured; your file is {}", config.user_file.display()));
     }
-    context.out.data(&text)
+    context.out.text(&text)
 }
 
 fn place(setting: &Setting) -> String {

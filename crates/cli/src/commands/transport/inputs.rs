@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weftrun::core::diagnose::flight_recorder::FlightRecorder;
@@ -164,7 +165,7 @@ pub fn flight_recorder(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
                 return Err(Error::new(ErrorKind::Usage, "the name of a dump must end in its rank")
                     .with("file", file.display()));
             };
-            let bytes = fs::read(&file).map_err(|error| {
+            let bytes = dump(&file).map_err(|error| {
                 let kind = if file.exists() { ErrorKind::Io } else { ErrorKind::NotFound };
                 Error::new(kind, format!("cannot read the dump: {error}"))
                     .with("file", file.display())
@@ -174,6 +175,17 @@ pub fn flight_recorder(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
         }
     }
     Ok(recorder.findings())
+}
+
+/// The bytes of a dump, of which none is larger than this.
+fn dump(file: &Path) -> std::io::Result<Vec<u8>> {
+    const LARGEST: u64 = 256 << 20;
+    let mut bytes = Vec::new();
+    fs::File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(std::io::Error::other(format!("it is larger than {} MiB", LARGEST >> 20)));
+    }
+    Ok(bytes)
 }
 
 fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
