@@ -10,6 +10,8 @@
 //!
 //! stdout is data, stderr is talk; exit codes are the constants of [`weftrun::core::exit_codes`].
 
+#![warn(clippy::disallowed_methods, clippy::disallowed_macros)]
+
 mod args;
 mod commands;
 mod context;
@@ -51,7 +53,7 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
-            let _ = error.print();
+            say_usage(&error);
             return code;
         }
     };
@@ -62,13 +64,28 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     }
 }
 
+/// Prints what clap says of a command line: help to stdout, mistakes to stderr. It repeats what was typed.
+fn say_usage(error: &clap::Error) {
+    let text = error.render().ansi().to_string();
+    let out = output::Output::plain();
+    if error.use_stderr() {
+        out.stderr(text.trim_end_matches('\n'));
+    } else {
+        let _ = out.text(&text);
+    }
+}
+
 fn say_panics_are_bugs() {
-    let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        before(info);
-        anstream::eprintln!(
-            "this is a bug in weftrun: please report it with the lines above and the command"
-        );
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("<unnamed>");
+        let mut text = format!("thread '{name}' {info}\n");
+        let trace = std::backtrace::Backtrace::capture();
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            text.push_str(&format!("{trace}\n"));
+        }
+        text.push_str("this is a bug in weftrun: please report it with the lines above and the command");
+        output::Output::plain().stderr(&text);
         std::process::exit(i32::from(exit_codes::BUG));
     }));
 }

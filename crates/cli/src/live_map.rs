@@ -51,10 +51,7 @@ impl LiveMap {
 
     /// Takes the drawing away, so that lines can be written in its place.
     pub fn clear(&mut self) {
-        if self.lines > 0 {
-            self.out.stderr_raw(&format!("\x1b[{}A\x1b[J", self.lines));
-            self.lines = 0;
-        }
+        self.out.erase_lines(std::mem::take(&mut self.lines));
     }
 
     /// Draws the map again if there is news; without a terminal only now and then.

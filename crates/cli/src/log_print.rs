@@ -124,8 +124,10 @@ impl LogPrinter {
         if text.is_empty() {
             return Ok(());
         }
-        if self.options.to_stdout || out.is_data() {
-            out.data(&text)
+        if out.is_data() {
+            out.document(&text)
+        } else if self.options.to_stdout {
+            out.text(&text)
         } else {
             out.say(text.trim_end_matches('\n'));
             Ok(())

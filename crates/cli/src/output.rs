@@ -1,12 +1,20 @@
-//! The only way to stdout and stderr: data to one, talk to the other.
+//! The only way to stdout and stderr: results to one, messages to the other.
+//!
+//! Names, reasons, log lines and error texts come from clusters, files and jobs, so everything written for people passes
+//! through [`clean_message`] here, whatever the caller did with it. Documents (`render`, `mutate`, JSON, YAML, scripts)
+//! are written byte for byte to a pipe or a file; on a terminal their control characters are shown escaped. No other
+//! module may open stdout or stderr: `clippy.toml` of this crate forbids it.
+
+#![allow(clippy::disallowed_methods, reason = "this is the writer that everything else uses")]
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstream::adapter::strip_str;
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
+use weftrun::core::log::{clean_message, clean_text, escape_controls};
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use crate::args::{ColorWhen, Format};
@@ -45,6 +53,11 @@ impl Output {
         Self { format, color, quiet, verbose }
     }
 
+    /// Makes the output of a run whose flags are not known.
+    pub fn plain() -> Self {
+        Self::new(Format::Table, ColorWhen::Auto, false, 0)
+    }
+
     /// Whether values were asked for, and not text for people.
     pub fn is_data(&self) -> bool {
         matches!(self.format, Format::Json | Format::Yaml)
@@ -73,15 +86,52 @@ impl Output {
         }
     }
 
-    /// Writes text to stdout as it is. A reader that went away ends the program quietly.
-    pub fn data(&self, text: &str) -> Result<()> {
-        let mut stream = std::io::stdout().lock();
-        let text = self.styled(&stream, text);
-        let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-        written.map_err(|error| match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-            _ => Error::new(ErrorKind::Io, format!("cannot write to stdout: {error}")).source(error),
-        })
+    /// Writes text for people to stdout: cleaned, with styles only where they are shown.
+    ///
+    /// # Errors
+    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    pub fn text(&self, text: &str) -> Result<()> {
+        let mut stream = io::stdout().lock();
+        let clean = clean_message(text);
+        let shown = self.styled(&stream, &clean);
+        stream.write_all(shown.as_bytes()).and_then(|()| stream.flush()).map_err(unwritten)
+    }
+
+    /// Writes a document to stdout: byte for byte to a pipe or a file; on a terminal with its control characters escaped,
+    /// which is said.
+    ///
+    /// # Errors
+    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    pub fn document(&self, text: &str) -> Result<()> {
+        let mut writer = self.document_writer();
+        writer.write_all(text.as_bytes()).map_err(unwritten)?;
+        writer.finish()
+    }
+
+    /// Stdout for a document that comes in pieces; [`DocumentWriter::finish`] ends it.
+    pub fn document_writer(&self) -> DocumentWriter {
+        let stdout = io::stdout();
+        let form = if stdout.is_terminal() { Form::Escaped } else { Form::Exact };
+        DocumentWriter::new(*self, Box::new(stdout), form)
+    }
+
+    /// Stderr for a document that comes in pieces, such as the report of a filter whose stdout holds its result.
+    pub fn stderr_document_writer(&self) -> DocumentWriter {
+        let stderr = io::stderr();
+        let form = if stderr.is_terminal() { Form::Escaped } else { Form::Exact };
+        DocumentWriter::new(*self, Box::new(stderr), form)
+    }
+
+    /// Stdout for a diff made with [`Output::diff_text`]: styles pass where they are shown, and the rest as in a document.
+    pub fn diff_writer(&self) -> DocumentWriter {
+        let stdout = io::stdout();
+        let form = if self.is_styled(true) { Form::Styled } else { return self.document_writer() };
+        DocumentWriter::new(*self, Box::new(stdout), form)
+    }
+
+    /// A line of a document as it stands in a diff: with its control characters escaped where styles are shown around it.
+    pub fn diff_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.is_styled(true) { escape_controls(text).0 } else { Cow::Borrowed(text) }
     }
 
     /// Text as a stream wants it, with styles or without, in one piece: a stream that strips while it writes makes a system call of
@@ -107,25 +157,20 @@ impl Output {
         if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }
 
-    /// Stdout, for text that comes in pieces.
-    pub fn stdout(&self) -> impl Write {
-        AutoStream::new(std::io::stdout().lock(), self.choice())
-    }
-
-    /// Writes one line to stdout.
+    /// Writes one line for people to stdout.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
-        self.data(&format!("{}\n", text.as_ref()))
+        self.text(&format!("{}\n", text.as_ref()))
     }
 
     /// Writes the one value of a verb: JSON on a line, or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
         let text = self.item_text(value)?;
-        self.data(text.strip_prefix("---\n").unwrap_or(&text))
+        self.document(text.strip_prefix("---\n").unwrap_or(&text))
     }
 
     /// Writes one of several values: JSON on a line, or a YAML document.
     pub fn item(&self, value: &impl Serialize) -> Result<()> {
-        self.data(&self.item_text(value)?)
+        self.document(&self.item_text(value)?)
     }
 
     /// One of several values as text.
@@ -165,15 +210,24 @@ impl Output {
 
     /// Says something on stderr whatever was asked.
     pub fn stderr(&self, text: &str) {
-        let mut stream = std::io::stderr().lock();
+        let mut stream = io::stderr().lock();
         let line = format!("{text}\n");
-        let _ = stream.write_all(self.styled(&stream, &line).as_bytes());
+        let clean = clean_message(&line);
+        let _ = stream.write_all(self.styled(&stream, &clean).as_bytes());
     }
 
-    /// Writes to stderr as it is, without a newline: what moves a terminal's cursor.
-    pub fn stderr_raw(&self, text: &str) {
-        let stderr = std::io::stderr();
-        let _ = stderr.lock().write_all(text.as_bytes());
+    /// Writes a question to stderr, without a newline.
+    pub fn ask(&self, question: &str) -> io::Result<()> {
+        let mut stream = io::stderr().lock();
+        stream.write_all(self.styled(&stream, &clean_message(question)).as_bytes())?;
+        stream.flush()
+    }
+
+    /// Erases the last lines of the terminal that stderr is, so that others can be drawn in their place.
+    pub fn erase_lines(&self, count: usize) {
+        if count > 0 && self.is_terminal() {
+            let _ = write!(io::stderr().lock(), "\x1b[{count}A\x1b[J");
+        }
     }
 
     /// Prints findings on stderr, worst first; where values were asked for, they are among them.
@@ -191,6 +245,91 @@ impl Output {
     }
 }
 
+/// How a [`DocumentWriter`] writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Byte for byte.
+    Exact,
+    /// With control characters escaped.
+    Escaped,
+    /// Cleaned as text for people, whose styles pass.
+    Styled,
+}
+
+/// A stream that a document is written to in pieces.
+pub struct DocumentWriter {
+    out: Output,
+    to: Box<dyn Write>,
+    form: Form,
+    /// Bytes that cannot be judged before more come: an unfinished character, or a line that styles may run through.
+    held: Vec<u8>,
+    escaped: usize,
+}
+
+impl DocumentWriter {
+    fn new(out: Output, to: Box<dyn Write>, form: Form) -> Self {
+        Self { out, to, form, held: Vec::new(), escaped: 0 }
+    }
+
+    /// Ends the document. On a terminal it is said how many characters were escaped.
+    ///
+    /// # Errors
+    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    pub fn finish(mut self) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.show(&String::from_utf8_lossy(&held)).and_then(|()| self.to.flush()).map_err(unwritten)?;
+        if self.escaped > 0 && !self.out.quiet {
+            let (count, plural) = (self.escaped, if self.escaped == 1 { "" } else { "s" });
+            self.out.stderr(&format!(
+                "note: {count} control character{plural} shown escaped, as \\u001b; a pipe or a file gets the exact bytes"
+            ));
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, text: &str) -> io::Result<()> {
+        match self.form {
+            Form::Exact => self.to.write_all(text.as_bytes()),
+            Form::Escaped => {
+                let (shown, escaped) = escape_controls(text);
+                self.escaped += escaped;
+                self.to.write_all(shown.as_bytes())
+            }
+            Form::Styled => self.to.write_all(clean_message(text).as_bytes()),
+        }
+    }
+}
+
+impl Write for DocumentWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.form == Form::Exact {
+            return self.to.write(bytes);
+        }
+        self.held.extend_from_slice(bytes);
+        // What is behind the last newline may go on: a character, a carriage return before its newline, an escape.
+        let whole = memchr::memrchr(b'\n', &self.held).map_or(0, |at| at + 1);
+        let whole = if self.held.len() - whole > LONGEST_HELD { self.held.len() } else { whole };
+        let rest = self.held.split_off(whole);
+        let ready = std::mem::replace(&mut self.held, rest);
+        self.show(&String::from_utf8_lossy(&ready))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Bytes of a line without an end that are held; behind them the line goes out in pieces.
+const LONGEST_HELD: usize = 1 << 20;
+
+fn unwritten(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
+        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).source(error),
+    }
+}
+
 /// The message of the error that stands for a reader who went away.
 pub const BROKEN_PIPE: &str = "stdout was closed";
 
@@ -205,18 +344,27 @@ pub fn finding_text(finding: &Finding) -> String {
         Severity::Info => (style::NOTE, "note"),
     };
     let place = match (&finding.span, &finding.subject) {
-        (Some(span), _) => format!("{}:{}:{}: ", span.file, span.line, span.column),
-        (None, Some(subject)) => format!("{subject}: "),
+        (Some(span), _) => format!("{}:{}:{}: ", clean_text(&span.file), span.line, span.column),
+        (None, Some(subject)) => format!("{}: ", clean_text(subject)),
         (None, None) => String::new(),
     };
     let dim = style::DIM;
-    let mut text =
-        format!("{style}{word}{style:#} {place}{} {dim}[{}]{dim:#}", finding.message, finding.code);
+    let mut text = format!(
+        "{style}{word}{style:#} {place}{} {dim}[{}]{dim:#}",
+        plain_lines(&finding.message),
+        finding.code
+    );
     for line in finding.evidence.iter().take(3) {
-        text.push_str(&format!("\n    {dim}{}:{}{dim:#} {}", line.source, line.line, line.text));
+        let (source, quoted) = (clean_text(&line.source), clean_text(&line.text));
+        text.push_str(&format!("\n    {dim}{source}:{}{dim:#} {quoted}", line.line));
     }
     if let Some(fix) = &finding.fix {
-        text.push_str(&format!("\n    fix: {}", fix.text));
+        text.push_str(&format!("\n    fix: {}", plain_lines(&fix.text)));
     }
     text
+}
+
+/// Text of others in a message of ours: cleaned, without styles of its own, in its own lines.
+pub fn plain_lines(text: &str) -> String {
+    strip_str(&clean_message(text)).to_string()
 }

@@ -1,10 +1,12 @@
 //! How an error reaches the user: for people on stderr, with `-o json` as an object on stderr too.
 
+use std::io::Write;
+
 use weftrun::Error;
 use weftrun::core::exit_codes;
 use weftrun::core::report::ErrorReport;
 
-use crate::output::{BROKEN_PIPE, Output, finding_text, style};
+use crate::output::{BROKEN_PIPE, Output, finding_text, plain_lines, style};
 
 /// Prints an error and gives its exit code.
 pub fn report(out: &Output, error: &Error) -> u8 {
@@ -12,7 +14,9 @@ pub fn report(out: &Output, error: &Error) -> u8 {
         return exit_codes::OK;
     }
     if out.is_data() {
-        out.stderr(out.item_text(&ErrorReport::from(error)).unwrap_or_default().trim_end());
+        let text = out.item_text(&ErrorReport::from(error)).unwrap_or_default();
+        let mut stderr = out.stderr_document_writer();
+        let _ = stderr.write_all(text.as_bytes()).map(|()| stderr.finish());
     } else {
         out.stderr(&text(error));
     }
@@ -21,17 +25,17 @@ pub fn report(out: &Output, error: &Error) -> u8 {
 
 fn text(error: &Error) -> String {
     let red = style::ERROR;
-    let mut text = format!("{red}error{red:#}: {error}");
+    let mut text = format!("{red}error{red:#}: {}", plain_lines(&error.to_string()));
     for cause in error.causes() {
         if !error.message().contains(&cause) {
-            text.push_str(&format!("\n  because: {cause}"));
+            text.push_str(&format!("\n  because: {}", plain_lines(&cause)));
         }
     }
     for finding in error.findings() {
         text.push_str(&format!("\n{}", finding_text(finding)));
     }
     for hint in error.hints() {
-        text.push_str(&format!("\nhint: {hint}"));
+        text.push_str(&format!("\nhint: {}", plain_lines(hint)));
     }
     text
 }

@@ -109,6 +109,8 @@
 //! looked at by every backend. The shapes of [`core::report`] are those of `-o json`, which only grow.
 
 mod client;
+#[cfg(feature = "image")]
+pub mod compressed;
 mod config;
 pub mod files;
 #[cfg(feature = "image")]

@@ -1,6 +1,6 @@
 //! A role becomes a pod template.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 use weftrun_core::spec::{JobSpec, Role, VolumeSource};
@@ -93,10 +93,14 @@ impl Template<'_> {
 
     /// The job's environment, then the role's, then what comes from secrets; of two of one name the later wins.
     pub fn env(&self, role: &Role) -> Vec<Value> {
-        let mut env: Vec<(String, Value)> = Vec::new();
-        let mut set = |name: &String, value: Value| match env.iter_mut().find(|(known, _)| known == name) {
-            Some((_, old)) => *old = value,
-            None => env.push((name.clone(), value)),
+        let mut env: Vec<Value> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut set = |name, value: Value| match places.get(name).and_then(|at| env.get_mut(*at)) {
+            Some(old) => *old = value,
+            None => {
+                places.insert(name, env.len());
+                env.push(value);
+            }
         };
         for var in self.spec.env.iter().chain(&role.env) {
             set(&var.name, json!({"name": var.name, "value": literal(&var.value)}));
@@ -105,7 +109,7 @@ impl Template<'_> {
             let source = json!({"secretKeyRef": {"name": secret.secret, "key": secret.key}});
             set(&secret.env, json!({"name": secret.env, "valueFrom": source}));
         }
-        env.into_iter().map(|(_, value)| value).collect()
+        env
     }
 
     /// The pod's volumes.

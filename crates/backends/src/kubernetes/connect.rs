@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::exec_plugin;
 use crate::files;
 use crate::proxy::proxy_for;
 
@@ -166,7 +167,10 @@ impl ClusterConfig {
         // Retrying is decided where it is known whether a request may be sent twice.
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = kube::Client::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
+        let server = config.cluster_url.to_string();
+        let plugin = exec_plugin::take(&mut config).await?;
+        let client =
+            exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
         Ok(Cluster { client, namespace, context, server })
     }
 }

@@ -19,6 +19,7 @@ mod changes;
 pub mod code;
 mod connect;
 mod error;
+mod exec_plugin;
 pub mod expansion;
 mod facts;
 pub mod logs;

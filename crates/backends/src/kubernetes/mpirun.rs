@@ -1,5 +1,7 @@
 //! The `mpirun` line that weftrun writes for `launch = "mpi"`: the same wherever the ranks are containers.
 
+use std::collections::HashSet;
+
 use weftrun_core::backend::PlannedJob;
 use weftrun_core::fabric::Change;
 use weftrun_core::shell;
@@ -15,8 +17,9 @@ pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
         launcher.image.clone_from(&worker.image);
         launcher
     });
+    let mut names: HashSet<String> = launcher.env.iter().map(|own| own.name.clone()).collect();
     for var in &worker.env {
-        if !launcher.env.iter().any(|own| own.name == var.name) {
+        if names.insert(var.name.clone()) {
             launcher.env.push(var.clone());
         }
     }

@@ -237,7 +237,9 @@ impl<'a> Renderer<'a> {
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
         }
         // What the user set wins over what is given here; what the plan decided has weighed both already.
-        env.retain(|name, _| !self.spec().env.iter().any(|var| var.name == *name));
+        for var in &self.spec().env {
+            env.remove(&var.name);
+        }
         env.extend(node.role.env.iter().map(|var| (var.name.clone(), var.value.clone())));
         for op in self.env_ops.iter().filter(|op| op.role == node.role.name) {
             if let Change::Env { name, value } = &op.change {

@@ -9,6 +9,8 @@ mod describe;
 mod discover;
 mod error;
 mod findings;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod helper;
 mod ids;
 mod logs;

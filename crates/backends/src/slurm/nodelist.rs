@@ -2,12 +2,19 @@
 
 /// Most names a list is expanded to: a hostile `[0-99999999]` must not fill the memory.
 const MOST: usize = 65_536;
+/// Longest item that is expanded, and most brackets of one: Slurm's own limit of dimensions is lower. What is longer, or
+/// counts with more digits than a number has, is no list of nodes, and would be expanded to gigabytes.
+const LONGEST: usize = 32 * 1024;
+const DIMENSIONS: usize = 8;
+const DIGITS: usize = 20;
+/// Longest name around a range of numbers.
+const NAME: usize = 1024;
 
 /// Expands a node list. What cannot be read stays as it is.
 pub fn expand(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     for item in split_outside_brackets(list) {
-        expand_item(item, &mut names);
+        expand_item(item, DIMENSIONS, &mut names);
     }
     names
 }
@@ -35,11 +42,12 @@ fn split_outside_brackets(list: &str) -> Vec<&str> {
     items
 }
 
-fn expand_item(item: &str, names: &mut Vec<String>) {
+fn expand_item(item: &str, dimensions: usize, names: &mut Vec<String>) {
     if names.len() >= MOST {
         return;
     }
-    let Some((prefix, rest)) = item.split_once('[') else {
+    let brackets = item.split_once('[').filter(|_| dimensions > 0 && item.len() <= LONGEST);
+    let Some((prefix, rest)) = brackets else {
         names.push(item.to_owned());
         return;
     };
@@ -49,6 +57,10 @@ fn expand_item(item: &str, names: &mut Vec<String>) {
     };
     for range in ranges.split(',') {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
+        if from.len() > DIGITS || prefix.len() + suffix.len() > NAME {
+            names.push(item.to_owned());
+            return;
+        }
         let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else {
             names.push(item.to_owned());
             return;
@@ -58,7 +70,11 @@ fn expand_item(item: &str, names: &mut Vec<String>) {
                 return;
             }
             // A suffix may hold further brackets (`rack[1-2]node[1-4]`).
-            expand_item(&format!("{prefix}{number:0width$}{suffix}", width = from.len()), names);
+            expand_item(
+                &format!("{prefix}{number:0width$}{suffix}", width = from.len()),
+                dimensions - 1,
+                names,
+            );
         }
     }
 }
@@ -66,6 +82,19 @@ fn expand_item(item: &str, names: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_lists_take_little_time_and_memory() {
+        let zeros = format!("n[{}1-60000]", "0".repeat(1 << 20));
+        let deep = "n[1]".repeat(100_000);
+        let wide = "n[1-9]".repeat(40);
+        let long = format!("{}[1-65536]", "x".repeat(20_000));
+        for list in [zeros, deep, wide, long] {
+            let names = super::expand(&list);
+            assert!(names.len() <= super::MOST, "{}", names.len());
+            assert!(names.iter().map(String::len).sum::<usize>() <= 100 << 20);
+        }
+    }
 
     #[test]
     fn brackets_padding_and_dashes() {

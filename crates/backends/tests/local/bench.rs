@@ -10,7 +10,7 @@ use weftrun_core::Result;
 use weftrun_core::backend::{Backend, TargetConfig};
 use weftrun_testkit::conformance::{self, Fixture};
 
-use crate::{bad_input, crashes};
+use crate::{bad_input, clones, crashes};
 
 macro_rules! tests {
     ($wanted:expr, [$($test:path),+ $(,)?]) => {{
@@ -57,6 +57,9 @@ pub fn main() -> ExitCode {
             bad_input::a_truncated_log_is_told,
             bad_input::a_working_folder_that_is_not_there,
             bad_input::files_are_for_their_owner_only,
+            clones::a_clone_that_hangs_is_cancelled,
+            clones::a_clone_that_hangs_ends_at_the_time_limit,
+            clones::a_clone_that_hangs_ends_with_its_supervisor,
             crashes::a_killed_supervisor_leaves_orphans_that_are_listed_and_ended,
             crashes::no_byte_is_lost_with_the_supervisor,
             crashes::killed_before_the_claim_nothing_is_there,

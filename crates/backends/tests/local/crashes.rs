@@ -19,7 +19,7 @@ fn record(local: &Local, job: &Submitted) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(folder(local, job).join("state.json")).unwrap()).unwrap()
 }
 
-fn kill(local: &Local, job: &Submitted, signal: &str) {
+pub fn kill(local: &Local, job: &Submitted, signal: &str) {
     let pid = record(local, job)["supervisor"]["pid"].to_string();
     assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
 }
@@ -30,7 +30,7 @@ async fn summary(job: &Submitted) -> JobSummary {
 }
 
 /// Waits until the job's line in the list is as it should be.
-async fn until(job: &Submitted, what: &str, fits: impl Fn(&JobSummary) -> bool) -> JobSummary {
+pub async fn until(job: &Submitted, what: &str, fits: impl Fn(&JobSummary) -> bool) -> JobSummary {
     let mut last = summary(job).await;
     for _ in 0..1200 {
         if fits(&last) {

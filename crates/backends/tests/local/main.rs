@@ -6,6 +6,8 @@ mod bad_input;
 #[cfg(feature = "local")]
 mod bench;
 #[cfg(feature = "local")]
+mod clones;
+#[cfg(feature = "local")]
 mod crashes;
 
 #[cfg(feature = "local")]

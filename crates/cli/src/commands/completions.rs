@@ -18,6 +18,6 @@ pub struct CompletionsArgs {
 pub fn run(context: &Context, args: &CompletionsArgs) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::command(), "weftrun", &mut script);
-    context.out.data(&String::from_utf8_lossy(&script))?;
+    context.out.document(&String::from_utf8_lossy(&script))?;
     Ok(exit_codes::OK)
 }

@@ -90,7 +90,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
                 text.trim_end()
             ));
         }
-        ConfigAction::Path => context.out.line(config.user_file.display().to_string())?,
+        ConfigAction::Path => context.out.document(&format!("{}\n", config.user_file.display()))?,
     }
     Ok(exit_codes::OK)
 }
@@ -123,7 +123,7 @@ fn show(context: &Context, config: &Config, origin: bool) -> Result<()> {
     if settings.is_empty() {
         context.out.say(format!("nothing is configured; your file is {}", config.user_file.display()));
     }
-    context.out.data(&text)
+    context.out.text(&text)
 }
 
 fn place(setting: &Setting) -> String {

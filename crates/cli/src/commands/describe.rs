@@ -29,7 +29,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     })?;
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();
     if context.out.format == Format::Table {
-        context.out.data(&text(&detail))?;
+        context.out.text(&text(&detail))?;
         for decision in decisions {
             context.out.line(format!("  {} {} = {}", decision.rule, decision.target, decision.value))?;
         }
@@ -52,11 +52,11 @@ fn text(detail: &JobDetail) -> String {
         text.push_str(&format!("  exit    {code}\n"));
     }
     for (key, value) in &detail.facts {
-        text.push_str(&format!("  {key:<7} {}\n", printable(value)));
+        text.push_str(&format!("  {:<7} {}\n", printable(key), printable(value)));
     }
     for replica in &detail.replicas {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
-        let node = replica.node.as_deref().unwrap_or("-");
+        let node = printable(replica.node.as_deref().unwrap_or("-"));
         text.push_str(&format!(
             "  {:<24} {:<10} node {node}{exit} {}\n",
             printable(&replica.name),

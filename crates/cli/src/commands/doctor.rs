@@ -25,7 +25,7 @@ pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
     scope.fresh = true;
     let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
     if context.out.format == Format::Table {
-        context.out.data(&text(&target.name, &target.backend, &facts))?;
+        context.out.text(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);
     } else {
         context.out.value(&DoctorReport {

@@ -24,7 +24,7 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
         let named = args.code.is_some();
         let shown: Vec<&str> = names.into_iter().filter(|name| !named || name.contains('.')).collect();
         if context.out.format == Format::Table {
-            context.out.data(&(shown.join("\n") + "\n"))?;
+            context.out.text(&(shown.join("\n") + "\n"))?;
         } else {
             context.out.value(&CodesReport { schema: SchemaName, codes: shown })?;
         }

@@ -11,6 +11,7 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 use crate::job_flags::{LaunchArg, word};
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,9 +66,9 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     }
     let client = context.client()?;
     let mut answers = args.clone();
-    let asks = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let asks = !args.yes && std::io::stdin().is_terminal() && context.out.is_terminal();
     if asks {
-        ask_all(&mut answers)?;
+        ask_all(&context.out, &mut answers)?;
     }
     let overrides = with_defaults(&answers, client.catalogue());
     let mut draft = Draft::new();
@@ -76,7 +77,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     context.out.findings(&job.findings);
     let text = template(&job.spec);
     match &args.file {
-        None => context.out.data(&text)?,
+        None => context.out.document(&text)?,
         Some(path) => {
             write(path, &text, args.force)?;
             context.out.say(format!(
@@ -114,7 +115,7 @@ fn with_defaults(args: &InitArgs, catalogue: &weftrun::core::catalogue::Catalogu
     }
 }
 
-fn ask_all(answers: &mut InitArgs) -> Result<()> {
+fn ask_all(out: &Output, answers: &mut InitArgs) -> Result<()> {
     let default_name = std::env::current_dir().ok().and_then(|dir| {
         let name = dir.file_name()?.to_str()?.to_lowercase();
         let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -122,14 +123,14 @@ fn ask_all(answers: &mut InitArgs) -> Result<()> {
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         plain.then_some(name)
     });
-    ask("name of the job", &mut answers.name, default_name.as_deref().unwrap_or("my-job"))?;
-    ask("container image (empty for none)", &mut answers.image, "")?;
-    ask("instance type of the nodes (empty if you do not know)", &mut answers.instance_type, "")?;
-    ask("GPU nodes in total", &mut answers.nodes, "2")?;
-    ask("fabric: auto, efa, roce, infiniband, tcp, off", &mut answers.fabric, "auto")?;
+    ask(out, "name of the job", &mut answers.name, default_name.as_deref().unwrap_or("my-job"))?;
+    ask(out, "container image (empty for none)", &mut answers.image, "")?;
+    ask(out, "instance type of the nodes (empty if you do not know)", &mut answers.instance_type, "")?;
+    ask(out, "GPU nodes in total", &mut answers.nodes, "2")?;
+    ask(out, "fabric: auto, efa, roce, infiniband, tcp, off", &mut answers.fabric, "auto")?;
     if answers.command.is_empty() {
         let mut script = None;
-        ask("Python script that torchrun starts", &mut script, "train.py")?;
+        ask(out, "Python script that torchrun starts", &mut script, "train.py")?;
         answers.command = script
             .into_iter()
             .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -140,13 +141,13 @@ fn ask_all(answers: &mut InitArgs) -> Result<()> {
 }
 
 /// Asks one thing on stderr, unless a flag said it; an empty answer is the default.
-fn ask(question: &str, answer: &mut Option<String>, default: &str) -> Result<()> {
+fn ask(out: &Output, question: &str, answer: &mut Option<String>, default: &str) -> Result<()> {
     if answer.is_some() {
         return Ok(());
     }
     let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
     let failed = |error: std::io::Error| Error::new(ErrorKind::Io, format!("cannot ask: {error}"));
-    write!(std::io::stderr(), "{question}{shown}: ").map_err(failed)?;
+    out.ask(&format!("{question}{shown}: ")).map_err(failed)?;
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line).map_err(failed)? == 0 {
         return Err(Error::new(ErrorKind::Interrupted, "no answer"));

@@ -55,8 +55,8 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     match (&args.name, rows.as_slice()) {
-        (Some(_), [row]) => context.out.data(&detail(row))?,
-        _ => context.out.data(&table(&rows))?,
+        (Some(_), [row]) => context.out.text(&detail(row))?,
+        _ => context.out.text(&table(&rows))?,
     }
     Ok(exit_codes::OK)
 }

@@ -56,7 +56,7 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
     match context.out.format {
         Format::Table => {
             let text: String = findings.iter().map(|finding| finding_text(finding) + "\n").collect();
-            context.out.data(&text)?;
+            context.out.text(&text)?;
             context.out.say(count(&findings));
         }
         Format::Sarif => context.out.line(sarif::document(&findings).to_string())?,

@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         client.connect(&target).await?.list(&filter).await
     })?;
     if context.out.format == Format::Table {
-        context.out.data(&table(&jobs))?;
+        context.out.text(&table(&jobs))?;
         if jobs.is_empty() && !args.all {
             context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
         }

@@ -45,7 +45,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
     }
     if context.out.format == Format::Table {
-        context.out.data(&text(&plan))?;
+        context.out.text(&text(&plan))?;
         context.out.findings(&findings);
     } else {
         // On stderr they were said when the job file was read.

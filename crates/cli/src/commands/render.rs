@@ -41,7 +41,9 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         return Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors));
     }
     if args.form == Some(Form::Docker) {
-        context.out.data(&weftrun::core::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
+        context
+            .out
+            .document(&weftrun::core::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
         return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;
@@ -54,15 +56,17 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
     if context.out.format != Format::Table {
         return context.out.value(&RenderReport { schema: SchemaName, rendered, findings });
     }
+    let mut text = String::new();
     for (index, document) in rendered.documents.iter().enumerate() {
         if index > 0 && document.language == weftrun::core::backend::Language::Yaml {
-            context.out.data("---\n")?;
+            text.push_str("---\n");
         }
-        context.out.data(&document.text)?;
+        text.push_str(&document.text);
         if !document.text.ends_with('\n') {
-            context.out.data("\n")?;
+            text.push('\n');
         }
     }
+    context.out.document(&text)?;
     lost(context, rendered);
     for hole in &rendered.holes {
         context.out.say(format!("note: <{}> is {}", hole.name, hole.what));

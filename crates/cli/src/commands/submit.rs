@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobPhase;
+use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
 use weftrun::{Job, Plan, Result};
 
@@ -108,7 +109,7 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     }
     if args.wait {
         let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
-        context.out.say(format!("{} {}", summary.phase, summary.reason));
+        context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
         return Ok(follow::exit_code_of(&summary));
     }
     Ok(exit_codes::OK)
@@ -117,7 +118,7 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
 /// Prints the handle: all that stdout holds, or the first JSON event.
 pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
     if !context.out.is_data() {
-        return context.out.line(job.handle().to_string());
+        return context.out.document(&format!("{}\n", job.handle()));
     }
     let findings = planned.findings();
     context.out.item(&EventLine::from(OwnEvent::Submitted {

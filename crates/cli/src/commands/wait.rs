@@ -6,6 +6,7 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobPhase;
+use weftrun::core::log::clean_text;
 use weftrun::core::report::{SchemaName, WaitReport};
 
 use crate::context::Context;
@@ -31,7 +32,8 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
         if context.out.is_data() {
             context.out.value(&WaitReport { schema: SchemaName, job: &summary })?;
         } else {
-            context.out.say(format!("{}: {} {}", summary.handle, summary.phase, summary.reason));
+            let reason = clean_text(&summary.reason);
+            context.out.say(format!("{}: {} {reason}", summary.handle, summary.phase));
         }
         Ok(if summary.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED })
     })

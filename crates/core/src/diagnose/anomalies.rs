@@ -7,7 +7,7 @@ use weftrun_nccl::{Doubts, Signature, Trace};
 
 /// Everything that does not fit.
 pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
-    let (torn, dropped) = seen.map.torn_and_dropped();
+    let (torn, dropped, others) = seen.map.torn_and_dropped();
     let contested = seen.map.contested(&seen.world);
     let anomalies = seen.map.anomalies(&seen.world);
     let impossible = seen.map.signatures().get(Signature::ImpossibleRank);
@@ -38,6 +38,10 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
         doubt(&anomalies.outsiders, "NCCL-LOG-OUTSIDER", "connections are of processes that joined no communicator, though the others did: another job's, or not NCCL's"),
         (dropped > 0).then(|| {
             let said = format!("{dropped} connections found no room in the map and are only counted");
+            finding(seen, Severity::Warning, "NCCL-MAP-FULL", &[], said)
+        }),
+        (others > 0).then(|| {
+            let said = format!("{others} lines name more hosts, processes or communicators than the map keeps; they are left out");
             finding(seen, Severity::Warning, "NCCL-MAP-FULL", &[], said)
         }),
     ]

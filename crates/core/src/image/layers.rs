@@ -1,6 +1,6 @@
 //! Layers over each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Found, Layer, Part};
 
@@ -8,21 +8,25 @@ use super::{Found, Layer, Part};
 pub fn over<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Found> {
     let mut seen: BTreeMap<&str, &Found> = BTreeMap::new();
     for layer in layers {
+        // Each path is looked up with the folders it lies in, not held against every file that a layer takes away.
+        let removed: HashSet<&str> = layer.removed.iter().map(String::as_str).collect();
+        let emptied: HashSet<&str> = layer.emptied.iter().map(String::as_str).collect();
         seen.retain(|path, _| {
-            let under = |folder: &String| {
-                path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
-            };
-            let gone = layer.removed.iter().any(|gone| gone == path || under(gone));
-            !gone && !layer.emptied.iter().any(under)
+            let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+            !removed.contains(path)
+                && !folders.any(|folder| removed.contains(folder) || emptied.contains(folder))
         });
         seen.extend(layer.found.iter().map(|found| (found.path.as_str(), found)));
     }
     let mut found: Vec<Found> = seen.into_values().cloned().collect();
     let notes: Vec<Found> = found.extract_if(.., |found| found.part == Part::LibfabricNote).collect();
+    let mut versions: HashMap<&str, &Option<String>> = HashMap::new();
+    for note in &notes {
+        versions.entry(note.folder()).or_insert(&note.version);
+    }
     for library in found.iter_mut().filter(|found| found.part == Part::Libfabric) {
         let beside = format!("{}/pkgconfig", library.folder());
-        library.version =
-            notes.iter().find(|note| note.folder() == beside).and_then(|note| note.version.clone());
+        library.version = versions.get(beside.as_str()).and_then(|version| (*version).clone());
     }
     found.sort();
     found

@@ -8,6 +8,9 @@ use super::{Found, Part};
 
 /// Most libraries of one layer, and most files that it takes away, that are kept.
 const MOST: usize = 16 * 1024;
+/// Most bytes of paths of one layer that are kept, and of one path (PATH_MAX).
+const MOST_BYTES: usize = 2 << 20;
+const LONGEST_PATH: usize = 4096;
 /// Longest text of a version with what stands before it.
 const LONGEST: usize = 256;
 
@@ -20,6 +23,9 @@ pub struct Layer {
     pub removed: Vec<String>,
     /// Folders in which nothing of the layers below is left.
     pub emptied: Vec<String>,
+    /// Whether there was more than is kept.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 /// The bytes are no tar archive, or end in the middle of one.
@@ -63,6 +69,8 @@ impl LayerScan {
 struct Looking {
     layer: Layer,
     file: Option<File>,
+    /// Bytes of paths kept.
+    bytes: usize,
 }
 
 /// The file that is being read.
@@ -81,16 +89,22 @@ impl Visit for Looking {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         // https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts (2026-11-21)
         if name == ".wh..wh..opq" {
-            push(&mut self.layer.emptied, folder.to_owned());
+            if self.has_room(folder, self.layer.emptied.len()) {
+                self.layer.emptied.push(folder.to_owned());
+            }
             return false;
         }
         if let Some(gone) = name.strip_prefix(".wh.") {
-            push(&mut self.layer.removed, format!("{folder}/{gone}"));
+            if self.has_room(&path, self.layer.removed.len()) {
+                self.layer.removed.push(format!("{folder}/{gone}"));
+            }
             return false;
         }
         let Some(part) = part(name) else { return false };
         if !entry.file {
-            push(&mut self.layer.removed, path);
+            if self.has_room(&path, self.layer.removed.len()) {
+                self.layer.removed.push(path);
+            }
             return false;
         }
         let version = version_of_name(part, name);
@@ -113,7 +127,9 @@ impl Visit for Looking {
         if file.found.part == Part::OpenMpi && file.found.version.is_none() {
             return;
         }
-        push(&mut self.layer.found, file.found);
+        if self.has_room(&file.found.path, self.layer.found.len()) {
+            self.layer.found.push(file.found);
+        }
     }
 }
 
@@ -146,9 +162,13 @@ impl File {
     }
 }
 
-fn push<T>(list: &mut Vec<T>, value: T) {
-    if list.len() < MOST {
-        list.push(value);
+impl Looking {
+    /// Whether one more path is kept in a list of so many.
+    fn has_room(&mut self, path: &str, kept: usize) -> bool {
+        let room = kept < MOST && path.len() <= LONGEST_PATH && self.bytes + path.len() <= MOST_BYTES;
+        self.bytes += if room { path.len() } else { 0 };
+        self.layer.cut |= !room;
+        room
     }
 }
 

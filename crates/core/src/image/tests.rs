@@ -251,3 +251,23 @@ fn versions_that_do_not_go_together() {
     );
     assert!(judged(&nccl("2.21.5"), "roce", Fabric::Roce, Launch::PerRank).is_empty());
 }
+
+#[test]
+fn layers_that_take_much_away_are_laid_over_each_other_in_linear_time() {
+    let many = |count: usize| {
+        let found = (0..count).map(|at| Found {
+            part: Part::Nccl,
+            path: format!("/lib{at}/a/b/c/libnccl.so"),
+            version: None,
+        });
+        let bottom = Layer { found: found.collect(), ..Layer::default() };
+        let gone = (0..count).map(|at| format!("/lib{at}/none"));
+        let top = Layer { removed: gone.clone().collect(), emptied: gone.collect(), ..Layer::default() };
+        let began = std::time::Instant::now();
+        let seen = over([&bottom, &top, &top, &top]);
+        assert_eq!(seen.len(), count);
+        began.elapsed()
+    };
+    let (once, eight) = (many(2000), many(16_000));
+    assert!(eight < once * 30 + std::time::Duration::from_millis(500), "{once:?}, {eight:?}");
+}

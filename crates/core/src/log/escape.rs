@@ -60,8 +60,9 @@ fn control_string(text: &str, start: usize, bell_ends: bool) -> Escape<'_> {
             '\x07' if bell_ends => return Escape::Other(at + 1),
             '\u{9c}' => return Escape::Other(at + 2),
             '\x1b' if text[at + 1..].starts_with('\\') => return Escape::Other(at + 2),
-            // Any other control ends what cannot be a title or a link any more.
-            '\x1b' | '\x18' | '\x1a' => return Escape::Other(at),
+            // Any other control ends what cannot be a title or a link any more; that C1 introducers do too keeps a
+            // line of nothing but introducers from being scanned to its end at each of them.
+            '\x1b' | '\x18' | '\x1a' | '\u{80}'..='\u{9b}' | '\u{9d}'..='\u{9f}' => return Escape::Other(at),
             _ => {}
         }
     }

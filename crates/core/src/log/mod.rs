@@ -26,7 +26,7 @@ pub use filter::{Filter, Pattern, parse_ranks};
 pub use lane::{Lane, LaneId};
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
-pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_text, is_plain};
+pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};
 pub use severity::{Level, level};
 pub use store::{DEFAULT_BUDGET, Entry, LogStore, Note, mark_text};
 pub use style::{Colour, Style};

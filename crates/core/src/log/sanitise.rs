@@ -5,6 +5,7 @@
 //! keeps what stands behind it, as a terminal would; bad UTF-8 shows as `<ff>`, invisible characters as `<U+202E>`.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use super::escape::{Escape, measure};
 use super::style::Style;
@@ -85,6 +86,126 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(writer.line.text)
 }
 
+/// Makes text of several lines safe to print on a terminal: newlines, tabs and the plain styles of SGR stay, every other
+/// escape and control is removed, invisible characters show as `<U+202E>`. A style that is left open ends with the text.
+///
+/// ```
+/// use weftrun_core::log::clean_message;
+/// let shown = clean_message("\x1b[31merror\x1b[0m: \x1b]52;c;AAAA\x07a\u{202e}b\n");
+/// assert_eq!(shown, "\x1b[31merror\x1b[0m: a<U+202E>b\n");
+/// ```
+pub fn clean_message(text: &str) -> Cow<'_, str> {
+    if text.bytes().fold(true, |plain, byte| plain & is_plain_in_message(byte)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut open, mut marks) = (false, 0u8);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let plain = rest.bytes().position(|byte| !is_plain_in_message(byte)).unwrap_or(rest.len());
+        if plain > 0 {
+            marks = 0;
+            out.push_str(&rest[..plain]);
+            rest = &rest[plain..];
+            continue;
+        }
+        let Some(c) = rest.chars().next() else { break };
+        if starts_escape(c) {
+            let escape = measure(rest);
+            if let Escape::Sgr(parameters, _) = escape
+                && is_plain_style(parameters)
+            {
+                out.push_str("\x1b[");
+                out.push_str(parameters);
+                out.push('m');
+                open = !matches!(parameters, "" | "0");
+            }
+            rest = &rest[escape.len()..];
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            c if c.is_control() || is_selector(c) => {}
+            c if is_invisible(c) => {
+                let _ = write!(out, "<U+{:04X}>", u32::from(c));
+                marks = 0;
+            }
+            c => {
+                let is_mark = unicode_width::UnicodeWidthChar::width(c).unwrap_or(0) == 0;
+                marks = if is_mark { marks.saturating_add(1) } else { 0 };
+                if marks <= MARKS_CAP {
+                    out.push(c);
+                }
+            }
+        }
+    }
+    if open {
+        out.push_str("\x1b[0m");
+    }
+    Cow::Owned(out)
+}
+
+/// Makes every control and invisible character of a document visible, as `\u001b`, and counts them. Newlines, tabs and
+/// the carriage returns before newlines stay. Inside a quoted string of JSON, YAML or TOML this form still means the
+/// same character.
+///
+/// ```
+/// use weftrun_core::log::escape_controls;
+/// assert_eq!(escape_controls("a\x1b[2Jb\r\n"), ("a\\u001b[2Jb\r\n".into(), 1));
+/// ```
+pub fn escape_controls(text: &str) -> (Cow<'_, str>, usize) {
+    if text.bytes().fold(true, |plain, byte| plain & is_plain_in_message(byte)) {
+        return (Cow::Borrowed(text), 0);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut escaped = 0;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let stays = matches!(c, '\n' | '\t') || (c == '\r' && chars.peek() == Some(&'\n'));
+        let tag = matches!(c, '\u{e0000}'..='\u{e0fff}');
+        if stays || !(c.is_control() || is_invisible(c) || tag) {
+            out.push(c);
+            continue;
+        }
+        escaped += 1;
+        let mut units = [0; 2];
+        for unit in c.encode_utf16(&mut units) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    (Cow::Owned(out), escaped)
+}
+
+/// Whether a byte is printable ASCII, a newline or a tab. Without a branch, so that loops over it compile to vector
+/// instructions.
+#[allow(clippy::needless_bitwise_bool, reason = "a branch would keep loops from being vectorised")]
+fn is_plain_in_message(byte: u8) -> bool {
+    (byte.wrapping_sub(0x20) < 0x5f) | (byte == b'\n') | (byte == b'\t')
+}
+
+/// Whether SGR parameters only colour or weight letters: no blinking, no concealing, no fonts.
+fn is_plain_style(parameters: &str) -> bool {
+    let mut numbers = parameters.split([';', ':']);
+    while let Some(number) = numbers.next() {
+        let plain = match number {
+            "38" | "48" => match numbers.next() {
+                Some("5") => numbers.next().is_some(),
+                Some("2") => numbers.by_ref().take(3).count() == 3,
+                _ => false,
+            },
+            "" => true,
+            number => matches!(
+                number.parse::<u8>(),
+                Ok(0..=4 | 7 | 9 | 22..=24 | 27 | 29..=37 | 39..=47 | 49 | 90..=97 | 100..=107)
+            ),
+        };
+        if !plain {
+            return false;
+        }
+    }
+    true
+}
+
 /// What a terminal would show of a line with carriage returns, and how often it was begun again.
 pub(super) fn last_segment(line: &[u8]) -> (&[u8], u32) {
     let mut end = line.len();
@@ -130,7 +251,7 @@ impl Writer {
                 self.line.cut += rest.len() as u64;
                 return;
             }
-            if matches!(c, '\x1b' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}') {
+            if starts_escape(c) {
                 let escape = measure(rest);
                 self.escape(escape);
                 rest = &rest[escape.len()..];
@@ -172,7 +293,7 @@ impl Writer {
             }
             c if c.is_control() => self.removed(),
             // Variation selectors and tags change nothing a reader of a log needs, and terminals disagree on their width.
-            '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => self.removed(),
+            c if is_selector(c) => self.removed(),
             c if is_invisible(c) => {
                 let shown = format!("<U+{:04X}>", u32::from(c));
                 self.column += shown.len();
@@ -191,6 +312,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// Whether a character begins an escape sequence, in the form of 7 bits or of 8.
+fn starts_escape(c: char) -> bool {
+    matches!(c, '\x1b' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}')
+}
+
+/// Variation selectors and tags.
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Characters that steer the direction or joining of others, or take no room: a reader must see that they are there.
@@ -269,6 +400,51 @@ mod tests {
     fn a_long_line_is_cut_and_counted() {
         let line = clean_line(&vec![b'x'; LINE_CAP + 5]);
         assert_eq!((line.text.len(), line.cut), (LINE_CAP, 5));
+    }
+
+    #[test]
+    fn a_message_keeps_its_lines_and_styles_and_nothing_else() {
+        for (text, shown) in [
+            ("a\n\tb\u{e9}", "a\n\tb\u{e9}"),
+            ("\x1b[1;31mred\x1b[0m\r\n", "\x1b[1;31mred\x1b[0m\n"),
+            ("\x1b[38;5;9mx\x1b[m", "\x1b[38;5;9mx\x1b[m"),
+            ("\x1b[31mleft open", "\x1b[31mleft open\x1b[0m"),
+            ("a\x1b[8mhidden\x1b[5mb", "ahiddenb"),
+            ("a\x1b]52;c;AAAA\x07b\x1b]8;;http://x\x1b\\c", "abc"),
+            ("\u{9b}2Ja\u{9d}0;t\u{9c}b\u{85}c\x7f\x08", "abc"),
+            ("a\u{202e}b\u{2066}\u{200b}", "a<U+202E>b<U+2066><U+200B>"),
+            ("\u{9b}31mx", "\x1b[31mx\x1b[0m"),
+        ] {
+            assert_eq!(clean_message(text), shown, "{text:?}");
+            assert_eq!(clean_message(shown), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn escaped_controls_mean_the_same_in_json() {
+        let text = "a\u{1b}[2J\u{9b}\u{202e}\u{e0001}\u{7f}";
+        let quoted = format!("\"{}\"", text.replace('\u{1b}', "\\u001b"));
+        let (shown, escaped) = escape_controls(&quoted);
+        assert_eq!(escaped, 4, "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+    }
+
+    #[test]
+    fn lines_of_nothing_but_introducers_take_linear_time() {
+        for piece in ["\u{9d}", "\u{90}", "\x1b]", "\x1bP", "\x1b[", "\u{9b}1", "\x1b ", "\u{9d}\u{90}"] {
+            let time = |count: usize| {
+                let line = piece.repeat(count);
+                let began = std::time::Instant::now();
+                let shown = clean_message(&line).len();
+                (began.elapsed(), shown)
+            };
+            let (once, many) = (time(20_000).0, time(160_000).0);
+            // Eight times the text takes eight times as long, and 64 times where each introducer is scanned to the end.
+            assert!(
+                many < once * 30 + std::time::Duration::from_millis(200),
+                "{piece:?}: {once:?}, {many:?}"
+            );
+        }
     }
 
     #[test]

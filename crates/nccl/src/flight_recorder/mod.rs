@@ -10,6 +10,16 @@ use std::fmt;
 
 pub use pickle::{Node, Pickle, Value};
 
+/// Most collectives and members of groups kept of one dump; PyTorch keeps 2,000 collectives unless told otherwise.
+const MOST: usize = 200_000;
+/// Most process groups of one dump.
+const GROUPS: usize = 16_384;
+/// Characters kept of a name.
+const NAME: usize = 200;
+/// Frames looked at for the user's own line, and numbers of a shape.
+const FRAMES: usize = 256;
+const DIMENSIONS: usize = 16;
+
 /// Why a dump could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,7 +34,7 @@ pub enum DumpError {
         /// Offset in bytes.
         offset: usize,
     },
-    /// The dump holds more values than any recorder writes.
+    /// The dump holds more values, groups or members than any recorder writes, or refers to one too often.
     TooManyValues,
 }
 
@@ -34,7 +44,9 @@ impl fmt::Display for DumpError {
             Self::Unreadable { offset } | Self::NotPlainData { offset } => {
                 write!(f, "not a flight recorder dump: byte {offset} cannot be read")
             }
-            Self::TooManyValues => f.write_str("the dump holds too many values"),
+            Self::TooManyValues => {
+                f.write_str("the dump holds more values, groups or members than are read, or repeats them")
+            }
         }
     }
 }
@@ -123,13 +135,17 @@ impl FlightRecorder {
         let pickle = Pickle::read(dump)?;
         let root = pickle.root();
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let mut kept = 0;
         for (name, config) in root.get("pg_config").into_iter().flat_map(Node::entries) {
-            let group = groups.entry(name.to_owned()).or_default();
-            group.description = config.get("desc").and_then(Node::text).unwrap_or(name).to_owned();
+            let group = groups.entry(short(name)).or_default();
+            group.description = short(config.get("desc").and_then(Node::text).unwrap_or(name));
             group.members = config.get("ranks").map(members).unwrap_or_default();
+            kept += group.members.len();
+            enough(groups.len() <= GROUPS && kept <= MOST)?;
         }
         for (name, status) in root.get("pg_status").into_iter().flat_map(Node::entries) {
-            let group = groups.entry(name.to_owned()).or_default();
+            enough(groups.len() <= GROUPS)?;
+            let group = groups.entry(short(name)).or_default();
             let int = |key| status.get(key).and_then(Node::int).unwrap_or(-1);
             group.last_enqueued = int("last_enqueued_collective");
             group.last_completed = int("last_completed_collective");
@@ -140,10 +156,12 @@ impl FlightRecorder {
             }
             let name = entry.get("process_group").and_then(|group| group.items().next()).and_then(Node::text);
             let Some((name, read)) = name.zip(read(entry)) else { continue };
-            let group = groups.entry(name.to_owned()).or_default();
+            let group = groups.entry(short(name)).or_default();
             group.last_enqueued = group.last_enqueued.max(read.sequence);
-            group.entries.insert(read.sequence, read);
+            kept += usize::from(group.entries.insert(read.sequence, read).is_none());
+            enough(groups.len() <= GROUPS && kept <= MOST)?;
         }
+        enough(!pickle.is_exhausted())?;
         self.ranks.insert(rank, groups);
         Ok(())
     }
@@ -167,14 +185,24 @@ impl FlightRecorder {
     }
 }
 
+/// Refuses a dump that no process can have written.
+fn enough(within: bool) -> Result<(), DumpError> {
+    if within { Ok(()) } else { Err(DumpError::TooManyValues) }
+}
+
+/// A name, cut: a dump can hold one of a megabyte and refer to it from every collective.
+fn short(text: &str) -> String {
+    text.chars().take(NAME).collect()
+}
+
 fn read(entry: Node<'_>) -> Option<Entry> {
-    let text = |key| entry.get(key).and_then(Node::text).unwrap_or("").to_owned();
-    let frames = entry.get("frames").into_iter().flat_map(Node::items);
+    let text = |key| entry.get(key).and_then(Node::text).map(short).unwrap_or_default();
+    let frames = entry.get("frames").into_iter().flat_map(Node::items).take(FRAMES);
     // The first frame outside of PyTorch is the user's own line.
     let place = frames
-        .filter_map(|frame| Some((frame.get("filename")?.text()?, frame.get("line")?.int()?)))
+        .filter_map(|frame| Some((frame.get("filename")?.long_text()?, frame.get("line")?.int()?)))
         .find(|(file, _)| !file.contains("/torch/") && !file.contains("site-packages"))
-        .map(|(file, line)| format!("{file}:{line}"));
+        .map(|(file, line)| format!("{}:{line}", short(file)));
     Some(Entry {
         sequence: entry.get("collective_seq_id")?.int()?,
         name: text("profiling_name"),
@@ -193,8 +221,12 @@ fn sizes(entry: Node<'_>) -> String {
             .flat_map(Node::items)
             .take(4)
             .map(|shape| {
-                let numbers: Vec<String> =
-                    shape.items().filter_map(Node::int).map(|number| number.to_string()).collect();
+                let numbers: Vec<String> = shape
+                    .items()
+                    .take(DIMENSIONS)
+                    .filter_map(Node::int)
+                    .map(|number| number.to_string())
+                    .collect();
                 format!("[{}]", numbers.join(", "))
             })
             .collect();
@@ -205,7 +237,7 @@ fn sizes(entry: Node<'_>) -> String {
 
 /// `'[0, 1, 2, 3]'`, or a list.
 fn members(ranks: Node<'_>) -> BTreeSet<u32> {
-    match ranks.text() {
+    match ranks.long_text() {
         Some(text) => text
             .split(|c: char| !c.is_ascii_digit())
             .filter(|digits| !digits.is_empty())

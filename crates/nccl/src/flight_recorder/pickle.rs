@@ -1,12 +1,18 @@
 //! Reads pickles that hold plain data only. Whatever would run code (`GLOBAL`, `REDUCE`, …) is refused: a dump comes
 //! from a job, and a job's files are not trusted.
 
+use std::cell::Cell;
+
 use super::DumpError;
 
 type Result<T> = std::result::Result<T, DumpError>;
 
 /// Most values of one dump.
 const VALUES: usize = 4_000_000;
+
+/// Most steps that questions about one dump may take. A dump names a value again by a few bytes, so that one of 1 MB can
+/// hold a hundred thousand lists of a hundred thousand members; that of 20,000 collectives takes a tenth.
+const STEPS: u64 = 50_000_000;
 
 /// A value; containers hold indices into the [`Pickle`].
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +38,8 @@ pub enum Value {
 pub struct Pickle {
     values: Vec<Value>,
     root: u32,
+    /// Steps left for questions.
+    left: Cell<u64>,
 }
 
 impl Pickle {
@@ -39,6 +47,17 @@ impl Pickle {
     pub fn read(bytes: &[u8]) -> Result<Self> {
         Reader { bytes, at: 0, values: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: Vec::new() }
             .run()
+    }
+
+    /// Whether questions took more steps than any real dump needs: then the answers are not whole.
+    pub fn is_exhausted(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Takes steps; false if there are none left.
+    fn spend(&self, steps: usize) -> bool {
+        self.left.set(self.left.get().saturating_sub(steps as u64));
+        !self.is_exhausted()
     }
 
     /// The outermost value.
@@ -59,7 +78,7 @@ impl<'a> Node<'a> {
         self.pickle.values.get(self.at as usize).unwrap_or(&Value::None)
     }
 
-    /// The value of a key.
+    /// The value of a key; none once the dump is exhausted.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         self.entries().find(|(name, _)| *name == key).map(|(_, node)| node)
     }
@@ -70,7 +89,7 @@ impl<'a> Node<'a> {
             Value::Dict(entries) => entries.as_slice(),
             _ => &[],
         };
-        entries.iter().filter_map(move |(key, value)| {
+        entries.iter().take_while(move |_| self.pickle.spend(1)).filter_map(move |(key, value)| {
             let key = Node { pickle: self.pickle, at: *key }.text()?;
             Some((key, Node { pickle: self.pickle, at: *value }))
         })
@@ -82,7 +101,8 @@ impl<'a> Node<'a> {
             Value::List(items) => items.as_slice(),
             _ => &[],
         };
-        items.iter().map(move |at| Node { pickle: self.pickle, at: *at })
+        let within = items.iter().take_while(move |_| self.pickle.spend(1));
+        within.map(move |at| Node { pickle: self.pickle, at: *at })
     }
 
     /// A string.
@@ -91,6 +111,11 @@ impl<'a> Node<'a> {
             Value::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// A string that is read to its end, which costs as many steps as it has bytes.
+    pub fn long_text(self) -> Option<&'a str> {
+        self.text().filter(|text| self.pickle.spend(text.len()))
     }
 
     /// An integer.
@@ -151,7 +176,7 @@ impl Reader<'_> {
                 }
                 b'.' => {
                     let root = self.stack.pop().ok_or_else(|| self.broken())?;
-                    return Ok(Pickle { values: self.values, root });
+                    return Ok(Pickle { values: self.values, root, left: Cell::new(STEPS) });
                 }
                 _ => {
                     return Err(DumpError::NotPlainData { offset: self.at });
@@ -254,25 +279,22 @@ impl Reader<'_> {
         let from =
             if many { self.mark()? } else { self.stack.len().checked_sub(2).ok_or_else(|| self.broken())? };
         let items = self.stack.split_off(from);
-        let broken = self.broken();
-        match self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
-            Some(Value::Dict(entries)) => {
-                entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
-            }
-            _ => return Err(broken),
+        if let Some(Value::Dict(entries)) = self.stack.last().and_then(|at| self.values.get_mut(*at as usize))
+        {
+            entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            return Ok(());
         }
-        Ok(())
+        Err(self.broken())
     }
 
     fn append(&mut self, many: bool) -> Result<()> {
         let from =
             if many { self.mark()? } else { self.stack.len().checked_sub(1).ok_or_else(|| self.broken())? };
         let items = self.stack.split_off(from);
-        let broken = self.broken();
-        match self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
-            Some(Value::List(list)) => list.extend(items),
-            _ => return Err(broken),
+        if let Some(Value::List(list)) = self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
+            list.extend(items);
+            return Ok(());
         }
-        Ok(())
+        Err(self.broken())
     }
 }

@@ -63,16 +63,31 @@ impl Communicator {
 /// Writes the id that reports use: commId, or `PARENT/SPLITCOUNT/COLOR`.
 pub(super) struct Id<'a>(pub &'a [Communicator], pub Identity);
 
-impl fmt::Display for Id<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Id<'_> {
+    /// Splits of splits that an id spells out; real jobs split twice. A log can nest a thousand, each with an id as long
+    /// as all before it.
+    const DEPTH: u32 = 8;
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: u32) -> fmt::Result {
         match self.1 {
             Identity::Id(id) => write!(f, "{id:#x}"),
-            Identity::Split { parent, count, color } => match self.0.get(parent as usize) {
-                Some(parent) => write!(f, "{}/{count}/{color}", Id(self.0, parent.identity)),
-                None => write!(f, "?/{count}/{color}"),
-            },
+            Identity::Split { parent, count, color } => {
+                match self.0.get(parent as usize) {
+                    Some(known) if depth < Self::DEPTH => Id(self.0, known.identity).write(f, depth + 1)?,
+                    // Its number in the map still tells it from all others.
+                    Some(_) => write!(f, "split-{parent}")?,
+                    None => f.write_str("?")?,
+                }
+                write!(f, "/{count}/{color}")
+            }
             Identity::Orphan { count, color, .. } => write!(f, "?/{count}/{color}"),
             Identity::Unnamed { nranks, ordinal } => write!(f, "unnamed-{nranks}-{ordinal}"),
         }
+    }
+}
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
     }
 }

@@ -123,6 +123,7 @@ impl TransportMap {
 
     fn join(&mut self, at: u32, entry: &Entry<'_>, line: &CommLine, events: &mut Vec<Event>) -> Option<u32> {
         if self.processes[at as usize].locals.len() >= LOCALS || self.members >= MEMBERS {
+            self.others_dropped += 1;
             return None;
         }
         self.members += 1;
@@ -224,6 +225,7 @@ impl TransportMap {
             return Some(*at);
         }
         if self.comms.len() >= COMMUNICATORS {
+            self.others_dropped += 1;
             return None;
         }
         let at = u32::try_from(self.comms.len()).ok()?;

@@ -15,8 +15,8 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Most numbers kept outside of the usual range.
-    const MOST: usize = 256;
+    /// Most numbers kept outside of the usual range: there may be millions of connections.
+    const MOST: usize = 32;
 
     /// Adds a channel.
     pub fn add(&mut self, index: u32, channel: u32) {

@@ -53,6 +53,10 @@ const PROCESSES: usize = 200_000;
 const COMMUNICATORS: usize = 400_000;
 /// Processes found again without a look at the index.
 const RECENT: usize = 4096;
+/// Most hosts kept. A log that names `NCCL_HOSTID` anew on every line would otherwise grow the map without end.
+const HOSTS: usize = 65_536;
+/// Bytes kept of a name or value that a log prints.
+const TEXT: usize = 256;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
@@ -100,6 +104,8 @@ pub struct TransportMap {
     nvls_used: bool,
     links: usize,
     links_dropped: u64,
+    /// Lines of hosts, processes and communicators that found no room.
+    others_dropped: u64,
     nccl_lines: u64,
     unparsed: u64,
     info_seen: bool,
@@ -230,7 +236,10 @@ impl TransportMap {
         let key = (source, pid.unwrap_or(u64::MAX), Box::<str>::from(host));
         let at = match self.process_index.get(&key) {
             Some(at) => *at,
-            None if self.processes.len() >= PROCESSES => return None,
+            None if self.processes.len() >= PROCESSES => {
+                self.others_dropped += 1;
+                return None;
+            }
             None => {
                 let at = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
                 let mut process = Process::new(source, host, pid, entry.line);
@@ -247,10 +256,21 @@ impl TransportMap {
         Some(at)
     }
 
-    /// The number of a host.
+    /// The number of a host. Where there are too many, the others share one number and are counted.
     fn host(&mut self, name: &str, id: &str) -> u32 {
         let next = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
-        *self.hosts.entry((name.into(), id.into())).or_insert(next)
+        let key = (Box::from(short(name)), Box::from(short(id)));
+        match self.hosts.get(&key) {
+            Some(known) => *known,
+            None if self.hosts.len() >= HOSTS => {
+                self.others_dropped += 1;
+                next
+            }
+            None => {
+                self.hosts.insert(key, next);
+                next
+            }
+        }
     }
 
     fn connect(
@@ -260,11 +280,17 @@ impl TransportMap {
         line: &super::channel::ChannelLine<'_>,
         events: &mut Vec<Event>,
     ) {
-        let Some(transport) = self.name(line.transport.name) else { return };
+        let Some(transport) = self.name(line.transport.name) else {
+            self.links_dropped += 1;
+            return;
+        };
         let tid = entry.writer.map_or(0, |writer| writer.tid);
         let full = self.links >= LINKS;
         let process = &mut self.processes[at as usize];
-        let burst = process.burst(tid, line.index == 0, entry.line);
+        let Some(burst) = process.burst(tid, line.index == 0, entry.line) else {
+            self.links_dropped += 1;
+            return;
+        };
         let key = LinkKey::new(burst, transport, line);
         if full && !process.knows(&key) {
             self.links_dropped += 1;
@@ -334,8 +360,8 @@ impl TransportMap {
             }
             NcclEvent::Version(version) => {
                 let seen = self.versions.len();
-                if seen < 64 || self.versions.contains_key(version) {
-                    let processes = self.versions.entry(version.into()).or_default();
+                if seen < 64 || self.versions.contains_key(short(version)) {
+                    let processes = self.versions.entry(short(version).into()).or_default();
                     if processes.len() < 4096 {
                         processes.extend(process);
                     }
@@ -350,6 +376,7 @@ impl TransportMap {
                 }
             }
             NcclEvent::Provider { name, nics } => {
+                let name = short(name);
                 let plugin = self.ofi();
                 plugin.provider = Some(name.into());
                 plugin.nics = nics.or(plugin.nics);
@@ -361,19 +388,19 @@ impl TransportMap {
             }
             NcclEvent::OfiVersion(version) => {
                 let plugin = self.ofi();
-                plugin.version = Some(version.into());
+                plugin.version = Some(short(version).into());
             }
             NcclEvent::Plugin(name)
                 if !name.contains("Libfabric")
                     && self.plugins.len() < 32
                     && !self.plugins.iter().any(|p| *p.name == *name) =>
             {
-                self.plugins.push(PluginSeen::new(name));
+                self.plugins.push(PluginSeen::new(short(name)));
             }
             NcclEvent::Listed { network, devices } => {
                 let lists = self.listed.entry(network.into()).or_default();
                 if lists.len() < 64 {
-                    lists.insert(devices.into());
+                    lists.insert(cut(devices, LIST).into());
                 }
             }
             NcclEvent::Env { name, value } => self.environment(process, name, value),
@@ -390,7 +417,7 @@ impl TransportMap {
                     }
                 }
             }
-            NcclEvent::Initialised(network) => self.initialised = Some(network.into()),
+            NcclEvent::Initialised(network) => self.initialised = Some(short(network).into()),
             _ => {}
         }
     }
@@ -413,7 +440,7 @@ impl TransportMap {
             let process = &mut self.processes[process as usize];
             (process.host, process.host_number) = (host, number);
         }
-        if self.env.len() < 256 || self.env.contains_key(name) {
+        if name.len() <= TEXT && (self.env.len() < 256 || self.env.contains_key(name)) {
             let values = self.env.entry(name.into()).or_default();
             if values.len() < 16 && value.len() <= 256 {
                 values.insert(value.into());
@@ -530,6 +557,18 @@ impl TransportMap {
             source: Arc::clone(&self.sources[process.source as usize].id),
         }
     }
+}
+
+/// Bytes kept of a list of devices; the longest real ones name some forty.
+const LIST: usize = 8192;
+
+/// A text of a log, cut at what is kept of one.
+fn short(text: &str) -> &str {
+    cut(text, TEXT)
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
 
 /// `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.

@@ -9,6 +9,8 @@ use crate::channel::{ChannelLine, Side};
 
 /// Bursts of one process beyond which those that belong nowhere yet share one.
 const BURSTS: usize = 512;
+/// Most bursts of one process. Each connection line looks through them.
+const MOST_BURSTS: usize = 1024;
 
 /// How far a rank came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -202,10 +204,10 @@ impl Process {
     }
 
     /// The burst a connection line of a thread belongs to; opens one if there is none. Where there are too many,
-    /// one that belongs nowhere yet takes it, and then proves nothing as a whole.
-    pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> u32 {
+    /// one that belongs nowhere yet takes it, and then proves nothing as a whole; none if all belong somewhere.
+    pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> Option<u32> {
         let fits = |burst: &Burst| burst.open && burst.tid == tid && burst.collective == collective;
-        let at = self.bursts.iter().rposition(fits).unwrap_or_else(|| {
+        let at = self.bursts.iter().rposition(fits).or_else(|| {
             let fresh = Burst {
                 tid,
                 collective,
@@ -217,17 +219,20 @@ impl Process {
             };
             if let Some(empty) = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty()) {
                 self.bursts[empty] = fresh;
-                return empty;
+                return Some(empty);
             }
             let waiting = self.bursts.iter().rposition(|burst| burst.local.is_none());
             if let Some(waiting) = waiting.filter(|_| self.bursts.len() >= BURSTS) {
                 self.bursts[waiting].collective = false;
-                return waiting;
+                return Some(waiting);
+            }
+            if self.bursts.len() >= MOST_BURSTS {
+                return None;
             }
             self.bursts.push(fresh);
-            self.bursts.len() - 1
+            Some(self.bursts.len() - 1)
         });
-        u32::try_from(at).unwrap_or(u32::MAX)
+        at.and_then(|at| u32::try_from(at).ok())
     }
 
     /// Closes the bursts of a thread; gives those that were open.

@@ -28,6 +28,10 @@ impl World {
     }
 }
 
+/// Communicators that a connection can belong to, beyond which nothing is concluded: to compare what they agree on costs as
+/// much as their number squared, for each connection.
+const MOST_CANDIDATES: usize = 64;
+
 /// What is known of where a connection belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
@@ -38,12 +42,8 @@ pub(super) struct Place {
 
 impl TransportMap {
     /// The communicators (entries of the process) that a connection can belong to.
-    fn candidates(&self, process: &Process, link: &Link) -> Vec<u32> {
-        (0u32..)
-            .zip(&process.locals)
-            .filter(|(_, local)| self.fits(process, local, link))
-            .map(|(at, _)| at)
-            .collect()
+    fn candidates<'a>(&'a self, process: &'a Process, link: &'a Link) -> impl Iterator<Item = u32> + 'a {
+        (0u32..).zip(&process.locals).filter(|(_, local)| self.fits(process, local, link)).map(|(at, _)| at)
     }
 
     /// Whether no communicator of a process can hold a connection, by rank numbers alone.
@@ -108,12 +108,11 @@ impl TransportMap {
         }
         let mut common: Option<Vec<u32>> = None;
         for link in &burst.links {
-            let fitting = self.candidates(process, &process.links[*link as usize]);
+            let link = &process.links[*link as usize];
             common = Some(match common {
-                None => fitting,
-                // Both are sorted.
+                None => self.candidates(process, link).collect(),
                 Some(mut common) => {
-                    common.retain(|at| fitting.binary_search(at).is_ok());
+                    common.retain(|at| self.fits(process, &process.locals[*at as usize], link));
                     common
                 }
             });
@@ -132,8 +131,11 @@ impl TransportMap {
         let process = &self.processes[at as usize];
         let candidates = match burst {
             Some(local) => vec![local],
-            None => self.candidates(process, link),
+            None => self.candidates(process, link).take(MOST_CANDIDATES + 1).collect(),
         };
+        if candidates.len() > MOST_CANDIDATES {
+            return Place::default();
+        }
         let mut places = candidates.iter().map(|local| {
             let local = &process.locals[*local as usize];
             let comm =

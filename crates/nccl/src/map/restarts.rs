@@ -1,6 +1,6 @@
 //! Restarts: which processes were replaced by later ones. A log may hold several attempts of a job; the last one counts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::TransportMap;
 use super::process::Process;
@@ -12,7 +12,7 @@ type Slot = (u32, Box<str>, u64);
 /// Who held which place. Where no place had two holders there was no restart, and asking costs nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Restarts {
-    holders: HashMap<Slot, Vec<u32>>,
+    holders: HashMap<Slot, BTreeSet<u32>>,
     shared: HashSet<Slot>,
     attempts: HashMap<(String, String, String, u32), u32>,
     retried: bool,
@@ -44,7 +44,7 @@ impl Restarts {
         if let Some(from) = from {
             let slot = slot(from);
             if let Some(holders) = self.holders.get_mut(&slot) {
-                holders.retain(|other| *other != at);
+                holders.remove(&at);
                 if holders.len() < 2 {
                     self.shared.remove(&slot);
                 }
@@ -52,7 +52,7 @@ impl Restarts {
         }
         let slot = slot(to);
         let holders = self.holders.entry(slot.clone()).or_default();
-        holders.push(at);
+        holders.insert(at);
         if holders.len() > 1 {
             self.shared.insert(slot);
         }
@@ -95,8 +95,8 @@ impl TransportMap {
             );
         }
         for slot in &self.restarts.shared {
-            let mut holders = self.restarts.holders.get(slot).cloned().unwrap_or_default();
-            holders.retain(|at| !past.contains(at));
+            let holders = self.restarts.holders.get(slot).into_iter().flatten().copied();
+            let holders = holders.filter(|at| !past.contains(at)).collect();
             self.replaced(holders, &mut past);
         }
         self.with_company(past)
@@ -107,10 +107,10 @@ impl TransportMap {
         holders.sort_by_key(|at| self.processes[*at as usize].first_line);
         let Some(last) = holders.iter().rfind(|at| self.processes[**at as usize].came_up()) else { return };
         let later = &self.processes[*last as usize];
+        let comms: HashSet<u32> = later.locals.iter().map(|local| local.comm).collect();
         past.extend(holders.iter().copied().filter(|at| {
             let earlier = &self.processes[*at as usize];
-            let together =
-                earlier.locals.iter().any(|local| later.locals.iter().any(|other| other.comm == local.comm));
+            let together = earlier.locals.iter().any(|local| comms.contains(&local.comm));
             earlier.last_line < later.first_line && !together
         }));
     }

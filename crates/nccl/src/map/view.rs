@@ -347,9 +347,10 @@ impl TransportMap {
         self.comms.iter().filter(alive).map(|comm| comm.contested).sum()
     }
 
-    /// Connection lines cut in the middle, and connections that found no room.
-    pub fn torn_and_dropped(&self) -> (u64, u64) {
-        (self.torn, self.links_dropped)
+    /// Connection lines cut in the middle; connections that found no room; lines of hosts, processes and communicators
+    /// that found none.
+    pub fn torn_and_dropped(&self) -> (u64, u64, u64) {
+        (self.torn, self.links_dropped, self.others_dropped)
     }
 
     /// Versions of NCCL seen, in order.

@@ -1,6 +1,6 @@
 //! A layer, from the connection into the scan: checked against its digest while it is read, and never held.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 
 use reqwest::Response;
 use ring::digest::{Context, SHA256};
@@ -9,6 +9,7 @@ use weftrun_core::image::{Layer, LayerScan};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::registry::hex;
+use crate::compressed::unpacked;
 
 /// Pieces between the connection and the scan.
 const WAITING: usize = 16;
@@ -72,17 +73,8 @@ fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
 }
 
 fn decoded(input: &mut BufReader<Pieces>) -> std::result::Result<Layer, String> {
-    let magic = input.fill_buf().map_err(|error| error.to_string())?;
-    let (gzip, zstd) = (magic.starts_with(&[0x1f, 0x8b]), magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
-    if gzip {
-        return scanned(flate2::bufread::MultiGzDecoder::new(input));
-    }
-    if zstd {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(input)
-            .map_err(|error| format!("its zstd cannot be read: {error}"))?;
-        return scanned(decoder);
-    }
-    scanned(input)
+    let plain = unpacked(input, 64 * 1024).map_err(|error| error.to_string())?;
+    scanned(plain)
 }
 
 fn scanned(mut plain: impl Read) -> std::result::Result<Layer, String> {

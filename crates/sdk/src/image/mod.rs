@@ -65,7 +65,12 @@ pub(crate) async fn read(config: &Config, image: &str, say: &(dyn Fn(String) + S
     let (mut layers, mut left_out) = (Vec::new(), Vec::new());
     for layer in read {
         match layer {
-            Ok(layer) => layers.push(layer),
+            Ok(layer) => {
+                if layer.cut {
+                    left_out.push("a layer names more libraries than are kept; some are left out".to_owned());
+                }
+                layers.push(layer);
+            }
             Err(why) => left_out.push(why),
         }
     }

@@ -18,6 +18,9 @@ const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vn
     application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 /// Largest manifest or configuration (registries refuse manifests above 4 MiB).
 const LARGEST_JSON: usize = 8 << 20;
+/// Largest error of a registry that is read, and how long it may take.
+const LARGEST_ERROR: usize = 256 << 10;
+const ERROR_TIME: Duration = Duration::from_secs(20);
 /// The machine that images are looked up for, where there are several.
 const ARCHITECTURE: &str = "amd64";
 const TRIES: u32 = 3;
@@ -206,9 +209,20 @@ impl Registry {
         Ok(())
     }
 
-    async fn refused(&self, answer: Response) -> Error {
+    async fn refused(&self, mut answer: Response) -> Error {
         let status = answer.status();
-        let said = answer.bytes().await.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        // Of an error that does not end no more is read than one has: what is cut is no JSON.
+        let mut bytes = Vec::new();
+        let reading = async {
+            while let Ok(Some(chunk)) = answer.chunk().await {
+                bytes.extend_from_slice(&chunk);
+                if bytes.len() > LARGEST_ERROR {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(ERROR_TIME, reading).await;
+        let said = serde_json::from_slice::<Value>(&bytes).ok();
         let said = said
             .as_ref()
             .and_then(|body| body.pointer("/errors/0/message"))

@@ -114,3 +114,46 @@ fn a_note_of_a_digest_is_a_file_in_the_folder() {
     assert_eq!(file, Path::new("/state").join(format!("sha256-{}-v1.json", "0a".repeat(32))));
     assert!(!is_digest("sha256:../../x") && !is_digest("sha512:00"));
 }
+
+/// A registry whose every answer is an error that does not end.
+fn endless_registry() -> String {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\r\n{\"errors\":[{\"message\":\"";
+                let _ = stream.write_all(head.as_bytes());
+                let piece = vec![b'x'; 1 << 20];
+                while stream.write_all(&piece).is_ok() {}
+            });
+        }
+    });
+    address.to_string()
+}
+
+#[tokio::test]
+async fn an_endless_error_is_cut() {
+    let (address, folder) = (endless_registry(), tempfile::tempdir().unwrap());
+    let began = std::time::Instant::now();
+    let error = read(&config(&folder), &format!("{address}/a:1")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert!(error.message().len() < 1000, "{}", error.message().len());
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn layers_of_several_frames_are_read_whole() {
+    let (registry, folder) = (FakeRegistry::start().unwrap(), tempfile::tempdir().unwrap());
+    let tar = layer(&[("usr/lib/libmpi.so.40", b"Open MPI v4.1.6, package\0")]);
+    let (first, second) = tar.split_at(tar.len() / 2);
+    let note = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"toc"].concat();
+    let packed = [note.clone(), zstd(first), note.clone(), zstd(second), note].concat();
+    let gzipped = [gzip(&glibc("2.31")[..700]), gzip(&glibc("2.31")[700..])].concat();
+    let image = registry.push("frames", "1", &[], &[packed, gzipped]);
+    let facts = read(&config(&folder), &image).await.unwrap();
+    assert_eq!(versions(&facts), [(Part::Glibc, "2.31"), (Part::OpenMpi, "4.1.6")]);
+    assert!(facts.left_out.is_empty(), "{facts:?}");
+}

@@ -119,9 +119,13 @@ impl Supervisor {
 
     async fn run(&mut self, detached: bool) -> Result<()> {
         let mut told = requests::Told::new(detached);
-        match code::bring(self).await {
+        match code::bring(self, &mut told).await {
             Ok(()) => self.attempts(&mut told).await,
-            Err(error) => self.record.end(JobPhase::Failed, error.to_string(), None),
+            Err(code::Failed::Error(error)) => self.record.end(JobPhase::Failed, error.to_string(), None),
+            Err(code::Failed::Stopped(stop)) => {
+                self.sweep().await;
+                self.end_stopped(stop);
+            }
         }
         self.last_word().await
     }
@@ -133,14 +137,7 @@ impl Supervisor {
             let attempt = self.record.attempt;
             match outcome {
                 Outcome::Ended => return self.record.end(JobPhase::Succeeded, "", Some(0)),
-                Outcome::Stopped(Stop::Cancelled(by)) => {
-                    return self.record.end(JobPhase::Cancelled, by, None);
-                }
-                Outcome::Stopped(Stop::TimeLimit) => {
-                    let limit = self.list.time_limit.unwrap_or_default();
-                    let reason = format!("its time limit of {limit} s was over");
-                    return self.record.end(JobPhase::Failed, reason, None);
-                }
+                Outcome::Stopped(stop) => return self.end_stopped(stop),
                 Outcome::Failed { reason, code } if attempt >= self.list.restarts => {
                     let reason = match attempt {
                         0 => reason,
@@ -156,6 +153,38 @@ impl Supervisor {
                     self.record.reason = text;
                     self.record.processes.fill(super::record::ProcessRecord::waiting());
                     self.unwritten = true;
+                }
+            }
+        }
+    }
+
+    /// Ends the record of a job that was ended before its processes did.
+    fn end_stopped(&mut self, stop: Stop) {
+        match stop {
+            Stop::Cancelled(by) => self.record.end(JobPhase::Cancelled, by, None),
+            Stop::TimeLimit => {
+                let limit = self.list.time_limit.unwrap_or_default();
+                self.record.end(JobPhase::Failed, format!("its time limit of {limit} s was over"), None);
+            }
+        }
+    }
+
+    /// Waits until something ends the job that has no processes yet: a cancel, its time limit, or a signal to this
+    /// process. Other requests are for processes, of which there are none.
+    async fn stopped(&self, told: &mut requests::Told) -> Stop {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = told.terminated() => return Stop::Cancelled("its supervisor was told to end"),
+                _ = tick.tick() => {
+                    if told.requests(&self.folder).contains(&Request::Cancel) {
+                        return Stop::Cancelled("cancelled");
+                    }
+                    if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Stop::TimeLimit;
+                    }
                 }
             }
         }

@@ -11,6 +11,9 @@ use crate::slurm::ids::JobId;
 /// A line that does not end is passed on after this many bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
+/// Most lanes of one file, over all its attempts.
+const MOST_LANES: usize = 1 << 18;
+
 /// What one look brought of one file.
 #[derive(Debug, Default)]
 pub struct Piece {
@@ -79,6 +82,8 @@ pub struct LogFile {
     header: Option<Header>,
     attempt: u32,
     lanes: BTreeMap<Lane, Arc<SourceId>>,
+    /// Lanes made over all attempts: each is a source that readers keep.
+    lanes_made: usize,
     complete: bool,
     /// The exit code of the script's last line.
     code: Option<i32>,
@@ -96,6 +101,7 @@ impl LogFile {
             header: None,
             attempt: start.map_or(0, |cursor| cursor.attempt),
             lanes: BTreeMap::new(),
+            lanes_made: 0,
             complete: false,
             code: None,
         }
@@ -160,8 +166,7 @@ impl LogFile {
                 *place += line.len() as u64;
                 continue;
             }
-            let (lane, text) =
-                self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
+            let (lane, text) = self.lane_of(line);
             match &mut run {
                 Some((current, bytes)) if *current == lane => bytes.extend_from_slice(text),
                 _ => {
@@ -178,12 +183,18 @@ impl LogFile {
     }
 
     fn is_own(&self, line: &[u8]) -> bool {
-        Header::parse(line).is_some() || (self.header.is_some() && line.starts_with(b"#weftrun end "))
+        self.header_in(line).is_some() || (self.header.is_some() && line.starts_with(b"#weftrun end "))
+    }
+
+    /// The header in a line, if the script wrote it: the first of the file, or that of a later attempt of the same job.
+    /// Any other is a line of a program like all others.
+    fn header_in(&self, line: &[u8]) -> Option<Header> {
+        Header::parse(line).filter(|later| self.header.as_ref().is_none_or(|known| known.continues_as(later)))
     }
 
     /// The lines the script writes for us: the beginning and the end of a life of the job.
     fn own_line(&mut self, line: &[u8]) -> bool {
-        if let Some(header) = Header::parse(line) {
+        if let Some(header) = self.header_in(line) {
             self.attempt = header.attempt;
             self.header = Some(header);
             self.lanes.clear();
@@ -197,6 +208,15 @@ impl LogFile {
             (self.complete, self.code) = (true, code.and_then(|code| code.parse().ok()));
         }
         ours
+    }
+
+    /// The lane of a line. Behind [`MOST_LANES`] new tasks' lines stay whole, in the script's own lane.
+    fn lane_of<'a>(&self, line: &'a [u8]) -> (Lane, &'a [u8]) {
+        let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
+        if self.lanes_made >= MOST_LANES && lane != Lane::Batch && !self.lanes.contains_key(&lane) {
+            return (Lane::Batch, line);
+        }
+        (lane, text)
     }
 
     fn source(&mut self, lane: &Lane) -> Arc<SourceId> {
@@ -222,6 +242,7 @@ impl LogFile {
         source.uid = format!("{}#{}", self.name, source.name);
         source.attempt = self.attempt;
         let source = Arc::new(source);
+        self.lanes_made += 1;
         self.lanes.insert(lane.clone(), Arc::clone(&source));
         source
     }
@@ -252,8 +273,7 @@ impl LogFile {
         if line.is_empty() || self.own_line(&line) {
             return None;
         }
-        let (lane, text) =
-            self.header.as_ref().map_or((Lane::Batch, line.as_slice()), |header| header.lane_of(&line));
+        let (lane, text) = self.lane_of(&line);
         let text = text.to_vec();
         Some(self.batch(&lane, text, self.offset))
     }

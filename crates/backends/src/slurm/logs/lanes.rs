@@ -2,6 +2,9 @@
 
 use weftrun_core::log::SourceId;
 
+/// Most tasks of a job, ten times the largest that were ever run.
+const MOST_TASKS: u32 = 1 << 20;
+
 /// What the script's first line says: `#weftrun log=1 attempt=0 labels=rank tasks=worker:32`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -43,6 +46,9 @@ impl Header {
             part.rsplit_once(':').and_then(|(name, tasks)| Some((name.to_owned(), tasks.parse().ok()?)))
         };
         let roles = value("tasks")?.split(',').map(role).collect::<Option<Vec<_>>>()?;
+        // A program can print such a line too; a sum beyond what any job has is not the script's.
+        let tasks = roles.iter().try_fold(0u32, |sum, (_, tasks)| sum.checked_add(*tasks));
+        tasks.filter(|tasks| *tasks <= MOST_TASKS)?;
         Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles })
     }
 
@@ -60,6 +66,11 @@ impl Header {
             }
             _ => (Lane::Batch, line),
         }
+    }
+
+    /// Whether another header can be of the same job, begun again by Slurm: it is the same line but for its attempt.
+    pub fn continues_as(&self, later: &Self) -> bool {
+        later.attempt > self.attempt && (self.labels, &self.roles) == (later.labels, &later.roles)
     }
 
     fn tasks(&self) -> u32 {

@@ -242,3 +242,20 @@ impl Reader {
 async fn send(feed: &Feed<LogBatch>, batch: LogBatch) {
     put(feed, batch).await;
 }
+
+/// Reads bytes as a job's log, in two pieces, and as the framed answer that holds one.
+#[cfg(fuzzing)]
+pub fn fuzz_log(id: &JobId, bytes: &[u8]) {
+    let mut file = LogFile::new("fuzz.log", id, None);
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let mut offset = 0;
+    for part in [first, second] {
+        let piece =
+            Piece { inode: 1, size: bytes.len() as u64, offset, bytes: part.to_vec(), ..Piece::default() };
+        file.take(&piece, false);
+        offset += part.len() as u64;
+    }
+    file.rest();
+    file.ends(None);
+    Piece::all(bytes, b"ab");
+}

@@ -1,6 +1,6 @@
 //! What of a log was asked for: ranks, roles, an attempt, the last lines, and where to go on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 
@@ -8,6 +8,9 @@ use crate::slurm::stream::Feed;
 
 /// Most lines kept of one source for `tail`.
 const MOST_TAIL: u64 = 100_000;
+
+/// Most bytes kept back, of all sources together.
+const MOST_HELD: usize = 256 << 20;
 
 /// Lets through what was asked for.
 pub struct Selection {
@@ -24,9 +27,9 @@ enum Held {
     /// Nothing: batches go through.
     Nothing,
     /// The last lines of each source.
-    Tail { most: usize, lines: VecDeque<LogBatch>, counts: BTreeMap<String, usize> },
-    /// Everything, until the number of the last attempt is known.
-    Attempts(Vec<LogBatch>),
+    Tail(Kept),
+    /// The last two attempts, until it is known which the last one is.
+    Attempts { kept: Kept, last: u32 },
 }
 
 impl Selection {
@@ -42,12 +45,8 @@ impl Selection {
             }
         }
         let held = match options.tail {
-            _ if options.previous => Held::Attempts(Vec::new()),
-            Some(most) => Held::Tail {
-                most: usize::try_from(most.min(MOST_TAIL)).unwrap_or(usize::MAX),
-                lines: VecDeque::new(),
-                counts: BTreeMap::new(),
-            },
+            _ if options.previous => Held::Attempts { kept: Kept::new(None), last: 0 },
+            Some(most) => Held::Tail(Kept::new(usize::try_from(most.min(MOST_TAIL)).ok())),
             None => Held::Nothing,
         };
         Self { feed, roles: options.roles.clone(), ranks: options.ranks.clone(), starts, held }
@@ -80,8 +79,15 @@ impl Selection {
         }
         match &mut self.held {
             Held::Nothing => super::send(&self.feed, batch).await,
-            Held::Attempts(all) => all.push(batch),
-            Held::Tail { most, lines, counts } => keep_lines(batch, *most, lines, counts),
+            Held::Attempts { kept, last } => {
+                if batch.source.attempt > *last {
+                    *last = batch.source.attempt;
+                    let wanted = last.saturating_sub(1);
+                    kept.retain(|batch| batch.source.attempt >= wanted);
+                }
+                kept.keep(batch);
+            }
+            Held::Tail(kept) => kept.keep_lines(batch),
         }
     }
 
@@ -94,39 +100,150 @@ impl Selection {
 
     /// The present end was reached: what was held back goes out, and what comes from now on goes through.
     pub async fn flush(&mut self) {
-        let batches: Vec<LogBatch> = match std::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Nothing => Vec::new(),
-            Held::Tail { lines, .. } => lines.into(),
-            Held::Attempts(all) => {
-                let last = all.iter().map(|batch| batch.source.attempt).max().unwrap_or(0);
-                all.into_iter().filter(|batch| last.checked_sub(1) == Some(batch.source.attempt)).collect()
+        let kept = match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Nothing => return,
+            Held::Tail(kept) => kept,
+            Held::Attempts { mut kept, last } => {
+                kept.retain(|batch| last.checked_sub(1) == Some(batch.source.attempt));
+                kept
             }
         };
-        for batch in batches {
+        for batch in kept.into_batches() {
             super::send(&self.feed, batch).await;
         }
     }
 }
 
-/// Keeps a batch's lines one by one, and drops the oldest of a source that has too many.
-fn keep_lines(
-    batch: LogBatch,
-    most: usize,
-    lines: &mut VecDeque<LogBatch>,
-    counts: &mut BTreeMap<String, usize>,
-) {
-    if matches!(batch.mark, Some(Mark::Truncated)) {
-        lines.push_back(batch);
-        return;
+/// What is kept back, by the order it came in.
+struct Kept {
+    /// Most lines of one source; none for all of them.
+    most: Option<usize>,
+    next: u64,
+    batches: BTreeMap<u64, LogBatch>,
+    by_source: HashMap<String, VecDeque<u64>>,
+    bytes: usize,
+    /// Whether batches were dropped because all together were too large.
+    cut: bool,
+}
+
+impl Kept {
+    fn new(most: Option<usize>) -> Self {
+        Self { most, next: 0, batches: BTreeMap::new(), by_source: HashMap::new(), bytes: 0, cut: false }
     }
-    for line in batch.bytes.split_inclusive(|byte| *byte == b'\n') {
-        lines.push_back(LogBatch::new(batch.source.clone(), line.to_vec(), batch.cursor.clone()));
-        let count = counts.entry(batch.source.uid.clone()).or_default();
-        *count += 1;
-        if *count > most {
-            *count -= 1;
-            let oldest = lines.iter().position(|kept| kept.source.uid == batch.source.uid);
-            let _ = oldest.and_then(|at| lines.remove(at));
+
+    /// Keeps a batch's lines one by one, and drops the oldest of a source that has too many.
+    fn keep_lines(&mut self, batch: LogBatch) {
+        if matches!(batch.mark, Some(Mark::Truncated)) {
+            return self.keep(batch);
         }
+        for line in batch.bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.keep(LogBatch::new(batch.source.clone(), line.to_vec(), batch.cursor.clone()));
+        }
+    }
+
+    fn keep(&mut self, batch: LogBatch) {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += cost(&batch);
+        if batch.mark.is_none()
+            && let Some(most) = self.most
+        {
+            let own = self.by_source.entry(batch.source.uid.clone()).or_default();
+            own.push_back(number);
+            let oldest = if own.len() > most { own.pop_front() } else { None };
+            if let Some(oldest) = oldest {
+                self.drop_one(oldest);
+            }
+        }
+        // A tail of no lines keeps none.
+        if self.most != Some(0) || batch.mark.is_some() {
+            self.batches.insert(number, batch);
+        }
+        while self.bytes > MOST_HELD
+            && let Some(oldest) = self.batches.keys().next().copied()
+        {
+            self.cut = true;
+            self.drop_one(oldest);
+        }
+    }
+
+    fn drop_one(&mut self, number: u64) {
+        if let Some(batch) = self.batches.remove(&number) {
+            self.bytes = self.bytes.saturating_sub(cost(&batch));
+        }
+    }
+
+    /// Drops what is of no use any more.
+    fn retain(&mut self, wanted: impl Fn(&LogBatch) -> bool) {
+        self.batches.retain(|_, batch| wanted(batch));
+        self.bytes = self.batches.values().map(cost).sum();
+    }
+
+    fn into_batches(self) -> impl Iterator<Item = LogBatch> {
+        let reason = format!("more than {} MiB would have had to be kept", MOST_HELD >> 20);
+        let first = self.batches.values().next().filter(|_| self.cut);
+        let mark = first
+            .map(|first| LogBatch::marked(first.source.clone(), Mark::Gap { reason }, first.cursor.clone()));
+        mark.into_iter().chain(self.batches.into_values())
+    }
+}
+
+/// Memory that a batch takes, about.
+fn cost(batch: &LogBatch) -> usize {
+    batch.bytes.len() + 256
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn batch(source: &str, bytes: &[u8]) -> LogBatch {
+        let mut source = SourceId::new(source);
+        source.uid = source.name.clone();
+        LogBatch::new(Arc::new(source), bytes.to_vec(), Cursor::default())
+    }
+
+    fn text(kept: Kept) -> String {
+        kept.into_batches().map(|batch| String::from_utf8(batch.bytes).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_tail_holds_the_last_lines_of_each_source_in_their_order() {
+        let mut kept = Kept::new(Some(2));
+        for (source, lines) in [("a", "1\n2\n"), ("b", "x\n"), ("a", "3\n"), ("b", "y\nz\n")] {
+            kept.keep_lines(batch(source, lines.as_bytes()));
+        }
+        assert_eq!(text(kept), "2\n3\ny\nz\n");
+        let mut none = Kept::new(Some(0));
+        none.keep_lines(batch("a", b"1\n"));
+        assert_eq!(text(none), "");
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_and_a_cut_is_marked() {
+        let mut kept = Kept::new(None);
+        let large = vec![b'x'; 1 << 20];
+        for _ in 0..(MOST_HELD >> 20) + 16 {
+            kept.keep(batch("a", &large));
+        }
+        assert!(kept.bytes <= MOST_HELD, "{}", kept.bytes);
+        let first = kept.into_batches().next().unwrap();
+        assert!(matches!(first.mark, Some(Mark::Gap { .. })), "{first:?}");
+    }
+
+    #[test]
+    fn a_tail_of_many_sources_takes_linear_time() {
+        let time = |sources: usize| {
+            let began = std::time::Instant::now();
+            let mut kept = Kept::new(Some(4));
+            for line in 0..sources * 6 {
+                kept.keep_lines(batch(&format!("rank{}", line % sources), b"x\n"));
+            }
+            began.elapsed()
+        };
+        let (once, many) = (time(1000), time(8000));
+        assert!(many < once * 30 + std::time::Duration::from_millis(300), "{once:?}, {many:?}");
     }
 }

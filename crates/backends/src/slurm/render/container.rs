@@ -1,5 +1,7 @@
 //! Containers: pyxis (`srun --container-image`), or the commands `enroot`, `docker` and `apptainer` around the program.
 
+use std::collections::HashSet;
+
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -82,14 +84,11 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>
         .get(index)
         .into_iter()
         .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
-    let mut names: Vec<String> = Vec::new();
-    for name in own.chain(fabric).chain(OWN.map(str::to_owned)) {
-        if !names.contains(&name) {
-            // They stand in the command line unquoted.
-            script::variable(&name)?;
-            names.push(name);
-        }
-    }
+    let mut seen = HashSet::new();
+    let names = own.chain(fabric).chain(OWN.map(str::to_owned)).filter(|name| seen.insert(name.clone()));
+    let names: Vec<String> = names.collect();
+    // They stand in the command line unquoted.
+    names.iter().try_for_each(|name| script::variable(name).map(drop))?;
     Ok(names)
 }
 

@@ -366,6 +366,17 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
     }
 }
 
+/// Reads a value as each answer about jobs.
+#[cfg(fuzzing)]
+pub fn fuzz_jobs(value: &Value) {
+    for one in json::list(value, "jobs").iter().chain([value]) {
+        job::queued(one);
+        job::accounted(one);
+        job::shown(one);
+    }
+    cluster::sections(value, value);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -230,6 +230,12 @@ async fn exchange(
     Ok((out, err))
 }
 
+/// Reads bytes as what a framed program printed.
+#[cfg(fuzzing)]
+pub fn fuzz_frame(bytes: &[u8]) {
+    let _ = frame::Frame::new().unwrap(bytes, bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

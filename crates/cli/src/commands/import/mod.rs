@@ -69,7 +69,7 @@ fn print(context: &Context, imported: &Imported) -> Result<u8> {
     }
     let text = to_toml(&imported.spec);
     if context.out.format == Format::Table {
-        context.out.data(&text)?;
+        context.out.document(&text)?;
         context.out.findings(&findings);
     } else {
         context.out.value(&ImportReport {

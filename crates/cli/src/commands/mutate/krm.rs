@@ -64,7 +64,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         return Ok(exit_codes::INVALID_SPEC);
     }
     let text = to_yaml(&list);
-    context.out.data(&text)?;
+    context.out.document(&text)?;
     Ok(exit_codes::OK)
 }
 

@@ -87,7 +87,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             match given.mutate(text, start) {
                 Ok(done) => {
                     if args.diff {
-                        review::write(&mut spool, text, &done, start)?;
+                        review::write(&mut spool, &context.out, text, &done, start)?;
                     } else {
                         spool.write(done.text.as_bytes())?;
                     }
@@ -113,9 +113,9 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     }
     for spool in spools {
         if args.diff {
-            spool.onto_stdout(&mut context.out.stdout())?;
+            spool.onto(context.out.diff_writer())?;
         } else {
-            spool.to_stdout()?;
+            spool.onto(context.out.document_writer())?;
         }
     }
     Ok(exit_codes::OK)

@@ -80,7 +80,9 @@ impl<'c> Told<'c> {
     pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
         let [file, value] = std::mem::take(&mut self.kept);
         if let Some(value) = value {
-            value.write(&mut std::io::stderr().lock())?;
+            let mut stderr = self.context.out.stderr_document_writer();
+            value.write(&mut stderr)?;
+            stderr.finish()?;
         } else if !self.seen {
             self.context.out.say(
                 "note: no PyTorchJob, MPIJob, TrainJob or sbatch script is in it; everything is passed through",

@@ -3,32 +3,40 @@
 use anstyle::Style;
 use weftrun::core::convert::{JobReport, Mutated, Start};
 use weftrun::core::fabric::{Change, Op};
+use weftrun::core::log::clean_text;
 use weftrun::{LineDiff, Result, Run};
 
 use super::spool::Spool;
-use crate::output::style;
+use crate::output::{Output, style};
 
 /// Lines shown around a change.
 const AROUND: usize = 3;
 
 /// Writes the review of one document; nothing if it did not change.
-pub fn write(spool: &mut Spool, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
+pub fn write(spool: &mut Spool, out: &Output, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
     if done.text == old {
         return Ok(());
     }
     let mut text = String::new();
     for job in done.jobs.iter().filter(|job| job.changed) {
-        let (bold, name) = (style::BOLD, title(job));
-        text.push_str(&format!("{bold}# {name}{bold:#}\n"));
+        text.push_str(&marked(out, style::BOLD, "# ", &clean_text(&title(job))));
     }
-    text.push_str(&format!("{0}--- a/{1}{0:#}\n{0}+++ b/{1}{0:#}\n", style::BOLD, start.file));
+    let file = clean_text(start.file);
+    text.push_str(&marked(out, style::BOLD, "--- a/", &file));
+    text.push_str(&marked(out, style::BOLD, "+++ b/", &file));
     let diff = LineDiff::new(old, done.text.as_ref(), None);
     let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.ops).collect();
     let mut told = vec![false; ops.len()];
     for group in diff.groups(AROUND) {
-        hunk(&mut text, &diff, &group, start, &ops, &mut told);
+        hunk(&mut text, out, &diff, &group, start, &ops, &mut told);
     }
     spool.write(text.as_bytes())
+}
+
+/// One line of the review: styled and with control characters escaped for a terminal, exact otherwise.
+fn marked(out: &Output, style: Style, sign: &str, line: &str) -> String {
+    let style = if out.is_styled(true) { style } else { Style::new() };
+    format!("{style}{sign}{}{style:#}\n", out.diff_text(line))
 }
 
 fn title(job: &JobReport) -> String {
@@ -39,6 +47,7 @@ fn title(job: &JobReport) -> String {
 
 fn hunk(
     text: &mut String,
+    out: &Output,
     diff: &LineDiff<'_>,
     group: &[Run],
     start: Start<'_>,
@@ -55,10 +64,10 @@ fn hunk(
     let new = range(first.new.start, last.new.end);
     let mut body = String::new();
     let mut added = String::new();
-    let mut say = |lines: &[&str], sign: char, color: Style| {
+    let mut say = |lines: &[&str], sign: &str, color: Style| {
         for line in lines {
             let bare = line.trim_end_matches(['\n', '\r']);
-            body.push_str(&format!("{color}{sign}{bare}{color:#}\n"));
+            body.push_str(&marked(out, color, sign, bare));
             if !line.ends_with('\n') {
                 body.push_str("\\ No newline at end of file\n");
             }
@@ -67,17 +76,16 @@ fn hunk(
     for run in group {
         let (left, right) = (&diff.old[run.old.clone()], &diff.new[run.new.clone()]);
         if run.same {
-            say(left, ' ', Style::new());
+            say(left, " ", Style::new());
             continue;
         }
-        say(left, '-', style::ERROR);
-        say(right, '+', style::GOOD);
+        say(left, "-", style::ERROR);
+        say(right, "+", style::GOOD);
         added.extend(right.iter().copied());
     }
-    let note = style::NOTE;
-    text.push_str(&format!("{note}@@ -{old} +{new} @@{note:#}\n"));
+    text.push_str(&marked(out, style::NOTE, "@@ ", &format!("-{old} +{new} @@")));
     for why in reasons(&added, ops, told) {
-        text.push_str(&format!("{0}# {why}{0:#}\n", style::DIM));
+        text.push_str(&marked(out, style::DIM, "# ", &clean_text(&why)));
     }
     text.push_str(&body);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::{NamedTempFile, SpooledTempFile};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::output::BROKEN_PIPE;
+use crate::output::{BROKEN_PIPE, DocumentWriter};
 
 /// Bytes held in memory.
 const IN_MEMORY: usize = 8 << 20;
@@ -33,19 +33,14 @@ impl Spool {
         self.file.write_all(bytes).map_err(|error| io("cannot hold the output back", error))
     }
 
-    /// Hands all of it to stdout, to the byte.
-    pub fn to_stdout(self) -> Result<()> {
-        self.onto_stdout(&mut std::io::stdout().lock())
-    }
-
-    /// Hands all of it to a writer that ends at stdout.
-    pub fn onto_stdout(mut self, stdout: &mut dyn Write) -> Result<()> {
+    /// Hands all of it to a writer of the output, which ends there.
+    pub fn onto(mut self, mut output: DocumentWriter) -> Result<()> {
         self.rewind()?;
-        let copied = std::io::copy(&mut self.file, stdout).and_then(|_| stdout.flush());
-        copied.map_err(|error| match error.kind() {
+        std::io::copy(&mut self.file, &mut output).map_err(|error| match error.kind() {
             std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-            _ => io("cannot write to stdout", error),
-        })
+            _ => io("cannot write the output", error),
+        })?;
+        output.finish()
     }
 
     /// Hands all of it to a writer.

@@ -9,14 +9,32 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use weftrun::compressed::unpacked;
 use weftrun::core::log::SourceId;
 use weftrun::{Error, Result};
 
 use super::inputs::Input;
-use super::read::{CHUNK, failed, unpacked};
+use super::read::{CHUNK, failed};
 
 /// Buffers on their way: enough that neither side waits for the other, few enough to stay in the cache.
 const BUFFERS: usize = 3;
+
+/// Most ranks of one recording that are told apart.
+const MOST_RANKS: usize = 1 << 18;
+/// Longest line of a recording that is read; the rest of a longer one is left out, and it is then no chunk.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// The lines of a recording, of bounded length.
+fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned())),
+            Err(error) => Some(Err(error)),
+        }
+    })
+}
 
 /// What comes next of a source.
 pub enum Piece<'a> {
@@ -86,7 +104,7 @@ impl Out {
 
     fn input(&self, input: &Input) -> std::result::Result<(), Unwanted> {
         let (name, done) = match input {
-            Input::Stdin => ("-", unpacked(io::stdin().lock()).and_then(|from| self.drain("-", from))),
+            Input::Stdin => ("-", unpacked(io::stdin().lock(), CHUNK).and_then(|from| self.drain("-", from))),
             Input::File { path, name } => (name.as_str(), self.file(path, name)),
         };
         match done {
@@ -101,7 +119,7 @@ impl Out {
         {
             return Ok(done);
         }
-        self.drain(name, unpacked(File::open(path)?)?)
+        self.drain(name, unpacked(File::open(path)?, CHUNK)?)
     }
 
     fn drain(&self, name: &str, mut from: impl Read) -> io::Result<std::result::Result<(), Unwanted>> {
@@ -141,17 +159,22 @@ impl Out {
             rank: u32,
             bytes: String,
         }
-        let mut lines = BufReader::new(File::open(path)?).lines().peekable();
+        let mut lines = bounded_lines(BufReader::new(File::open(path)?)).peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         if first.is_none_or(|line| serde_json::from_str::<Chunk>(line).is_err()) {
             return Ok(None);
         }
+        let other = Arc::new(SourceId::new(format!("{name}:other-ranks")));
         let mut ranks: BTreeMap<u32, Arc<SourceId>> = BTreeMap::new();
         for line in lines {
             let Ok(chunk) = serde_json::from_str::<Chunk>(&line?) else { continue };
-            let source = ranks
-                .entry(chunk.rank)
-                .or_insert_with(|| Arc::new(SourceId::new(format!("{name}:rank{}", chunk.rank))));
+            let full = ranks.len() >= MOST_RANKS && !ranks.contains_key(&chunk.rank);
+            let source = if full {
+                &other
+            } else {
+                let new = || Arc::new(SourceId::new(format!("{name}:rank{}", chunk.rank)));
+                ranks.entry(chunk.rank).or_insert_with(new)
+            };
             let buffer = chunk.bytes.into_bytes();
             let length = buffer.len();
             let sent = self
@@ -161,7 +184,7 @@ impl Out {
                 return Ok(Some(Err(Unwanted)));
             }
         }
-        for source in ranks.into_values() {
+        for source in ranks.into_values().chain([other]) {
             if self.send(Sent::Begin(source)).and_then(|()| self.send(Sent::End)).is_err() {
                 return Ok(Some(Err(Unwanted)));
             }

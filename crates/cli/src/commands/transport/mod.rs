@@ -142,9 +142,9 @@ fn show(context: &Context, event: &Event) -> Result<()> {
 fn print(context: &Context, diagnosis: Diagnosis, map: &TransportMap, follow: bool) -> Result<()> {
     let out = &context.out;
     match out.format {
-        Format::Table => out.data(&text::report(&diagnosis, map)),
-        Format::Mermaid => out.data(&mermaid::graph(map)),
-        Format::Html => out.data(&html::page(&TransportReport::of(diagnosis, map))?),
+        Format::Table => out.text(&text::report(&diagnosis, map)),
+        Format::Mermaid => out.document(&mermaid::graph(map)),
+        Format::Html => out.document(&html::page(&TransportReport::of(diagnosis, map))?),
         Format::Json | Format::Yaml => {
             let report = TransportReport::of(diagnosis, map);
             if follow {

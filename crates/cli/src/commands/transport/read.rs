@@ -1,7 +1,7 @@
 //! Bytes of files, of stdin, of files that grow, into the map.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,55 +40,6 @@ pub fn all(
 pub(super) fn failed(name: &str, error: io::Error) -> Error {
     let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
     Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
-}
-
-/// The bytes of a stream, unpacked where they begin like gzip or zstd. Works on pipes too: nothing is read twice.
-pub(super) fn unpacked(mut from: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    let mut magic = Vec::with_capacity(4);
-    from.by_ref().take(4).read_to_end(&mut magic)?;
-    let is = |known: &[u8]| magic.starts_with(known);
-    let (gzip, zstd) = (is(&[0x1f, 0x8b]), is(&[0x28, 0xb5, 0x2f, 0xfd]));
-    let whole = io::Cursor::new(magic).chain(from);
-    Ok(if gzip {
-        Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(CHUNK, whole)))
-    } else if zstd {
-        Box::new(Zstd::new(BufReader::with_capacity(CHUNK, whole)))
-    } else {
-        Box::new(whole)
-    })
-}
-
-/// Frames of zstd one behind the other, as `zstd` and log rotation write them.
-struct Zstd<R: Read> {
-    decoder: Option<ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>,
-    rest: Option<R>,
-}
-
-impl<R: io::BufRead> Zstd<R> {
-    fn new(from: R) -> Self {
-        Self { decoder: None, rest: Some(from) }
-    }
-}
-
-impl<R: io::BufRead> Read for Zstd<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(decoder) = &mut self.decoder {
-                let read = decoder.read(buffer)?;
-                if read > 0 {
-                    return Ok(read);
-                }
-                self.rest = self.decoder.take().map(ruzstd::decoding::StreamingDecoder::into_inner);
-            }
-            let Some(mut rest) = self.rest.take() else { return Ok(0) };
-            if rest.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            let frame = ruzstd::decoding::StreamingDecoder::new(rest);
-            self.decoder =
-                Some(frame.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?);
-        }
-    }
 }
 
 /// A file that is followed.

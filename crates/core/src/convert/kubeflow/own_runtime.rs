@@ -1,6 +1,8 @@
 //! A TrainJob whose MPI runtime has its launcher apart: what the job asks per node would go to the launcher, so the job
 //! gets a TrainingRuntime of its own, copied from the one it names, with the devices on `node`.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::object::{number, placeholder, text_at};
@@ -67,7 +69,8 @@ fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
         if !own.args.is_empty() {
             role.container.args = own.args;
         }
-        role.container.env.retain(|var| !own.env.iter().any(|mine| mine.name == var.name));
+        let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
+        role.container.env.retain(|var| !mine.contains(var.name.as_str()));
         role.container.env.extend(own.env);
     }
     role

@@ -1,5 +1,7 @@
 //! TrainJob as the rules see it: what the runtime says, overlaid by the job's trainer and its patches.
 
+use std::collections::HashSet;
+
 use serde_json::{Value as Json, json};
 
 use super::job::implementation;
@@ -214,7 +216,8 @@ fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersio
         container.args = own.args;
     }
     container.env.iter_mut().for_each(|var| var.at.clear());
-    container.env.retain(|var| !own.env.iter().any(|mine| mine.name == var.name));
+    let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
+    container.env.retain(|var| !mine.contains(var.name.as_str()));
     container.env.extend(own.env);
     let merges = version >= TrainerVersion::V2_3 || trainer["resourcesPerNode"].is_null();
     for (mine, whole) in [(own.limits, &mut container.limits), (own.requests, &mut container.requests)] {

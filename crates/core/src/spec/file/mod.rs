@@ -199,7 +199,8 @@ impl Draft {
         if !self.broken {
             let mut found = self.spec.validate_with(catalogue);
             found.extend(self.both_forms());
-            for mut finding in found {
+            let cut = first_of_many(&mut found);
+            for mut finding in found.into_iter().chain(cut) {
                 self.places.locate(&mut finding);
                 // A value that is wrong was not taken; that it is missing now is no second mistake.
                 let misspelt = finding.subject.as_ref().is_some_and(|path| self.meant.contains(path));
@@ -259,6 +260,24 @@ impl Draft {
 }
 
 /// Whether a finding about a missing or wrong value says no more than one that is known.
+/// Cuts a list of findings that nobody would read to its end, errors first: each is placed in the file, which a file with
+/// ten thousand mistakes would pay for with minutes. What is left out is said.
+fn first_of_many(found: &mut Vec<Finding>) -> Option<Finding> {
+    const MOST: usize = 200;
+    if found.len() <= MOST {
+        return None;
+    }
+    found.sort_by_key(|finding| !finding.is_error());
+    let left_out = found.split_off(MOST);
+    let count = left_out.len();
+    let errors = left_out.iter().filter(|finding| finding.is_error()).count();
+    let mut last = left_out.into_iter().next()?;
+    last.message = format!("{count} more findings are not shown, {errors} of them errors");
+    last.fix = None;
+    last.subject = None;
+    Some(last)
+}
+
 fn covers(known: &Finding, new: &Finding) -> bool {
     let (Some(known_at), Some(new_at)) = (&known.subject, &new.subject) else { return false };
     known.is_error()

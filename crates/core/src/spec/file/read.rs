@@ -1,6 +1,6 @@
 //! Takes what a tree says into a job. Values that are wrong were reported by the check, and are passed over here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::check::join;
 use super::keys::is_shorthand;
@@ -198,17 +198,32 @@ fn role_key(role: &mut Role, name: &str, node: &SpanTree<'_>, source: Source<'_>
     Some(())
 }
 
+/// Puts an item into a list whose items have names: in the place of one of its name, or at the end. `places` keeps where
+/// each name stands, so that a table of many entries is read in linear time.
+fn put<T>(list: &mut Vec<T>, places: &mut HashMap<String, usize>, name: &str, item: T) {
+    if let Some(known) = places.get(name).and_then(|at| list.get_mut(*at)) {
+        *known = item;
+    } else {
+        places.insert(name.to_owned(), list.len());
+        list.push(item);
+    }
+}
+
+/// Where each name stands in a list.
+fn places<T>(list: &[T], name: impl Fn(&T) -> &str) -> HashMap<String, usize> {
+    list.iter().enumerate().map(|(at, item)| (name(item).to_owned(), at)).collect()
+}
+
 fn env(list: &mut Vec<EnvVar>, node: &SpanTree<'_>, source: Source<'_>) {
+    let mut places = places(list, |var| &var.name);
     for entry in node.entries() {
         let Some(value) = value::scalar(&entry.value, source) else { continue };
-        match list.iter_mut().find(|var| var.name == entry.key) {
-            Some(var) => var.value = value,
-            None => list.push(EnvVar { name: entry.key.to_string(), value }),
-        }
+        put(list, &mut places, &entry.key, EnvVar { name: entry.key.to_string(), value });
     }
 }
 
 fn secrets(list: &mut Vec<SecretRef>, node: &SpanTree<'_>) {
+    let mut places = places(list, |secret| &secret.env);
     for entry in node.entries() {
         let text = |key: &str| entry.value.get(key).and_then(value::text).unwrap_or_default();
         let (secret, key) = match entry.value.as_str() {
@@ -218,13 +233,13 @@ fn secrets(list: &mut Vec<SecretRef>, node: &SpanTree<'_>) {
             }
             None => (text("secret"), text("key")),
         };
-        list.retain(|other| other.env != entry.key);
-        list.push(SecretRef { env: entry.key.to_string(), secret, key });
+        put(list, &mut places, &entry.key, SecretRef { env: entry.key.to_string(), secret, key });
     }
 }
 
 /// A volume without exactly one source becomes an empty host path, which validation refuses with the reason.
 fn volumes(list: &mut Vec<Volume>, node: &SpanTree<'_>, source: Source<'_>) {
+    let mut places = places(list, |volume| &volume.name);
     for entry in node.entries() {
         let table = &entry.value;
         let text = |key: &str| table.get(key).and_then(value::text);
@@ -237,13 +252,13 @@ fn volumes(list: &mut Vec<Volume>, node: &SpanTree<'_>, source: Source<'_>) {
             },
             _ => VolumeSource::HostPath(String::new()),
         };
-        list.retain(|other| other.name != entry.key);
-        list.push(Volume {
+        let volume = Volume {
             name: entry.key.to_string(),
             mount: text("mount").unwrap_or_default(),
             source: what,
             read_only: table.get("read_only").and_then(value::bool).unwrap_or(false),
-        });
+        };
+        put(list, &mut places, &entry.key, volume);
     }
 }
 

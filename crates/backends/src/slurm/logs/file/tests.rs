@@ -94,3 +94,45 @@ fn pieces_are_cut_out_of_an_answer_whatever_they_hold() {
     );
     assert!(pieces[1].bytes.is_empty());
 }
+
+#[test]
+fn a_forged_header_is_a_line_like_all_others() {
+    let forged = [
+        "#weftrun log=1 attempt=1 labels=rank tasks=worker:4294967295",
+        "#weftrun log=1 attempt=1 labels=rank tasks=worker:4294967295,worker:4294967295",
+        "#weftrun log=1 attempt=1 labels=rank tasks=worker:13",
+        "#weftrun log=1 attempt=0 labels=rank tasks=worker:12",
+        "#weftrun log=1 attempt=1 labels=node tasks=worker:12",
+    ];
+    for line in forged {
+        let mut file = file(None);
+        let log = format!(
+            "#weftrun log=1 attempt=0 labels=rank tasks=worker:12\n 3: a\n{line}\n4000000000: b\n 3: c\n"
+        );
+        let batches = file.take(&piece(0, log.as_bytes(), log.len() as u64), false);
+        let text: Vec<u8> = batches.iter().flat_map(|batch| batch.bytes.clone()).collect();
+        assert_eq!(String::from_utf8(text).unwrap(), format!("a\n{line}\n4000000000: b\nc\n"));
+        assert!(batches.iter().all(|batch| batch.source.attempt == 0));
+        assert_eq!(file.lanes.len(), 2, "{line}");
+    }
+    // As the only header of a file it is none either.
+    let mut foreign = self::file(None);
+    let log = format!("{}\n4000000000: b\n", forged[0]);
+    foreign.take(&piece(0, log.as_bytes(), log.len() as u64), false);
+    assert!(foreign.header.is_none());
+}
+
+#[test]
+fn the_lanes_of_a_file_are_bounded_over_all_its_attempts() {
+    let mut file = file(None);
+    let (mut offset, mut sources) = (0u64, std::collections::HashSet::new());
+    for attempt in 0..3 {
+        let mut log =
+            format!("#weftrun log=1 attempt={attempt} labels=rank tasks=worker:100000\n").into_bytes();
+        log.extend((0..100_000).flat_map(|task| format!("{task}: x\n").into_bytes()));
+        let batches = file.take(&piece(offset, &log, offset + log.len() as u64), false);
+        sources.extend(batches.iter().map(|batch| std::sync::Arc::clone(&batch.source)));
+        offset += log.len() as u64;
+    }
+    assert!(sources.len() <= super::MOST_LANES + 4, "{}", sources.len());
+}

@@ -1,6 +1,6 @@
 //! A container: image, environment, resources, volumes, command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Reading, rest};
 use crate::Finding;
@@ -104,6 +104,10 @@ fn workdir(job: &mut Reading, at: &str) {
 }
 
 fn env(job: &mut Reading, role: &mut Role, list: &str) {
+    // Where each name stands: a list of many variables is read in linear time.
+    let mut places: HashMap<String, usize> =
+        role.env.iter().enumerate().map(|(at, var)| (var.name.clone(), at)).collect();
+    let mut secrets: HashSet<String> = job.spec.secrets.iter().map(|known| known.env.clone()).collect();
     for index in 0..job.rest.len(list) {
         let at = format!("{list}/{index}");
         let Some(var) = job.rest.peek(&at).cloned() else { continue };
@@ -111,18 +115,23 @@ fn env(job: &mut Reading, role: &mut Role, list: &str) {
         let secret = &var["valueFrom"]["secretKeyRef"];
         if let (Some(secret), Some(key)) = (secret["name"].as_str(), secret["key"].as_str()) {
             let found = SecretRef { env: name, secret: secret.to_owned(), key: key.to_owned() };
-            if !job.spec.secrets.iter().any(|known| known.env == found.env) {
+            if secrets.insert(found.env.clone()) {
                 job.spec.secrets.push(found);
             }
             job.rest.take(&at);
         } else if var["valueFrom"].is_null() {
             let value = if var["value"].is_null() { String::new() } else { rest::scalar(&var["value"]) };
-            if let Some(other) = refers(&value, |name| role.env.iter().any(|var| var.name == name)) {
+            if let Some(other) = refers(&value, |name| places.contains_key(name)) {
                 job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
             }
             // Of two of one name the later counts.
-            role.env.retain(|known| known.name != name);
-            role.env.push(EnvVar { name, value: value.replace("$$(", "$(") });
+            let var = EnvVar { name: name.clone(), value: value.replace("$$(", "$(") };
+            if let Some(known) = places.get(&name).and_then(|at| role.env.get_mut(*at)) {
+                *known = var;
+            } else {
+                places.insert(name, role.env.len());
+                role.env.push(var);
+            }
             job.rest.take(&at);
         }
     }

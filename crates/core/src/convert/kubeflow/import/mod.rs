@@ -7,6 +7,8 @@ mod pod;
 mod policy;
 mod rest;
 
+use std::collections::HashSet;
+
 use serde_json::{Value as Json, json};
 
 use super::document::{Syntax, at_pointer, unreadable};
@@ -259,13 +261,21 @@ fn common_image(spec: &mut JobSpec) {
     }
 }
 
+fn pair(var: &crate::spec::EnvVar) -> (&str, &str) {
+    (&var.name, &var.value)
+}
+
 /// Variables that all roles have alike are the job's.
 fn common_env(spec: &mut JobSpec) {
     let Some(first) = spec.roles.first() else { return };
-    let shared = |var: &crate::spec::EnvVar| spec.roles.iter().all(|role| role.env.contains(var));
-    let common: Vec<_> = first.env.iter().filter(|var| shared(var)).cloned().collect();
+    let mut common = first.env.clone();
+    for role in &spec.roles {
+        let own: HashSet<(&str, &str)> = role.env.iter().map(pair).collect();
+        common.retain(|var| own.contains(&pair(var)));
+    }
+    let shared: HashSet<(&str, &str)> = common.iter().map(pair).collect();
     for role in &mut spec.roles {
-        role.env.retain(|var| !common.contains(var));
+        role.env.retain(|var| !shared.contains(&pair(var)));
     }
     spec.env = common;
 }
