@@ -23,6 +23,8 @@ pub mod kubernetes;
 pub mod local;
 #[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(feature = "requests")]
+pub mod requests;
 #[cfg(feature = "slurm")]
 pub mod slurm;
 

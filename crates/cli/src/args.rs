@@ -85,7 +85,7 @@ pub struct Global {
     /// Say less
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
-    /// Say more; twice for the requests that are sent
+    /// Log what weftrun does to stderr; twice to log each request (the terminal UI writes to tui.log in the state folder)
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
     pub verbose: u8,
 }

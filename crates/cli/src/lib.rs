@@ -25,6 +25,7 @@ mod map_view;
 mod open_files;
 mod output;
 mod report_error;
+mod request_log;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,6 +59,14 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
         }
     };
     let context = context::Context::new(registry, &cli.global);
+    if cli.global.verbose > 0 && matches!(cli.command, None | Some(args::Command::Tui(_))) {
+        // The terminal UI draws on the terminal: its log is a file.
+        if let Some(file) = commands::tui::log_file(&context) {
+            request_log::install(cli.global.verbose, Some(file));
+        }
+    } else {
+        request_log::install(cli.global.verbose, None);
+    }
     match commands::dispatch(&context, cli.command) {
         Ok(code) => code,
         Err(error) => report_error::report(&context.out, &error),

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weftrun::Result;
-use weftrun::core::log::{Filter, Lane, LogBatch, LogStore, Pattern, clean_text};
+use weftrun::core::log::{Filter, LogStream, LogBatch, LogStore, Pattern, clean_text};
 use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 
 use crate::output::{Output, style};
@@ -15,7 +15,7 @@ const BUDGET: usize = 8 << 20;
 pub struct LogPrinter {
     store: LogStore,
     next: u64,
-    /// What stands before the lines of each lane, and the rank it was made for: a lane's is proved as its lines come.
+    /// What stands before the lines of each stream, and the rank it was made for: a stream's is proved as its lines come.
     prefixes: Vec<(Option<u32>, String)>,
     options: PrintOptions,
     filter: Option<Filter>,
@@ -82,13 +82,13 @@ impl LogPrinter {
             if self.pattern.as_ref().is_some_and(|pattern| !pattern.matches(&entry)) {
                 continue;
             }
-            let lane = &self.store.lanes()[entry.lane as usize];
+            let stream = &self.store.streams()[entry.stream as usize];
             let clean = entry.clean();
             if out.is_data() {
                 let line = LogLine {
-                    source: &clean_text(&lane.source.name),
-                    attempt: lane.source.attempt,
-                    rank: lane.rank,
+                    source: &clean_text(&stream.source.name),
+                    attempt: stream.source.attempt,
+                    rank: stream.rank,
                     time: entry.time,
                     text: &clean.text,
                 };
@@ -97,13 +97,13 @@ impl LogPrinter {
                 continue;
             }
             if !self.options.bare {
-                let at = entry.lane as usize;
+                let at = entry.stream as usize;
                 if self.prefixes.len() <= at {
                     self.prefixes.resize(at + 1, (None, String::new()));
                 }
                 let known = &mut self.prefixes[at];
-                if known.1.is_empty() || known.0 != lane.rank {
-                    *known = (lane.rank, prefix(lane, styled));
+                if known.1.is_empty() || known.0 != stream.rank {
+                    *known = (stream.rank, prefix(stream, styled));
                 }
                 text.push_str(&known.1);
             }
@@ -136,7 +136,7 @@ impl LogPrinter {
 }
 
 /// Who says it, before a line.
-fn prefix(lane: &Lane, styled: bool) -> String {
+fn prefix(stream: &LogStream, styled: bool) -> String {
     let dim = if styled { style::DIM } else { anstyle::Style::new() };
-    format!("{dim}{}|{dim:#} ", clean_text(&lane.label()))
+    format!("{dim}{}|{dim:#} ", clean_text(&stream.label()))
 }

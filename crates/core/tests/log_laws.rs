@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weftrun_core::log::{
-    Attic, Cursor, Filter, LogBatch, LogStore, Mark, Pattern, Projection, SourceId, clean_line, clean_text,
+    Spill, Cursor, Filter, LogBatch, LogStore, Mark, Pattern, Projection, SourceId, clean_line, clean_text,
 };
 
 const HOSTILE: &[&[u8]] = &[
@@ -183,7 +183,7 @@ fn ranks_inside_one_pipe_get_lanes() {
     let mut store = LogStore::default();
     store.ingest(&batch(&source, b"[default0]:vm:11:11 [0] NCCL INFO a\n[default1]:vm:12:12 [1] NCCL INFO b\n[default0]:plain\nbanner\n"));
     store.learn(&std::iter::once((("vm".to_owned(), 12), 9)).collect());
-    let labels: Vec<_> = store.lanes().iter().map(|l| (l.label(), l.lines)).collect();
+    let labels: Vec<_> = store.streams().iter().map(|l| (l.label(), l.lines)).collect();
     assert_eq!(labels, [("pod-0/default0".into(), 2), ("r9".into(), 1), ("pod-0".into(), 1)]);
     assert_eq!(store.from(2).next().unwrap().clean().text, "plain");
     let mut only = Projection::new(Filter::parse("rank:9", jiff::Timestamp::UNIX_EPOCH).unwrap());
@@ -208,7 +208,7 @@ fn gaps_are_lines_of_their_own() {
 #[derive(Debug, Default)]
 struct Loft(Vec<u8>);
 
-impl Attic for Loft {
+impl Spill for Loft {
     fn put(&mut self, bytes: &[u8]) -> Option<u64> {
         let at = self.0.len() as u64;
         self.0.extend_from_slice(bytes);
@@ -226,7 +226,7 @@ impl Attic for Loft {
 #[derive(Debug)]
 struct Full;
 
-impl Attic for Full {
+impl Spill for Full {
     fn put(&mut self, _: &[u8]) -> Option<u64> {
         None
     }

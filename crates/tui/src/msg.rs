@@ -15,7 +15,7 @@ use weftrun::core::spec::JobSpec;
 use crate::action::Action;
 use crate::model::draft::Planned;
 use crate::model::logs::SharedStore;
-use crate::model::picture::Picture;
+use crate::model::transport_view::TransportView;
 
 /// Something that happened. Errors are texts already: only people read them here.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub enum Msg {
     /// The logs were read to their end, or could not be read on.
     LogsEnded(JobHandle, Option<String>),
     /// What the logs have proved.
-    Picture(JobHandle, Arc<Picture>),
+    TransportView(JobHandle, Arc<TransportView>),
     /// A draft of this revision was planned.
     Planned(u64, Result<Box<Planned>, String>),
     /// A draft of this revision was checked by the cluster.

@@ -6,7 +6,7 @@ use weftrun::Finding;
 use weftrun::core::job::{JobDetail, JobEvent, JobSummary, ReplicaStatus};
 use weftrun::core::log::clean_text;
 
-use crate::model::picture::Picture;
+use crate::model::transport_view::TransportView;
 
 /// Longest text of one name, reason or event that is kept.
 const MAX: usize = 4096;
@@ -97,28 +97,28 @@ pub fn detail(mut detail: JobDetail) -> JobDetail {
 }
 
 /// Makes what was read out of logs safe.
-pub fn picture(mut picture: Picture) -> Picture {
-    clean(&mut picture.verdict);
-    clean(&mut picture.unit);
-    picture.versions.iter_mut().for_each(clean);
-    for rank in &mut picture.ranks {
+pub fn transport_view(mut transport_view: TransportView) -> TransportView {
+    clean(&mut transport_view.verdict);
+    clean(&mut transport_view.unit);
+    transport_view.versions.iter_mut().for_each(clean);
+    for rank in &mut transport_view.ranks {
         clean(&mut rank.host);
         if let Some(announced) = &mut rank.announced {
             clean(announced);
         }
     }
-    for node in &mut picture.nodes {
+    for node in &mut transport_view.nodes {
         clean(&mut node.host);
         node.announced.iter_mut().for_each(|(name, _)| clean(name));
     }
-    for communicator in &mut picture.communicators {
+    for communicator in &mut transport_view.communicators {
         clean(&mut communicator.id);
     }
     for link in
-        picture.rank_links.iter_mut().chain(&mut picture.node_links).flat_map(|links| links.values_mut())
+        transport_view.rank_links.iter_mut().chain(&mut transport_view.node_links).flat_map(|links| links.values_mut())
     {
         link.transports.iter_mut().for_each(clean);
     }
-    picture.findings = std::mem::take(&mut picture.findings).into_iter().map(finding).collect();
-    picture
+    transport_view.findings = std::mem::take(&mut transport_view.findings).into_iter().map(finding).collect();
+    transport_view
 }

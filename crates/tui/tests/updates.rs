@@ -234,7 +234,7 @@ fn pictures_of_a_job_that_is_no_longer_open_are_not_shown() {
     let mut model = opened();
     let mut other = common::picture();
     other.verdict = "socket".into();
-    update(&mut model, Msg::Picture(handle("dlrm-7"), Arc::new(other)));
+    update(&mut model, Msg::TransportView(handle("dlrm-7"), Arc::new(other)));
     assert_eq!(model.open.as_ref().unwrap().picture.verdict, "mixed");
 }
 
@@ -336,7 +336,7 @@ fn a_fix_goes_into_a_new_job_like_the_one_it_is_for() {
     let mut picture = common::picture();
     let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("efa".into()) }];
     picture.findings[0].fix = Some(Fix { text: "ask for EFA".into(), patch });
-    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
     press(&mut model, "5");
     let effects = press(&mut model, "A");
     let [Effect::Plan(_, _, spec)] = &effects[..] else { panic!("{effects:?}") };
@@ -436,7 +436,7 @@ fn a_fix_that_the_job_has_already_is_said_to_be_no_fix() {
     let mut picture = common::picture();
     let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("auto".into()) }];
     picture.findings[0].fix = Some(Fix { text: "install the plugin".into(), patch });
-    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
     press(&mut model, "5");
     press(&mut model, "A");
     let said = &model.notice.as_ref().unwrap().text;
@@ -453,13 +453,13 @@ fn ranks_that_have_not_come_are_missed() {
     assert_eq!(picture.ranks.len(), 64, "NCCL says how many there are, not the job");
     assert_eq!((picture.reached(0), picture.reached(1), picture.nodes.len()), (56, 55, 7));
     let mut model = opened();
-    update(&mut model, Msg::Picture(handle("moe-abl-2"), Arc::new(picture)));
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
     press(&mut model, "z");
     press(&mut model, "s");
     let shown = common::screen(&mut model, 100, 40);
     assert!(shown.contains("56/64 not r40-47"), "{shown}");
     assert!(shown.lines().any(|line| line.contains("> r40") && line.contains("not seen")), "{shown}");
-    let mut nothing = weftrun_tui::model::picture::Picture::default();
+    let mut nothing = weftrun_tui::model::picture::TransportView::default();
     nothing.await_ranks(16, &std::collections::BTreeMap::new());
     assert!(nothing.ranks.is_empty(), "of a job that says nothing nobody is said to be missing");
 }

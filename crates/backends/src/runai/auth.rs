@@ -153,7 +153,7 @@ async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)>
     loop {
         tries += 1;
         let request = request.try_clone().ok_or_else(|| Error::new(ErrorKind::Unexpected, WHAT))?;
-        let answer = match request.send().await {
+        let answer = match crate::requests::send(request).await {
             Ok(response) => {
                 let status = response.status();
                 answer::text(response).await.map(|text| (status, text))

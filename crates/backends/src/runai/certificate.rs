@@ -46,7 +46,7 @@ pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>
         .tls_danger_accept_invalid_certs(true)
         .tls_info(true)
         .timeout(Duration::from_secs(10));
-    let answer = client.build().map_err(unbuilt)?.head(format!("{base}/")).send().await;
+    let answer = crate::requests::send(client.build().map_err(unbuilt)?.head(format!("{base}/"))).await;
     let answer = answer.map_err(|e| error::of_network("cannot see the certificate", e))?;
     let der = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
     Ok(der.and_then(read))

@@ -7,7 +7,7 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::text::did_you_mean;
 use weftrun_core::{ErrorKind, Finding, Result};
 
-use super::lookup::{self, Asset, text, unknown};
+use super::resolve::{self, Asset, text, unknown};
 use super::{Shared, render};
 
 /// Longest name: pods are called `NAME-worker-NNNN`, and a DNS label has 63 characters.
@@ -58,7 +58,7 @@ async fn node_pools(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let known = lookup::node_pools(shared.plane().await?, &shared.project().await?.cluster).await?;
+    let known = resolve::node_pools(shared.plane().await?, &shared.project().await?.cluster).await?;
     Ok(wanted.into_iter().filter_map(|name| unknown("RUNAI-NODE-POOL", "node pool", name, &known)).collect())
 }
 
@@ -66,13 +66,13 @@ async fn priority(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     let Some(name) = body.pointer("/spec/priorityClass").and_then(Value::as_str) else {
         return Ok(Vec::new());
     };
-    let known = lookup::priorities(shared.plane().await?).await?;
+    let known = resolve::priorities(shared.plane().await?).await?;
     Ok(unknown("RUNAI-PRIORITY", "priority", name, &known).into_iter().collect())
 }
 
 async fn template(shared: &Shared, rendered: &Rendered, body: &Value) -> Result<Vec<Finding>> {
     let Some(name) = render::template_of(body) else { return Ok(Vec::new()) };
-    match lookup::template(shared.plane().await?, render::kind_of(rendered), name).await {
+    match resolve::template(shared.plane().await?, render::kind_of(rendered), name).await {
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let finding = Finding::error("RUNAI-TEMPLATE", error.message());
@@ -96,7 +96,7 @@ async fn assets(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     {
         if !names.is_empty() {
             let project = &shared.project().await?.id;
-            let known = lookup::assets(shared.plane().await?, project, asset).await?;
+            let known = resolve::assets(shared.plane().await?, project, asset).await?;
             findings.extend(names.into_iter().filter_map(|name| misnamed(asset, name, &known)));
         }
     }

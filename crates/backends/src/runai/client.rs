@@ -143,7 +143,7 @@ impl ControlPlane {
             if let Some(body) = body {
                 request = request.header("content-type", "application/json").body(body.to_owned());
             }
-            let failed = match request.send().await {
+            let failed = match crate::requests::send(request).await {
                 Err(error) => {
                     // A connection that was never made carried nothing, so a create may be tried again too.
                     let unsent = error.is_connect();

@@ -7,7 +7,7 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::official::Official;
+use super::cli_login::Official;
 
 /// The target's table in the config file, less what every target has.
 #[derive(Clone, Default, Deserialize)]

@@ -5,7 +5,7 @@ use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
 use weftrun_core::{Error, Finding, Result};
 
 use super::client::ControlPlane;
-use super::lookup::{self, Project, text};
+use super::resolve::{self, Project, text};
 use super::version::{NEWEST, Version};
 use super::{Shared, doctor};
 
@@ -32,7 +32,7 @@ pub async fn of_project(shared: &Shared, facts: &mut ClusterFacts) -> Result<Pro
     }
     facts.version.clone_from(&settings.version);
     if facts.version.is_none() {
-        match lookup::cluster(plane, &project.cluster).await {
+        match resolve::cluster(plane, &project.cluster).await {
             Ok(cluster) => {
                 facts.version = text(&cluster, "version").map(str::to_owned);
                 if let Some(domain) = text(&cluster, "domain") {
@@ -70,7 +70,7 @@ fn of_version(text: &str) -> Option<Finding> {
 
 /// Fills in node pools, nodes and priorities.
 pub async fn of_cluster(plane: &ControlPlane, project: &Project, facts: &mut ClusterFacts) {
-    match lookup::node_pools(plane, &project.cluster).await {
+    match resolve::node_pools(plane, &project.cluster).await {
         Ok(names) => facts.queues = names.into_iter().map(pool).collect(),
         Err(error) => facts.notes.push(hidden("node pools", &error, "their names are not checked")),
     }
@@ -81,7 +81,7 @@ pub async fn of_cluster(plane: &ControlPlane, project: &Project, facts: &mut Clu
             facts.notes.push(hidden("nodes", &error, "what they have comes from the job and the profile"))
         }
     }
-    match lookup::priorities(plane).await {
+    match resolve::priorities(plane).await {
         Ok(names) => facts.priorities = names,
         Err(error) => facts.notes.push(hidden("priorities", &error, "their names are not checked")),
     }

@@ -13,8 +13,8 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod logs;
-mod lookup;
-mod official;
+mod resolve;
+mod cli_login;
 mod quote;
 mod render;
 mod status;
@@ -37,8 +37,8 @@ use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 
 use client::ControlPlane;
 use config::Settings;
-use lookup::{Project, text};
-use official::Official;
+use resolve::{Project, text};
+use cli_login::Official;
 use version::Version;
 
 register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);
@@ -88,7 +88,7 @@ impl Shared {
         let plane = self.plane().await?;
         self.project
             .get_or_try_init(|| {
-                lookup::project(
+                resolve::project(
                     plane,
                     &self.settings,
                     name,
@@ -169,7 +169,7 @@ impl Shared {
             }
         }
         if let Some(name) = render::template_of(body) {
-            body["templateId"] = Value::String(lookup::template(self.plane().await?, kind, name).await?);
+            body["templateId"] = Value::String(resolve::template(self.plane().await?, kind, name).await?);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, Job
 use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::{Shared, status, typed_path};
-use crate::runai::lookup::text;
+use crate::runai::resolve::text;
 
 /// Seconds between two looks, unless the target says otherwise: what the official clients do (5 to 15).
 const POLL: u64 = 5;

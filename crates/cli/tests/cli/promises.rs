@@ -153,6 +153,27 @@ fn no_secret_is_told_even_by_a_server_that_repeats_it() {
 }
 
 #[test]
+fn twice_verbose_logs_each_request_and_no_secret() {
+    let (address, _) = parrot();
+    let place = Place::new();
+    place.configure(&format!(
+        "[target.cloud]\nbackend = \"runai\"\nurl = \"http://{address}\"\nproject = \"team\"\nclient-id = \"right\"\nclient-secret-env = \"CLOUD_SECRET\"\n"
+    ));
+    let said = |flags: &str| {
+        let mut command = place.command(format!("list -a -b cloud {flags}").split_whitespace());
+        command.env("CLOUD_SECRET", SECRET);
+        Done::of(command).err
+    };
+    let logged = said("-vv");
+    let token = format!("method=POST url=http://{address}/api/v2/token");
+    let request = logged.lines().find(|line| line.contains(&token)).unwrap_or_else(|| panic!("{logged}"));
+    assert!(request.contains("status=200") && request.contains("ms="), "{request}");
+    assert!(logged.lines().any(|line| line.contains("method=GET") && line.contains("status=401")), "{logged}");
+    assert!(!logged.contains(SECRET) && !logged.contains('\u{1b}'), "{logged}");
+    assert!(!said("").contains("method=") && !said("-v").contains("method="));
+}
+
+#[test]
 fn no_secret_stands_in_the_arguments_of_a_process() {
     let place = Place::new();
     place.write("job.toml", SMALL_JOB.replace("echo rank", "sleep 2; echo rank"));

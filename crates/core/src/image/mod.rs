@@ -8,7 +8,7 @@
 //! | `layers` | layers over each other: what a container sees |
 //! | `judge` | the image against what was planned |
 
-mod judge;
+mod compat;
 mod layers;
 mod scan;
 mod tar;
@@ -17,7 +17,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use judge::judge;
+pub use compat::judge;
 pub use layers::over;
 pub use scan::{Layer, LayerScan, NotALayer};
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::lane::Lane;
-use super::literal::Literal;
+use super::stream::LogStream;
+use super::substring::Literal;
 use super::store::Entry;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
@@ -145,25 +145,25 @@ impl Filter {
 
     /// Whether a line is shown. Marks (gaps, resumes) are shown whatever the text looked for.
     pub fn shows(&self, store: &LogStore, entry: &Entry) -> bool {
-        let Some(lane) = store.lanes().get(entry.lane as usize) else { return false };
+        let Some(stream) = store.streams().get(entry.stream as usize) else { return false };
         self.terms.iter().all(|(positive, term)| match term {
             Term::Text(_) | Term::AtLeast(_) if entry.mark => true,
-            term => term.holds(lane, entry) == *positive,
+            term => term.holds(stream, entry) == *positive,
         })
     }
 }
 
 impl Term {
-    fn holds(&self, lane: &Lane, entry: &Entry) -> bool {
+    fn holds(&self, stream: &LogStream, entry: &Entry) -> bool {
         match self {
             Self::Ranks(ranges) => {
-                lane.rank.is_some_and(|rank| ranges.iter().any(|(a, b)| (*a..=*b).contains(&rank)))
+                stream.rank.is_some_and(|rank| ranges.iter().any(|(a, b)| (*a..=*b).contains(&rank)))
             }
             Self::Node(node) => {
-                lane.source.name.contains(node)
-                    || lane.process.as_ref().is_some_and(|(host, _)| host.contains(node))
+                stream.source.name.contains(node)
+                    || stream.process.as_ref().is_some_and(|(host, _)| host.contains(node))
             }
-            Self::Role(role) => lane.source.role == *role,
+            Self::Role(role) => stream.source.role == *role,
             Self::AtLeast(level) => entry.level >= *level,
             // A line without a time cannot be said to be outside.
             Self::Since(since) => entry.time.is_none_or(|time| time >= *since),

@@ -3,13 +3,13 @@
 //! A backend gives [`LogBatch`]es; a [`LogStore`] makes lines of them, each with its rank, time and level; a
 //! [`Projection`] says which of them a reader wants to see; and nothing is drawn but a [`CleanLine`].
 
-mod attic;
+mod spill;
 mod batch;
 mod escape;
-mod feed;
+mod line_assembler;
 mod filter;
-mod lane;
-mod literal;
+mod stream;
+mod substring;
 mod projection;
 mod resume;
 mod sanitise;
@@ -20,10 +20,10 @@ mod stamp;
 mod store;
 mod style;
 
-pub use attic::Attic;
+pub use spill::Spill;
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};
-pub use lane::{Lane, LaneId};
+pub use stream::{LogStream, StreamId};
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
 pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};

@@ -21,7 +21,7 @@ pub struct Projection {
     /// Numbers up to which lines were looked at: of the history, and of what came since.
     seen: (u64, u64),
     generation: u64,
-    lanes: usize,
+    streams: usize,
     newest: i64,
     dropped: u64,
     left_out: u64,
@@ -87,7 +87,7 @@ impl Projection {
             shown,
             seen: (0, 0),
             generation: 0,
-            lanes: 0,
+            streams: 0,
             newest: i64::MIN,
             dropped: 0,
             left_out: 0,
@@ -123,12 +123,12 @@ impl Projection {
             return 0;
         }
         self.generation = store.generation();
-        let named = store.lanes().iter().filter(|lane| lane.rank.is_some()).count();
-        if named != self.lanes && !self.filter.is_empty() {
-            // A lane has got its rank: lines that were not its before are now.
+        let named = store.streams().iter().filter(|stream| stream.rank.is_some()).count();
+        if named != self.streams && !self.filter.is_empty() {
+            // A stream has got its rank: lines that were not its before are now.
             self.begin_again(store);
         }
-        self.lanes = named;
+        self.streams = named;
         let before = self.len();
         if let Shown::All { history, live } = &mut self.shown {
             if store.dropped() == 0 && !store.has_times() {

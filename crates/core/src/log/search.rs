@@ -42,15 +42,15 @@ impl LogStore {
     }
 
     fn hits(&self, segment: &Segment, pattern: &Pattern, room: &mut Vec<u8>) -> Vec<Entry> {
-        let attic = self.attic.as_deref();
+        let spill = self.spill.as_deref();
         if segment.count == 0 {
             return Vec::new();
         }
         // Where escapes may stand inside words, every line that is not plain needs a closer look.
-        if segment.plain && segment.scan(attic, room, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
+        if segment.plain && segment.scan(spill, room, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
             return Vec::new();
         }
-        let body = segment.body(attic);
+        let body = segment.body(spill);
         lines_with(&body, pattern)
             .into_iter()
             .map(|index| self.entry(segment, &body, index))

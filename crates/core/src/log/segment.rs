@@ -1,11 +1,11 @@
-//! A block of stored lines, in memory or away in the attic.
+//! A block of stored lines, in memory or away in the spill.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::lane::LaneId;
-use super::{Attic, Level};
+use super::stream::StreamId;
+use super::{Spill, Level};
 
 /// Bytes at which a segment is closed: what leaves memory at once when it is short.
 pub(super) const SEGMENT_BYTES: usize = 256 * 1024;
@@ -17,8 +17,8 @@ pub(super) struct Meta {
     pub start: u32,
     /// Its number, less the segment's first.
     pub delta: u32,
-    /// Its lane.
-    pub lane: LaneId,
+    /// Its stream.
+    pub stream: StreamId,
     /// Bytes of launcher's prefix.
     pub prefix: u8,
     /// Level in the lowest two bits, then the flags below.
@@ -33,7 +33,7 @@ pub(super) const MARK: u8 = 8;
 /// It has a note: bytes were cut, or a bar was collapsed.
 pub(super) const NOTED: u8 = 16;
 
-/// Bytes of a [`Meta`] in the attic.
+/// Bytes of a [`Meta`] in the spill.
 const PACKED: usize = 22;
 
 impl Meta {
@@ -46,7 +46,7 @@ impl Meta {
     }
 
     fn pack(self, out: &mut Vec<u8>) {
-        for word in [self.start, self.delta, self.lane] {
+        for word in [self.start, self.delta, self.stream] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&[self.prefix, self.bits]);
@@ -62,7 +62,7 @@ impl Meta {
         Self {
             start: u32::from_le_bytes([a, b, c, d]),
             delta: u32::from_le_bytes([e, f, g, h]),
-            lane: LaneId::from_le_bytes([i, j, k, l]),
+            stream: StreamId::from_le_bytes([i, j, k, l]),
             prefix,
             bits,
             time: i64::from_le_bytes(time),
@@ -159,13 +159,13 @@ impl Segment {
         }
     }
 
-    /// Puts the lines into the attic; false if it has no room.
-    pub(super) fn put_away(&mut self, attic: &mut dyn Attic) -> bool {
+    /// Puts the lines into the spill; false if it has no room.
+    pub(super) fn put_away(&mut self, spill: &mut dyn Spill) -> bool {
         let Place::Here(body) = &self.place else { return true };
         let mut packed = Vec::with_capacity(body.bytes.len() + body.lines.len() * PACKED);
         packed.extend_from_slice(&body.bytes);
         body.lines.iter().for_each(|meta| meta.pack(&mut packed));
-        match attic.put(&packed) {
+        match spill.put(&packed) {
             Some(at) => {
                 self.place = Place::Away(at);
                 true
@@ -174,15 +174,15 @@ impl Segment {
         }
     }
 
-    /// The lines. What cannot be read back from the attic is empty lines: their numbers stay.
-    pub(super) fn body(&self, attic: Option<&dyn Attic>) -> Arc<Body> {
+    /// The lines. What cannot be read back from the spill is empty lines: their numbers stay.
+    pub(super) fn body(&self, spill: Option<&dyn Spill>) -> Arc<Body> {
         let at = match &self.place {
             Place::Here(body) => return body.clone(),
             Place::Away(at) => *at,
         };
         let mut bytes = vec![0; self.length + self.count * PACKED];
-        if !attic.is_some_and(|attic| attic.get(at, &mut bytes)) {
-            let blank = |delta| Meta { start: 0, delta, lane: 0, prefix: 0, bits: PLAIN, time: NO_TIME };
+        if !spill.is_some_and(|spill| spill.get(at, &mut bytes)) {
+            let blank = |delta| Meta { start: 0, delta, stream: 0, prefix: 0, bits: PLAIN, time: NO_TIME };
             let count = u32::try_from(self.count).unwrap_or(u32::MAX);
             return Arc::new(Body { bytes: Vec::new(), lines: (0..count).map(blank).collect() });
         }
@@ -194,7 +194,7 @@ impl Segment {
     /// Runs over the bytes of all lines, without keeping what had to be read for it.
     pub(super) fn scan<T>(
         &self,
-        attic: Option<&dyn Attic>,
+        spill: Option<&dyn Spill>,
         room: &mut Vec<u8>,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
@@ -202,7 +202,7 @@ impl Segment {
             Place::Here(body) => Some(look(&body.bytes)),
             Place::Away(at) => {
                 room.resize(self.length, 0);
-                attic?.get(*at, room).then(|| look(room))
+                spill?.get(*at, room).then(|| look(room))
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Bytes never travel as messages: whoever reads a backend's stream calls [`LogStore::ingest`], and whoever draws asks
 //! for the lines it can show. [`LogStore::generation`] says whether there is anything new. What memory has no room for
-//! goes to the [`Attic`], if there is one; else the oldest lines are dropped, and counted.
+//! goes to the [`Spill`], if there is one; else the oldest lines are dropped, and counted.
 //!
 //! A log that is opened at its end gives its last lines to `ingest` and what stands before them to
 //! [`LogStore::ingest_history`]: lines of the history have lower numbers than all that came since.
@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-use super::feed::{Feed, Whole};
-use super::lane::{Lane, LaneId, Lanes};
+use super::line_assembler::{Feed, Whole};
+use super::stream::{LogStream, StreamId, Streams};
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
 use super::severity::{level, nccl};
-use super::{Attic, Level, LogBatch, Mark, SourceId};
+use super::{Spill, Level, LogBatch, Mark, SourceId};
 use weftrun_nccl::launcher::pieces;
 
 /// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.
@@ -30,7 +30,7 @@ const LIVE: u64 = 1 << 40;
 /// Most lines of which it is remembered what was left out.
 const MOST_NOTES: usize = 200_000;
 
-/// Segments of the attic that were read last, kept for the next look.
+/// Segments of the spill that were read last, kept for the next look.
 const READ_LAST: usize = 4;
 
 /// The lines of a job.
@@ -38,9 +38,9 @@ const READ_LAST: usize = 4;
 pub struct LogStore {
     /// In the order of their numbers: the history, then what came since.
     pub(super) segments: VecDeque<Segment>,
-    pub(super) attic: Option<Box<dyn Attic>>,
+    pub(super) spill: Option<Box<dyn Spill>>,
     read_last: Mutex<VecDeque<(u64, Arc<Body>)>>,
-    lanes: Lanes,
+    streams: Streams,
     feeds: HashMap<Arc<SourceId>, Source>,
     notes: BTreeMap<u64, Note>,
     budget: usize,
@@ -89,8 +89,8 @@ pub struct Note {
 pub struct Entry {
     /// Its number: lines are numbered as they come, from 0.
     pub seq: u64,
-    /// Its lane.
-    pub lane: LaneId,
+    /// Its stream.
+    pub stream: StreamId,
     /// When it was written, where the cluster says.
     pub time: Option<Timestamp>,
     /// How bad it is.
@@ -151,9 +151,9 @@ impl LogStore {
     pub fn new(budget: usize) -> Self {
         Self {
             segments: VecDeque::new(),
-            attic: None,
+            spill: None,
             read_last: Mutex::default(),
-            lanes: Lanes::default(),
+            streams: Streams::default(),
             feeds: HashMap::new(),
             notes: BTreeMap::new(),
             budget,
@@ -172,8 +172,8 @@ impl LogStore {
 
     /// Lines that memory has no room for go here instead of being dropped.
     #[must_use]
-    pub fn with_attic(mut self, attic: Box<dyn Attic>) -> Self {
-        self.attic = Some(attic);
+    pub fn with_attic(mut self, spill: Box<dyn Spill>) -> Self {
+        self.spill = Some(spill);
         self
     }
 
@@ -184,7 +184,7 @@ impl LogStore {
         self
     }
 
-    /// Changes whenever the lines or their lanes do.
+    /// Changes whenever the lines or their streams do.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -257,17 +257,17 @@ impl LogStore {
         self.timed
     }
 
-    /// The lanes, in the order they were first seen.
-    pub fn lanes(&self) -> &[Lane] {
-        &self.lanes.all
+    /// The streams, in the order they were first seen.
+    pub fn streams(&self) -> &[LogStream] {
+        &self.streams.all
     }
 
     /// Tells which global rank each process (host, process id) is, once NCCL's lines have proved it.
     pub fn learn(&mut self, ranks: &HashMap<(String, u32), u32>) {
-        for lane in self.lanes.all.iter_mut().filter(|lane| lane.source.rank.is_none()) {
-            let known = lane.process.as_ref().and_then(|process| ranks.get(process)).copied();
-            if known.is_some() && lane.rank != known {
-                lane.rank = known;
+        for stream in self.streams.all.iter_mut().filter(|stream| stream.source.rank.is_none()) {
+            let known = stream.process.as_ref().and_then(|process| ranks.get(process)).copied();
+            if known.is_some() && stream.rank != known {
+                stream.rank = known;
                 self.generation += 1;
             }
         }
@@ -290,7 +290,7 @@ impl LogStore {
         let mut known = if let Some(known) = self.feeds.remove(source) {
             known
         } else {
-            let number = self.lanes.source();
+            let number = self.streams.source();
             if source.attempt > 0 {
                 let text = format!("{}: attempt {} begins", name(source), source.attempt + 1);
                 self.note(number, source, &clean_text(&text));
@@ -324,7 +324,7 @@ impl LogStore {
         let number = if let Some(known) = self.feeds.get(source) {
             known.number
         } else {
-            let number = self.lanes.source();
+            let number = self.streams.source();
             self.feeds.insert(source.clone(), Source { number, ..Source::default() });
             number
         };
@@ -333,9 +333,9 @@ impl LogStore {
 
     /// Puts a mark between the lines.
     fn note(&mut self, number: usize, source: &Arc<SourceId>, text: &str) {
-        let (lane, _) = self.lanes.of(number, source, b"");
+        let (stream, _) = self.streams.of(number, source, b"");
         let bits = Level::Warn as u8 | MARK | if is_plain(text.as_bytes()) { PLAIN } else { 0 };
-        let meta = Meta { start: 0, delta: 0, lane, prefix: 0, bits, time: NO_TIME };
+        let meta = Meta { start: 0, delta: 0, stream, prefix: 0, bits, time: NO_TIME };
         self.push(meta, text.as_bytes(), Note::default(), Era::Live);
     }
 
@@ -360,12 +360,12 @@ impl LogStore {
         self.timed |= time.is_some();
         let mut pieces = pieces(line.bytes).peekable();
         while let Some(bytes) = pieces.next() {
-            let (lane, prefix) = self.lanes.of(number, source, bytes);
+            let (stream, prefix) = self.streams.of(number, source, bytes);
             let level = level(bytes);
-            self.lanes.count(lane, level, bytes.len(), time);
+            self.streams.count(stream, level, bytes.len(), time);
             let plain = if is_plain(bytes) { PLAIN } else { 0 };
             let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
-            let meta = Meta { start: 0, delta: 0, lane, prefix, bits: level as u8 | plain, time };
+            let meta = Meta { start: 0, delta: 0, stream, prefix, bits: level as u8 | plain, time };
             // What was left out stood at the end.
             let last = pieces.peek().is_none();
             let note = if last { Note { cut: line.cut, updates: line.updates } } else { Note::default() };
@@ -401,8 +401,8 @@ impl LogStore {
         self.size = self.size - before + segment.size();
     }
 
-    /// Makes room until the budget holds: full segments go to the attic, the oldest first. Without one they are
-    /// dropped, but for the lines of lanes that have less than their fair share: one chatty rank does not push out what
+    /// Makes room until the budget holds: full segments go to the spill, the oldest first. Without one they are
+    /// dropped, but for the lines of streams that have less than their fair share: one chatty rank does not push out what
     /// seven others said once.
     fn evict(&mut self) {
         while self.size > self.budget {
@@ -413,10 +413,10 @@ impl LogStore {
     }
 
     fn put_away(&mut self) -> bool {
-        let Some(attic) = self.attic.as_deref_mut() else { return false };
+        let Some(spill) = self.spill.as_deref_mut() else { return false };
         let Some(old) = self.segments.iter_mut().find(|s| s.is_here() && s.is_full()) else { return false };
         let size = old.size();
-        let done = old.put_away(attic);
+        let done = old.put_away(spill);
         if done {
             self.size -= size;
         }
@@ -441,19 +441,19 @@ impl LogStore {
 
     /// Forgets a segment; with `keep_at`, the lines under their fair share move to the kept segments before it.
     fn release(&mut self, old: &Segment, keep_at: Option<usize>) {
-        let fair = self.budget / 2 / self.lanes.all.len().max(1);
-        let body = old.body(self.attic.as_deref());
+        let fair = self.budget / 2 / self.streams.all.len().max(1);
+        let body = old.body(self.spill.as_deref());
         for (index, meta) in body.lines.iter().enumerate() {
             let seq = old.first + u64::from(meta.delta);
             let bytes = body.raw(index);
-            let lane = &mut self.lanes.all[meta.lane as usize];
+            let stream = &mut self.streams.all[meta.stream as usize];
             if let Some(at) = keep_at
-                && lane.bytes <= fair
+                && stream.bytes <= fair
             {
                 self.keep(at, seq, *meta, bytes);
                 continue;
             }
-            lane.bytes = lane.bytes.saturating_sub(bytes.len());
+            stream.bytes = stream.bytes.saturating_sub(bytes.len());
             self.dropped += 1;
             if meta.bits & NOTED != 0 {
                 self.notes.remove(&seq);
@@ -490,7 +490,7 @@ impl LogStore {
     pub fn from(&self, seq: u64) -> impl Iterator<Item = Entry> {
         let first = self.segments.partition_point(|s| s.last < seq);
         self.segments.iter().skip(first).flat_map(move |segment| {
-            let body = segment.body(self.attic.as_deref());
+            let body = segment.body(self.spill.as_deref());
             let skip = segment.at_or_after(&body, seq);
             (skip..body.lines.len()).map(move |index| self.entry(segment, &body, index))
         })
@@ -499,13 +499,13 @@ impl LogStore {
     /// The lines before a number, the newest first.
     pub fn before(&self, seq: u64) -> impl Iterator<Item = Entry> {
         self.segments.iter().rev().skip_while(move |s| s.first >= seq).flat_map(move |segment| {
-            let body = segment.body(self.attic.as_deref());
+            let body = segment.body(self.spill.as_deref());
             let end = segment.at_or_after(&body, seq);
             (0..end).rev().map(move |index| self.entry(segment, &body, index))
         })
     }
 
-    /// The lines of a segment; those read back from the attic last are at hand.
+    /// The lines of a segment; those read back from the spill last are at hand.
     fn body(&self, segment: &Segment) -> Arc<Body> {
         if segment.is_here() {
             return segment.body(None);
@@ -514,7 +514,7 @@ impl LogStore {
         if let Some((_, body)) = last.iter().find(|(first, _)| *first == segment.first) {
             return body.clone();
         }
-        let body = segment.body(self.attic.as_deref());
+        let body = segment.body(self.spill.as_deref());
         last.truncate(READ_LAST - 1);
         last.push_front((segment.first, body.clone()));
         body
@@ -526,7 +526,7 @@ impl LogStore {
         let note = if meta.bits & NOTED == 0 { None } else { self.notes.get(&seq).copied() };
         Entry {
             seq,
-            lane: meta.lane,
+            stream: meta.stream,
             time: meta.time(),
             level: meta.level(),
             mark: meta.bits & MARK != 0,

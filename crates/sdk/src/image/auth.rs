@@ -86,7 +86,7 @@ impl Challenge {
                 .retryable()
                 .source(error.without_url())
         };
-        let mut answer = request.send().await.map_err(lost)?;
+        let mut answer = weftrun_backends::requests::send(request).await.map_err(lost)?;
         if !answer.status().is_success() {
             let message = format!("the registry gives no token ({})", answer.status());
             return Err(Error::new(ErrorKind::Credentials, message)

@@ -165,7 +165,7 @@ impl Registry {
                 request = request.header("authorization", pass.expose());
             }
             tries += 1;
-            let answer = match request.send().await {
+            let answer = match weftrun_backends::requests::send(request).await {
                 Ok(answer) => answer,
                 Err(error) if tries < TRIES && !error.is_builder() => {
                     tracing::debug!(%error, "the registry is asked again");

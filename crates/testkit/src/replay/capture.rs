@@ -8,7 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Truth;
 use super::template::Templates;
-use super::widen::{Replay, Shape};
+use super::scale::{Replay, Shape};
 
 /// The captures that are a part of this crate.
 pub const SHIPPED: &[&str] =

@@ -18,14 +18,14 @@
 
 mod capture;
 mod player;
-mod stage;
+mod backend;
 mod template;
 mod topology;
-mod truth;
-mod widen;
+mod expected;
+mod scale;
 
 pub use capture::{Capture, SHIPPED, TimedLine};
 pub use player::PLAYER;
-pub use stage::{STAGE, Stage};
-pub use truth::{Pair, Truth};
-pub use widen::{Replay, Shape};
+pub use backend::{STAGE, Stage};
+pub use expected::{Pair, Truth};
+pub use scale::{Replay, Shape};

@@ -7,7 +7,7 @@ use std::path::Path;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Replay;
-use super::widen::cannot_write;
+use super::scale::cannot_write;
 
 /// The player: defines `rank`, found in the variables of torchrun, Slurm, Open MPI, PMI and indexed Jobs, and the
 /// function `play`, which prints a timed file from its input. With `INSTANT` set it does not wait. It needs nothing

@@ -155,7 +155,7 @@ impl LogPane {
     pub fn cursor_rank(&self) -> Option<u32> {
         let store = self.store.read();
         let entry = store.get(self.projection.seq(self.cursor_index())?)?;
-        store.lanes().get(entry.lane as usize)?.rank
+        store.streams().get(entry.stream as usize)?.rank
     }
 
     /// Pauses where it stands.

@@ -6,7 +6,7 @@ pub mod jobs;
 pub mod layer;
 pub mod logs;
 pub mod open;
-pub mod picture;
+pub mod transport_view;
 pub mod session;
 pub mod words;
 

@@ -9,7 +9,7 @@ use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
 use weftrun::core::spec::JobSpec;
 
 use super::logs::LogPane;
-use super::picture::Picture;
+use super::transport_view::TransportView;
 
 /// How ranks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Open {
     /// The job as it was submitted, if it was submitted here.
     pub spec: Option<JobSpec>,
     /// What its logs have proved.
-    pub picture: Arc<Picture>,
+    pub transport_view: Arc<TransportView>,
     /// Its logs.
     pub logs: LogPane,
     /// What happened to it, oldest first, and when, where that is known.
@@ -76,7 +76,7 @@ impl Open {
             error: None,
             plan: None,
             spec: None,
-            picture: Arc::new(Picture::default()),
+            transport_view: Arc::new(TransportView::default()),
             logs: LogPane::default(),
             events: Vec::new(),
             stuck: Vec::new(),
@@ -136,7 +136,7 @@ impl Open {
 
     /// What is wrong: the logs' findings, then the cluster's.
     pub fn findings(&self) -> Vec<&Finding> {
-        let mut all: Vec<&Finding> = self.picture.findings.iter().chain(&self.stuck).collect();
+        let mut all: Vec<&Finding> = self.transport_view.findings.iter().chain(&self.stuck).collect();
         if let Some(detail) = &self.detail {
             all.extend(detail.findings.iter().filter(|f| !self.stuck.iter().any(|s| s.code == f.code)));
         }
@@ -146,15 +146,15 @@ impl Open {
 
     /// Whether the overview lists nodes: ranks, where they were asked for or are few.
     pub fn lists_nodes(&self) -> bool {
-        !self.by_rank && self.picture.nodes.len() > 1 && self.picture.ranks.len() > 16
+        !self.by_rank && self.transport_view.nodes.len() > 1 && self.transport_view.ranks.len() > 16
     }
 
     /// The ranks under the cursor of the overview: one, or those of a node.
     pub fn chosen_ranks(&self) -> Vec<u32> {
-        let ranks = &self.picture.ranks;
+        let ranks = &self.transport_view.ranks;
         let indices = if self.lists_nodes() {
-            let at = self.row.min(self.picture.nodes.len() - 1);
-            self.picture.nodes[at].ranks.clone()
+            let at = self.row.min(self.transport_view.nodes.len() - 1);
+            self.transport_view.nodes[at].ranks.clone()
         } else {
             self.rank_rows().get(self.row).copied().into_iter().collect()
         };
@@ -163,12 +163,12 @@ impl Open {
 
     /// How many rows and columns the matrix has.
     pub fn matrix_size(&self) -> usize {
-        if self.by_rank { self.picture.ranks.len() } else { self.picture.nodes.len() }
+        if self.by_rank { self.transport_view.ranks.len() } else { self.transport_view.nodes.len() }
     }
 
     /// Indices of the ranks in the order they are listed.
     pub fn rank_rows(&self) -> Vec<usize> {
-        let ranks = &self.picture.ranks;
+        let ranks = &self.transport_view.ranks;
         let mut rows: Vec<usize> = (0..ranks.len()).collect();
         match self.order {
             RankOrder::Rank => {}
@@ -176,9 +176,9 @@ impl Open {
             RankOrder::Errors => {
                 let store = self.logs.store.read();
                 let mut bad: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();
-                for lane in store.lanes() {
-                    if let Some(rank) = lane.rank {
-                        *bad.entry(rank).or_default() += lane.errors * 1000 + lane.warnings;
+                for stream in store.streams() {
+                    if let Some(rank) = stream.rank {
+                        *bad.entry(rank).or_default() += stream.errors * 1000 + stream.warnings;
                     }
                 }
                 rows.sort_by_key(|i| std::cmp::Reverse(ranks[*i].rank.and_then(|r| bad.get(&r)).copied()));

@@ -1,4 +1,4 @@
-//! Reads the open job's logs: bytes into the store, NCCL's lines into the picture, each batch once.
+//! Reads the open job's logs: bytes into the store, NCCL's lines into the transport_view, each batch once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Job, Result};
 
-use super::attic::TempFile;
-use super::halves::Halves;
-use super::survey::Survey;
+use super::spill::TempFile;
+use super::backfill::Backfill;
+use super::view_builder::ViewBuilder;
 use crate::model::logs::SharedStore;
-use crate::model::picture::Rank;
+use crate::model::transport_view::Rank;
 use crate::msg::Msg;
 
-/// Bytes of lines held in memory; with everything else, 256 MB in all. The rest goes to the attic.
+/// Bytes of lines held in memory; with everything else, 256 MB in all. The rest goes to the spill.
 const BUDGET: usize = 64 << 20;
 
 /// Lines of each source that are read first, where a log can be opened at its end.
@@ -33,7 +33,7 @@ const YOUNG: SignedDuration = SignedDuration::from_secs(3);
 /// Longest that the lines of a job wait for the answer to how old it is.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Least time between two pictures; one that takes long to make comes less often.
+/// Least time between two transport_views; one that takes long to make comes less often.
 const PICTURE: Duration = Duration::from_millis(100);
 
 /// Reads a job's logs until they end or the task is dropped.
@@ -65,14 +65,14 @@ async fn follow(
     options.previous = previous;
     let whole = job.logs(options.clone());
     let asked = job.spec().map_or(0, JobSpec::world_size);
-    let mut pictures =
-        Pictures::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
-    pictures.live = !previous && !job.backend().capability().log_times && is_young(&job).await;
+    let mut transport_views =
+        TransportViews::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
+    transport_views.live = !previous && !job.backend().capability().log_times && is_young(&job).await;
     if from_end {
         options.tail = Some(FIRST);
-        return both(job.logs(options), whole, &store, pictures, grew).await;
+        return both(job.logs(options), whole, &store, transport_views, grew).await;
     }
-    one(whole, &store, pictures, grew).await
+    one(whole, &store, transport_views, grew).await
 }
 
 /// Whether a job was made just now: then its lines come as they are written. How old it is, is not known of every job.
@@ -85,7 +85,7 @@ async fn is_young(job: &Job) -> bool {
 type Batches = BoxStream<'static, Result<LogBatch>>;
 
 /// Reads a log from its beginning.
-async fn one(mut stream: Batches, store: &SharedStore, mut pictures: Pictures, grew: &Notify) -> Result<()> {
+async fn one(mut stream: Batches, store: &SharedStore, mut transport_views: TransportViews, grew: &Notify) -> Result<()> {
     loop {
         tokio::select! {
             biased;
@@ -93,14 +93,14 @@ async fn one(mut stream: Batches, store: &SharedStore, mut pictures: Pictures, g
                 let Some(batch) = batch else { break };
                 let batch = batch?;
                 // Before the store: what it drops has been looked at.
-                pictures.observe(&batch).await;
+                transport_views.observe(&batch).await;
                 store.write(|store| store.ingest(&batch));
                 grew.notify_one();
             }
-            () = sleep_until(pictures.due()) => pictures.send().await,
+            () = sleep_until(transport_views.due()) => transport_views.send().await,
         }
     }
-    pictures.finish().await;
+    transport_views.finish().await;
     Ok(())
 }
 
@@ -109,19 +109,19 @@ async fn both(
     mut end: Batches,
     mut whole: Batches,
     store: &SharedStore,
-    mut pictures: Pictures,
+    mut transport_views: TransportViews,
     grew: &Notify,
 ) -> Result<()> {
-    let mut halves = Halves::default();
+    let mut backfill = Backfill::default();
     let (mut end_over, mut whole_over, mut noted) = (false, false, false);
     while !(end_over && whole_over) {
-        let read_on = end_over || !halves.waits();
+        let read_on = end_over || !backfill.waits();
         tokio::select! {
             biased;
             batch = end.next(), if !end_over => {
                 let Some(batch) = batch else { end_over = true; continue };
                 let batch = batch?;
-                let waited = halves.end(&batch);
+                let waited = backfill.end(&batch);
                 store.write(|store| {
                     waited.iter().for_each(|batch| store.ingest_history(batch));
                     store.ingest(&batch);
@@ -130,24 +130,24 @@ async fn both(
             batch = whole.next(), if !whole_over && read_on => {
                 let Some(batch) = batch else { whole_over = true; continue };
                 let batch = batch?;
-                pictures.observe(&batch).await;
-                if let Some(history) = halves.beginning(batch) {
+                transport_views.observe(&batch).await;
+                if let Some(history) = backfill.beginning(batch) {
                     store.write(|store| store.ingest_history(&history));
                 }
             }
-            () = sleep_until(pictures.due()) => {
-                pictures.send().await;
+            () = sleep_until(transport_views.due()) => {
+                transport_views.send().await;
                 continue;
             }
         }
-        if !noted && halves.is_whole() {
+        if !noted && backfill.is_whole() {
             noted = true;
             store.write(LogStore::end_history);
         }
         grew.notify_one();
     }
     store.write(LogStore::end_history);
-    pictures.finish().await;
+    transport_views.finish().await;
     Ok(())
 }
 
@@ -158,8 +158,8 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// Makes pictures of what was read, not more often than is worth it.
-struct Pictures {
+/// Makes transport_views of what was read, not more often than is worth it.
+struct TransportViews {
     handle: JobHandle,
     plan: Option<FabricPlan>,
     /// Ranks the job asks for; 0 where that is not known.
@@ -167,28 +167,28 @@ struct Pictures {
     /// Whether lines without a time come when they are written.
     live: bool,
     store: SharedStore,
-    survey: Survey,
+    builder: ViewBuilder,
     outbox: mpsc::Sender<Msg>,
     touched: bool,
     last: Instant,
     spacing: Duration,
 }
 
-impl Pictures {
+impl TransportViews {
     fn new(
         handle: JobHandle,
         (plan, asked): (Option<FabricPlan>, u32),
         store: SharedStore,
         outbox: mpsc::Sender<Msg>,
     ) -> Self {
-        let (survey, last) = (Survey::default(), Instant::now());
+        let (builder, last) = (ViewBuilder::default(), Instant::now());
         Self {
             handle,
             plan,
             asked,
             live: false,
             store,
-            survey,
+            builder,
             outbox,
             touched: false,
             last,
@@ -197,7 +197,7 @@ impl Pictures {
     }
 
     async fn observe(&mut self, batch: &LogBatch) {
-        self.survey.observe(batch, self.live.then(Timestamp::now));
+        self.builder.observe(batch, self.live.then(Timestamp::now));
         self.touched = true;
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.send().await;
@@ -219,20 +219,20 @@ impl Pictures {
         }
         let begun = Instant::now();
         let heard = heard(&self.store.read());
-        let picture = self.survey.picture(self.plan.as_ref(), self.asked, &heard);
+        let transport_view = self.builder.transport_view(self.plan.as_ref(), self.asked, &heard);
         let known = |rank: &Rank| Some(((rank.host.clone(), rank.pid), rank.rank?));
-        let ranks = picture.ranks.iter().filter_map(known).collect();
+        let ranks = transport_view.ranks.iter().filter_map(known).collect();
         self.store.write(|store| store.learn(&ranks));
         self.touched = false;
         self.last = Instant::now();
         self.spacing = PICTURE.max((self.last - begun) * 10);
-        let _ = self.outbox.send(Msg::Picture(self.handle.clone(), Arc::new(picture))).await;
+        let _ = self.outbox.send(Msg::TransportView(self.handle.clone(), Arc::new(transport_view))).await;
     }
 }
 
 /// The ranks whose lines have come, each with the place that wrote them: a pod, a node.
 fn heard(store: &LogStore) -> BTreeMap<u32, String> {
     let place = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let known = store.lanes().iter().filter(|lane| lane.lines > 0);
-    known.filter_map(|lane| Some((lane.rank?, place(&lane.source.name)))).collect()
+    let known = store.streams().iter().filter(|stream| stream.lines > 0);
+    known.filter_map(|stream| Some((stream.rank?, place(&stream.source.name)))).collect()
 }

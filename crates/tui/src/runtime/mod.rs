@@ -1,19 +1,19 @@
 //! Where the model meets the world: one loop that waits for keys, answers and signals, changes the model, runs the
 //! effects, and draws when something has changed; never more often than every 16 ms, and not at all when nothing does.
 
-mod attic;
+mod spill;
 #[cfg(debug_assertions)]
-mod bug;
+mod panic_hook;
 mod clipboard;
 mod effects;
-mod halves;
+mod backfill;
 mod ingest;
 mod plan;
 mod screen_out;
-mod survey;
+mod view_builder;
 mod targets;
 mod terminal;
-mod times;
+mod milestones;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -257,7 +257,7 @@ impl Loop {
                 Effect::Sleep => screen.sleep()?,
                 Effect::Redraw => {
                     #[cfg(debug_assertions)]
-                    bug::on_demand();
+                    panic_hook::on_demand();
                     screen.clear()?;
                 }
                 Effect::Mouse(on) => screen.mouse(on)?,

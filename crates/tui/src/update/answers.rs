@@ -59,12 +59,12 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 model.fail(format!("logs of {}: {error}", handle.name()));
             }
         }
-        Msg::Picture(handle, picture) => {
+        Msg::TransportView(handle, transport_view) => {
             if let Some(entry) = model.jobs.get_mut(&handle) {
-                entry.verdict = Some((picture.verdict.clone(), picture.ok));
+                entry.verdict = Some((transport_view.verdict.clone(), transport_view.ok));
             }
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
-                open.picture = picture;
+                open.transport_view = transport_view;
             }
         }
         Msg::Submitted(Ok(handle)) | Msg::Demo(Ok(handle)) => {

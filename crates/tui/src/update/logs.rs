@@ -194,9 +194,9 @@ fn current(pane: &LogPane) -> Option<(String, String)> {
     let seq = pane.projection.seq(pane.cursor_index())?;
     let store = pane.store.read();
     let entry = store.get(seq)?;
-    let lane = store.lanes().get(entry.lane as usize)?;
+    let stream = store.streams().get(entry.stream as usize)?;
     let clean = entry.clean();
-    let mut title = format!("{} line {}", lane.label(), seq + 1);
+    let mut title = format!("{} line {}", stream.label(), seq + 1);
     if clean.updates > 0 {
         title.push_str(&format!(", drawn over {} times", clean.updates));
     }

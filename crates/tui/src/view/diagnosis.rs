@@ -16,9 +16,9 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, title(&findings));
     let columns = usize::from(inside.width);
     if findings.is_empty() {
-        let text = match open.picture.ok {
+        let text = match open.transport_view.ok {
             Some(true) => " Nothing is wrong: the pairs use the planned fabric.",
-            _ if open.picture.ranks.is_empty() => " Nothing is known yet.",
+            _ if open.transport_view.ranks.is_empty() => " Nothing is known yet.",
             _ => " Nothing wrong was seen.",
         };
         frame.render_widget(Line::from(text), inside);

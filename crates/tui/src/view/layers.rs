@@ -11,7 +11,7 @@ use super::paint::{Paint, cell, fit, wrap};
 use crate::action::Place;
 use crate::model::Model;
 use crate::model::layer::{Layer, Question};
-use crate::model::picture::{Kind, Step};
+use crate::model::transport_view::{Kind, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
 

@@ -53,7 +53,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     };
     frame.render_widget(Paragraph::new(lines), inside);
     if strip > 0 {
-        frame.render_widget(Paragraph::new(lane_strip(&store, paint, usize::from(lower.width))), lower);
+        frame.render_widget(Paragraph::new(stream_strip(&store, paint, usize::from(lower.width))), lower);
     }
     let _ = model;
 }
@@ -166,7 +166,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
 }
 
 fn label_width(store: &LogStore) -> usize {
-    let longest = store.lanes().iter().take(256).map(|lane| lane.label().len()).max().unwrap_or(2);
+    let longest = store.streams().iter().take(256).map(|stream| stream.label().len()).max().unwrap_or(2);
     longest.clamp(2, 18)
 }
 
@@ -247,8 +247,8 @@ impl Shown<'_> {
             };
             spans.push(self.paint.span(text, Meaning::Muted));
         }
-        let lane = self.store.lanes().get(entry.lane as usize);
-        let label = lane.map_or(String::new(), log::Lane::label);
+        let stream = self.store.streams().get(entry.stream as usize);
+        let label = stream.map_or(String::new(), log::LogStream::label);
         let mark = if self.pane.bookmarks.contains(&entry.seq) { "*" } else { " " };
         spans.push(self.paint.span(format!("{}{mark}", cell(&label, self.label)), Meaning::Muted));
         let meaning = match entry.level {
@@ -376,13 +376,13 @@ fn split<'a>(pieces: &[(String, Style)], columns: usize) -> Vec<Vec<Span<'a>>> {
 }
 
 /// One sign a rank: `E` where it wrote errors, `W` warnings, `.` nothing of the kind; then what the store holds.
-fn lane_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let mut ranks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for lane in store.lanes() {
-        if let Some(rank) = lane.rank {
+    for stream in store.streams() {
+        if let Some(rank) = stream.rank {
             let sum = ranks.entry(rank).or_default();
-            sum.0 += lane.errors;
-            sum.1 += lane.warnings;
+            sum.0 += stream.errors;
+            sum.1 += stream.warnings;
         }
     }
     let memory = format!(
@@ -422,7 +422,7 @@ fn lane_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a
 }
 
 fn open_sources(store: &LogStore) -> usize {
-    let mut names: Vec<_> = store.lanes().iter().map(|lane| &lane.source.uid).collect();
+    let mut names: Vec<_> = store.streams().iter().map(|stream| &stream.source.uid).collect();
     names.sort_unstable();
     names.dedup();
     names.len()

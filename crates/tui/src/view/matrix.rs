@@ -9,7 +9,7 @@ use super::overview::intended;
 use super::paint::{Paint, cell, fit, width};
 use crate::model::Model;
 use crate::model::open::Open;
-use crate::model::picture::{Gdr, Kind, Link, Node, Picture};
+use crate::model::transport_view::{Gdr, Kind, Link, Node, TransportView};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -23,9 +23,9 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
 
 /// The matrix in its frame.
 pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let picture = &open.picture;
-    let count = picture.communicators.len();
-    let communicator = picture.communicators.get(open.communicator);
+    let transport_view = &open.transport_view;
+    let count = transport_view.communicators.len();
+    let communicator = transport_view.communicators.get(open.communicator);
     let comm = communicator.map_or("no communicator yet".to_owned(), |c| {
         let which =
             if count > 1 { format!(" [c: {} of {count}]", open.communicator + 1) } else { String::new() };
@@ -44,7 +44,7 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
         return;
     }
     let columns = usize::from(inside.width);
-    let legend = legend(picture, paint, columns);
+    let legend = legend(transport_view, paint, columns);
     let rows = usize::from(inside.height).saturating_sub(1 + legend.len());
     let head = if open.by_rank { 7 } else { 16 };
     // What each node announced stands beside its row where there is room for all columns or for many.
@@ -75,7 +75,7 @@ impl Tail {
 
     /// As much as there is room for; on a wide screen the networks even where not all columns are seen.
     fn of(open: &Open, columns: usize, spare: usize) -> Self {
-        let names = open.picture.nodes.iter().map(|node| width(&networks(node)) + 2);
+        let names = open.transport_view.nodes.iter().map(|node| width(&networks(node)) + 2);
         let announced = names.max().unwrap_or(0).clamp(9, 18);
         let phase = spare >= announced + 2 + Self::PHASE;
         Self { announced: if columns >= 70 || spare >= announced + 2 { announced } else { 0 }, phase }
@@ -112,13 +112,13 @@ fn numbers<'a>(paint: Paint, head: usize, left: usize, across: usize, size: usiz
 }
 
 fn links(open: &Open) -> Option<&std::collections::BTreeMap<(u32, u32), Link>> {
-    let all = if open.by_rank { &open.picture.rank_links } else { &open.picture.node_links };
+    let all = if open.by_rank { &open.transport_view.rank_links } else { &open.transport_view.node_links };
     all.get(open.communicator).or(all.first())
 }
 
 /// The number of a row: of its rank, or of its node.
 fn name(open: &Open, at: usize) -> Option<u32> {
-    if open.by_rank { open.picture.ranks.get(at)?.rank } else { u32::try_from(at).ok() }
+    if open.by_rank { open.transport_view.ranks.get(at)?.rank } else { u32::try_from(at).ok() }
 }
 
 /// The link of a cell, whichever way it was printed.
@@ -157,22 +157,22 @@ fn matrix_row<'a>(
     cursor: (usize, usize),
     tail: Tail,
 ) -> Line<'a> {
-    let picture = &open.picture;
+    let transport_view = &open.transport_view;
     let label = if open.by_rank {
-        picture.ranks.get(at).and_then(|r| r.rank).map_or("?".to_owned(), |rank| format!("r{rank}"))
+        transport_view.ranks.get(at).and_then(|r| r.rank).map_or("?".to_owned(), |rank| format!("r{rank}"))
     } else {
-        format!("{at} {}", picture.nodes.get(at).map_or("", |node| node.host.as_str()))
+        format!("{at} {}", transport_view.nodes.get(at).map_or("", |node| node.host.as_str()))
     };
     let mut spans = vec![Span::raw(cell(&label, head))];
     let planned = intended(model, open);
     for column in left..(left + across).min(open.matrix_size()) {
-        let node = |index: usize| picture.ranks.get(index).and_then(|rank| rank.node);
+        let node = |index: usize| transport_view.ranks.get(index).and_then(|rank| rank.node);
         let inside = if open.by_rank { node(at) == node(column) } else { at == column };
         let (text, meaning) = match link(open, at, column) {
             None if at == column && open.by_rank => (" - ".to_owned(), Meaning::Muted),
             None => (" . ".to_owned(), Meaning::Muted),
             Some(link) => {
-                let wrong = is_wrong(planned, picture.ok == Some(false), link, inside);
+                let wrong = is_wrong(planned, transport_view.ok == Some(false), link, inside);
                 let mixed = link.transports.len() > 1;
                 let sign = if wrong {
                     '!'
@@ -196,10 +196,10 @@ fn matrix_row<'a>(
     }
     if tail.announced > 0 {
         let (text, odd) = if open.by_rank {
-            let rank = picture.ranks.get(at);
+            let rank = transport_view.ranks.get(at);
             (rank.and_then(|r| r.announced.clone()).unwrap_or_default(), false)
         } else {
-            (picture.nodes.get(at).map(networks).unwrap_or_default(), odd_node(picture, at))
+            (transport_view.nodes.get(at).map(networks).unwrap_or_default(), odd_node(transport_view, at))
         };
         let text = if odd { format!("{text} !") } else { text };
         let meaning = if odd { Meaning::Bad } else { Meaning::Muted };
@@ -214,7 +214,7 @@ fn matrix_row<'a>(
 
 /// Whether the links of a row to other nodes use GPUDirect RDMA.
 fn gdr_word(open: &Open, at: usize) -> &'static str {
-    let all = if open.by_rank { &open.picture.rank_gdr } else { &open.picture.node_gdr };
+    let all = if open.by_rank { &open.transport_view.rank_gdr } else { &open.transport_view.node_gdr };
     let known = all.get(open.communicator).or(all.first());
     let gdr = name(open, at).and_then(|name| known?.get(&name).copied());
     gdr.map_or("-", Gdr::word)
@@ -222,25 +222,25 @@ fn gdr_word(open: &Open, at: usize) -> &'static str {
 
 /// How far the ranks of a row are.
 fn phase_word(open: &Open, at: usize) -> String {
-    let picture = &open.picture;
+    let transport_view = &open.transport_view;
     if open.by_rank {
-        return picture.ranks.get(at).map_or(String::new(), |rank| rank.step.word().to_owned());
+        return transport_view.ranks.get(at).map_or(String::new(), |rank| rank.step.word().to_owned());
     }
-    picture.nodes.get(at).map_or(String::new(), |node| node.reached_word().0)
+    transport_view.nodes.get(at).map_or(String::new(), |node| node.reached_word().0)
 }
 
 /// Whether a node announced another network than most.
-pub fn odd_node(picture: &Picture, at: usize) -> bool {
-    let all = picture.announced();
+pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
+    let all = transport_view.announced();
     let Some(most) = all.iter().max_by_key(|(_, count)| **count).map(|(name, _)| *name) else { return false };
     all.len() > 1
-        && picture.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
+        && transport_view.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
 /// The letters that are seen and what they mean, on as many lines as that takes.
-fn legend<'a>(picture: &Picture, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+fn legend<'a>(transport_view: &TransportView, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let mut seen: Vec<Kind> =
-        picture.node_links.iter().flat_map(|links| links.values().map(|link| link.kind)).collect();
+        transport_view.node_links.iter().flat_map(|links| links.values().map(|link| link.kind)).collect();
     seen.sort_unstable();
     seen.dedup();
     let mut words: Vec<String> =
@@ -265,7 +265,7 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
     let unit = if open.by_rank { "rank" } else { "node" };
     let title = format!("{unit} {row} and {unit} {column}");
     let mut lines = Vec::new();
-    let picture = &open.picture;
+    let transport_view = &open.transport_view;
     match link(open, row, column) {
         None => lines.push("No channel between them: rings and trees touch neighbours only.".to_owned()),
         Some(link) => {
@@ -282,11 +282,11 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
     }
     for at in [row, column] {
         if open.by_rank {
-            if let Some(rank) = picture.ranks.get(at) {
+            if let Some(rank) = transport_view.ranks.get(at) {
                 let announced = rank.announced.as_deref().unwrap_or("nothing yet");
                 lines.push(format!("rank {at:<6}{}:{} announced {announced}", rank.host, rank.pid));
             }
-        } else if let Some(node) = picture.nodes.get(at) {
+        } else if let Some(node) = transport_view.nodes.get(at) {
             let names: Vec<String> =
                 node.announced.iter().map(|(name, count)| format!("{name} x{count}")).collect();
             lines.push(format!("node {at:<6}{} announced {}", node.host, names.join(", ")));
@@ -298,8 +298,8 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
 /// All pairs of ranks as lines of a table.
 pub fn table(open: &Open) -> Vec<Vec<u8>> {
     let mut lines = vec![b"comm\tfrom\tto\tkind\ttransport\tchannels\tgdr".to_vec()];
-    for (number, links) in open.picture.rank_links.iter().enumerate() {
-        let id = open.picture.communicators.get(number).map_or("", |c| c.id.as_str());
+    for (number, links) in open.transport_view.rank_links.iter().enumerate() {
+        let id = open.transport_view.communicators.get(number).map_or("", |c| c.id.as_str());
         for ((from, to), link) in links {
             let gdr = link.gdr.map_or("unknown", |gdr| if gdr { "yes" } else { "no" });
             let kind = link.kind.word();

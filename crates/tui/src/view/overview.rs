@@ -11,7 +11,7 @@ use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
 use crate::model::open::Open;
-use crate::model::picture::{Lap, Node, Picture, Step};
+use crate::model::transport_view::{Lap, Node, TransportView, Step};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -62,7 +62,7 @@ pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
 }
 
 fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let picture = &open.picture;
+    let transport_view = &open.transport_view;
     let summary =
         open.detail.as_ref().map(|d| &d.summary).or_else(|| model.jobs.get(&open.handle).map(|e| &e.summary));
     let mut title = format!("{} ─ {}", open.handle.name(), open.handle.target());
@@ -82,7 +82,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
             paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
         ));
     }
-    let total = picture.ranks.len();
+    let total = transport_view.ranks.len();
     // A wide screen has room for who was last too.
     let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);
     if let Some(job) = summary {
@@ -107,19 +107,19 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
     let now = summary.is_none_or(|job| !job.phase.is_terminal()).then_some(model.now);
-    let speed = usize::from(!picture.throughput.is_empty());
+    let speed = usize::from(!transport_view.throughput.is_empty());
     let room = usize::from(inside.height).saturating_sub(lines.len() + speed);
-    for at in steps(picture, room) {
-        lines.push(step_line(picture, paint, at, (strip, columns), now));
+    for at in steps(transport_view, room) {
+        lines.push(step_line(transport_view, paint, at, (strip, columns), now));
     }
-    if !picture.throughput.is_empty() {
-        let last = picture.throughput.last().copied().unwrap_or_default();
-        let bars = sparkline(&picture.throughput, strip);
-        let drawn = &picture.throughput[picture.throughput.len().saturating_sub(strip)..];
+    if !transport_view.throughput.is_empty() {
+        let last = transport_view.throughput.last().copied().unwrap_or_default();
+        let bars = sparkline(&transport_view.throughput, strip);
+        let drawn = &transport_view.throughput[transport_view.throughput.len().saturating_sub(strip)..];
         let least = drawn.iter().copied().fold(f64::MAX, f64::min);
         let most = drawn.iter().copied().fold(f64::MIN, f64::max);
         let range = if most > least { format!(" ({least:.1}-{most:.1})") } else { String::new() };
-        let text = format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), picture.unit);
+        let text = format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), transport_view.unit);
         lines.push(Line::from(fit(&text, columns).into_owned()));
     }
     frame.render_widget(Paragraph::new(lines), inside);
@@ -127,19 +127,19 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
 
 /// Planned, connected, announced and GPUDirect RDMA; what there is no room for is left out whole.
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
-    let picture = &open.picture;
+    let transport_view = &open.transport_view;
     let planned = intended(model, open).unwrap_or("not known");
-    let (seen, meaning) = match picture.ok {
-        Some(true) => (format!("{} ok", picture.verdict), Meaning::Good),
-        Some(false) => (format!("{} !", picture.verdict), Meaning::Bad),
-        None if picture.verdict.is_empty() => ("unknown".to_owned(), Meaning::Muted),
-        None => (picture.verdict.clone(), Meaning::Muted),
+    let (seen, meaning) = match transport_view.ok {
+        Some(true) => (format!("{} ok", transport_view.verdict), Meaning::Good),
+        Some(false) => (format!("{} !", transport_view.verdict), Meaning::Bad),
+        None if transport_view.verdict.is_empty() => ("unknown".to_owned(), Meaning::Muted),
+        None => (transport_view.verdict.clone(), Meaning::Muted),
     };
     let mut spans = vec![Span::raw(format!(" planned {planned}  connected ")), paint.span(seen, meaning)];
     let announced: Vec<String> =
-        picture.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
+        transport_view.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
     let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
-    let gdr = if picture.gdr.is_empty() { "unknown" } else { &picture.gdr };
+    let gdr = if transport_view.gdr.is_empty() { "unknown" } else { &transport_view.gdr };
     for text in [format!("  announced {announced}"), format!("  GDR {gdr}")] {
         let used: usize = spans.iter().map(Span::width).sum();
         if used + width(&text) <= columns {
@@ -150,11 +150,11 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
 }
 
 /// The steps there is room for: those everybody has behind them go first.
-fn steps(picture: &Picture, room: usize) -> Vec<usize> {
-    let total = picture.ranks.len();
+fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
+    let total = transport_view.ranks.len();
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(|_| total > 0).collect();
     while steps.len() > room.max(1) {
-        let next_is_done = steps.get(1).is_some_and(|next| picture.reached(*next) as usize == total);
+        let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
         if next_is_done {
             steps.remove(0);
         } else {
@@ -173,17 +173,17 @@ fn bar(done: u32, all: u32, columns: usize) -> String {
 
 /// A step: who has it behind them, how many, how long it took and who was last; or since when it is waited for whom.
 fn step_line<'a>(
-    picture: &Picture,
+    transport_view: &TransportView,
     paint: Paint,
     at: usize,
     (strip_width, columns): (usize, usize),
     now: Option<Timestamp>,
 ) -> Line<'a> {
     let step = Step::LIFE[at];
-    let total = u32::try_from(picture.ranks.len()).unwrap_or(u32::MAX);
-    let reached = picture.reached(at);
+    let total = u32::try_from(transport_view.ranks.len()).unwrap_or(u32::MAX);
+    let reached = transport_view.reached(at);
     let mut spans = vec![Span::raw(format!(" {} ", cell(step.word(), 9)))];
-    let signs = strip(picture, at, strip_width);
+    let signs = strip(transport_view, at, strip_width);
     let failed = signs.contains('!');
     let meaning = if failed {
         Meaning::Bad
@@ -195,10 +195,10 @@ fn step_line<'a>(
     spans.push(paint.span(cell(&signs, strip_width), meaning));
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
     let room = columns.saturating_sub(spans.iter().map(Span::width).sum());
-    if let Some(lap) = &picture.laps[at] {
+    if let Some(lap) = &transport_view.laps[at] {
         spans.push(paint.span(lap_text(lap, room), Meaning::Muted));
     } else if reached > 0 && reached < total {
-        spans.push(paint.span(waited_for(picture, at, now, room), Meaning::Warn));
+        spans.push(paint.span(waited_for(transport_view, at, now, room), Meaning::Warn));
     }
     Line::from(spans)
 }
@@ -218,12 +218,12 @@ fn lap_text(lap: &Lap, room: usize) -> String {
 }
 
 /// Which ranks a step waits for, and where there is room, for how long.
-fn waited_for(picture: &Picture, at: usize, now: Option<Timestamp>, room: usize) -> String {
+fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
     let step = Step::LIFE[at];
     let behind =
-        picture.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank);
+        transport_view.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank);
     let behind: Vec<u32> = behind.collect();
-    let since = at.checked_sub(1).and_then(|before| picture.laps[before]);
+    let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
     let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
     let since = since.map_or_else(String::new, |since| format!(" for {}", seconds(since)));
     if behind.is_empty() {
@@ -245,11 +245,11 @@ fn seconds(time: SignedDuration) -> String {
 
 /// One sign a rank, or a group of ranks where there are more than columns: `#` all are there, `>` some, `.` none, `!`
 /// one failed.
-fn strip(picture: &Picture, at: usize, columns: usize) -> String {
+fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let step = Step::LIFE[at];
-    let total = picture.ranks.len();
+    let total = transport_view.ranks.len();
     let group = total.div_ceil(columns.max(1)).max(1);
-    let sign = |ranks: &[crate::model::picture::Rank]| {
+    let sign = |ranks: &[crate::model::transport_view::Rank]| {
         if ranks.iter().any(|rank| rank.step == Step::Failed) {
             return '!';
         }
@@ -260,18 +260,18 @@ fn strip(picture: &Picture, at: usize, columns: usize) -> String {
             _ => '>',
         }
     };
-    picture.ranks.chunks(group).map(sign).collect()
+    transport_view.ranks.chunks(group).map(sign).collect()
 }
 
 fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     if !open.lists_nodes() {
         return ranks(model, open, frame, paint, area);
     }
-    let title = format!("Nodes {} (z: ranks, enter: its log)", open.picture.nodes.len());
+    let title = format!("Nodes {} (z: ranks, enter: its log)", open.transport_view.nodes.len());
     let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
     let first =
-        open.row.min(open.picture.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
+        open.row.min(open.transport_view.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
     let widths = node_widths(usize::from(inside.width));
     let head = format!(
         "  {} {} {} ranks",
@@ -280,7 +280,7 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
         cell("announced", widths[2])
     );
     let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
-    for (number, node) in open.picture.nodes.iter().enumerate().skip(first).take(rows) {
+    for (number, node) in open.transport_view.nodes.iter().enumerate().skip(first).take(rows) {
         lines.push(node_line(open, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
@@ -300,11 +300,11 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
         _ => Meaning::Busy,
     };
     let announced: Vec<String> = node.announced.iter().map(|(name, _)| name.clone()).collect();
-    let odd = matrix::odd_node(&open.picture, number);
+    let odd = matrix::odd_node(&open.transport_view, number);
     let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
-    let ranks: Vec<u32> = node.ranks.iter().filter_map(|index| open.picture.ranks[*index].rank).collect();
+    let ranks: Vec<u32> = node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
     let text = format!("{number:>3} {}", node.host);
-    let here = number == open.row.min(open.picture.nodes.len().saturating_sub(1));
+    let here = number == open.row.min(open.transport_view.nodes.len().saturating_sub(1));
     let line = Line::from(vec![
         Span::raw(format!("{} {} ", if here { ">" } else { " " }, cell(&text, widths[0]))),
         paint.span(cell(&reached, widths[1]), meaning),
@@ -331,7 +331,7 @@ fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
 
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside =
-        paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.picture.ranks.len()));
+        paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.transport_view.ranks.len()));
     let rows = usize::from(inside.height).saturating_sub(1);
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
@@ -348,10 +348,10 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     );
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
-        let rank = &open.picture.ranks[*at];
-        let lanes = store.lanes().iter().filter(|lane| lane.rank.is_some() && lane.rank == rank.rank);
-        let (warnings, errors, last) = lanes.fold((0, 0, None), |sum, lane| {
-            (sum.0 + lane.warnings, sum.1 + lane.errors, lane.last.max(sum.2))
+        let rank = &open.transport_view.ranks[*at];
+        let streams = store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);
+        let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
+            (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
         let silent =
             last.filter(|_| timed).map_or(String::new(), |last| format!("  {}", age(model.now, Some(last))));

@@ -22,7 +22,7 @@ use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::model::picture::{Communicator, Kind, Link, Picture, Rank, Reached, Step};
+use weftrun_tui::model::picture::{Communicator, Kind, Link, TransportView, Rank, Reached, Step};
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 use weftrun_tui::view::view;
@@ -83,9 +83,9 @@ fn reached(rank: u32) -> Reached {
 }
 
 /// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
-pub fn picture() -> Picture {
+pub fn picture() -> TransportView {
     let mut picture =
-        Picture { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..Picture::default() };
+        TransportView { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..TransportView::default() };
     for rank in 0..64u32 {
         let node = rank / 8;
         picture.ranks.push(Rank {
@@ -195,7 +195,7 @@ pub fn opened() -> Model {
     let name = handle("moe-abl-2");
     press(&mut model, "enter");
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store())));
-    update(&mut model, Msg::Picture(name.clone(), Arc::new(picture())));
+    update(&mut model, Msg::TransportView(name.clone(), Arc::new(picture())));
     let text = "0/8 nodes are available".to_owned();
     let event = JobEvent::Message {
         job: name.clone(),
@@ -220,11 +220,11 @@ pub fn one() -> Model {
     let mut store = LogStore::default();
     store.ingest(&batch(&rank_source(0), &["hello from rank 0", "WARNING: no GPU", "step 1 loss 2.5"], 1));
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
-    let mut picture = Picture { verdict: "unknown".into(), ..Picture::default() };
+    let mut picture = TransportView { verdict: "unknown".into(), ..TransportView::default() };
     let step = Step::Started;
     picture.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, step, ..Rank::default() }];
     picture.group();
-    update(&mut model, Msg::Picture(name, Arc::new(picture)));
+    update(&mut model, Msg::TransportView(name, Arc::new(picture)));
     update(&mut model, Msg::LogsGrew);
     model
 }

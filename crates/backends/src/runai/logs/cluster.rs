@@ -13,7 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::Reader;
 use super::cluster_api::{self, Ask, Next};
 use super::view::{Fate, View};
-use crate::runai::lookup::text;
+use crate::runai::resolve::text;
 use crate::runai::{status, watch};
 
 /// Times a stream of a pod that has ended may break before the rest is called lost.

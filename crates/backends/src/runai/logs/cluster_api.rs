@@ -17,7 +17,7 @@ use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::runai::client::ControlPlane;
-use crate::runai::lookup::{self, text};
+use crate::runai::resolve::{self, text};
 use crate::runai::{Shared, answer, error};
 
 /// The path of a workload's log stream as the vendor documents its four parts (API guides 2.23 to 3.0).
@@ -43,7 +43,7 @@ pub async fn domain(shared: &Shared) -> Result<String> {
         None => {
             let project = shared.project().await?;
             let cluster =
-                lookup::cluster(shared.plane().await?, &project.cluster).await.map_err(|error| {
+                resolve::cluster(shared.plane().await?, &project.cluster).await.map_err(|error| {
                     error.hint("set `cluster-url` in the target's table if you may not read clusters")
                 })?;
             text(&cluster, "domain").map(str::to_owned)
@@ -65,7 +65,7 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let base = domain(shared).await?;
     let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
     let token = plane.token().await?;
-    let answer = probe.bearer_auth(token.expose()).send().await;
+    let answer = crate::requests::send(probe.bearer_auth(token.expose())).await;
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
@@ -168,7 +168,7 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", &key);
-    let answer = request.send().await.map_err(|e| error::of_network(WHAT, e))?;
+    let answer = crate::requests::send(request).await.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
         let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;

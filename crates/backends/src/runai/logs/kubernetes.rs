@@ -13,7 +13,7 @@ use super::Reader;
 use crate::kubernetes::logs::{LogJob, Place, QUIET, logs};
 use crate::kubernetes::{ClusterConfig, Pod};
 use crate::runai::config::Settings;
-use crate::runai::lookup::text;
+use crate::runai::resolve::text;
 use crate::runai::{status, watch};
 
 /// Labels that hold the workload's name: the vendor's own agent reads the first, the operators write the second.

@@ -15,7 +15,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::lookup::text;
+use super::resolve::text;
 use super::{Shared, status, watch};
 pub use kubernetes::is_configured as has_kubeconfig;
 

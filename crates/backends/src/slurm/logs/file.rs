@@ -82,7 +82,7 @@ pub struct LogFile {
     header: Option<Header>,
     attempt: u32,
     lanes: BTreeMap<Lane, Arc<SourceId>>,
-    /// Lanes made over all attempts: each is a source that readers keep.
+    /// Streams made over all attempts: each is a source that readers keep.
     lanes_made: usize,
     complete: bool,
     /// The exit code of the script's last line.

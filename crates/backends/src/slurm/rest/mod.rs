@@ -263,7 +263,7 @@ impl Rest {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let mut response = request.send().await.map_err(|cause| self.unreachable(cause))?;
+        let mut response = crate::requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
         let status = response.status();
         let mut bytes = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|cause| self.unreachable(cause))? {

@@ -5,7 +5,7 @@
 //! what login scripts print before the first is dropped, and where the second is missing the link was lost, whatever
 //! exit code `ssh` gave. The whole program is one function, so that half a program that arrived does not run.
 
-mod frame;
+mod envelope;
 mod local;
 mod ssh;
 
@@ -76,7 +76,7 @@ impl Transport {
         Ok(Self {
             place,
             env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            preamble: frame::preamble(settings)?,
+            preamble: envelope::preamble(settings)?,
             timeout: settings.command_timeout(),
         })
     }
@@ -122,7 +122,7 @@ impl Transport {
 
     async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {
         let timeout = self.timeout;
-        let frame = frame::Frame::new();
+        let frame = envelope::Frame::new();
         let text = frame.wrap(&self.preamble, program);
         let mut command = match &self.place {
             Place::Here => local::command(),
@@ -233,7 +233,7 @@ async fn exchange(
 /// Reads bytes as what a framed program printed.
 #[cfg(fuzzing)]
 pub fn fuzz_frame(bytes: &[u8]) {
-    let _ = frame::Frame::new().unwrap(bytes, bytes);
+    let _ = envelope::Frame::new().unwrap(bytes, bytes);
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use weftrun::{Finding, Result};
 
-use crate::commands::mutate::{Given, Source, Spool, each_document};
+use crate::commands::mutate::{Given, Source, Buffer, each_document};
 use crate::context::Context;
 
 /// Corrects one file in place.
 pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
-    let mut spool = Spool::new();
+    let mut buffer = Buffer::new();
     let mut fixed = 0;
     each_document(source, |text, start| {
         let findings = if source.is_job_file() {
@@ -20,9 +20,9 @@ pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
             context.out.say(format!("fixed: {wrong} is now {right}"));
         }
         fixed += renamed.len();
-        spool.write(text.as_bytes())
+        buffer.write(text.as_bytes())
     })?;
-    if fixed > 0 { spool.replace(source.path()) } else { Ok(()) }
+    if fixed > 0 { buffer.replace(source.path()) } else { Ok(()) }
 }
 
 /// The text with every name corrected that a finding renames, and those names.

@@ -4,11 +4,11 @@
 //! pipe never lets a job through that was not looked at.
 
 mod input;
-mod kept;
+mod report_writer;
 mod krm;
 mod report;
-mod review;
-mod spool;
+mod diff;
+mod buffer;
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::fabric_flags::FabricFlags;
 
 pub use input::{Given, Source, each_document};
-pub use spool::Spool;
+pub use buffer::Buffer;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,16 +80,16 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     }
     let mut given = Given::read(context, &args.fabric, args.reformat)?;
     let mut told = report::Told::new(context, args.report.as_deref());
-    let mut spools = Vec::new();
+    let mut buffers = Vec::new();
     for source in &sources {
-        let mut spool = spool::Spool::new();
+        let mut buffer = buffer::Buffer::new();
         each_document(source, |text, start| {
             match given.mutate(text, start) {
                 Ok(done) => {
                     if args.diff {
-                        review::write(&mut spool, &context.out, text, &done, start)?;
+                        diff::write(&mut buffer, &context.out, text, &done, start)?;
                     } else {
-                        spool.write(done.text.as_bytes())?;
+                        buffer.write(done.text.as_bytes())?;
                     }
                     told.jobs(&given, done.jobs)?;
                 }
@@ -97,25 +97,25 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             }
             Ok(())
         })?;
-        spools.push(spool);
+        buffers.push(buffer);
     }
     told.end(args.report.as_deref())?;
     if told.failed {
         return Ok(exit_codes::INVALID_SPEC);
     }
     if args.write {
-        for (source, spool) in sources.iter().zip(spools) {
+        for (source, buffer) in sources.iter().zip(buffers) {
             if told.changed.contains(&source.name()) {
-                spool.replace(source.path())?;
+                buffer.replace(source.path())?;
             }
         }
         return Ok(exit_codes::OK);
     }
-    for spool in spools {
+    for buffer in buffers {
         if args.diff {
-            spool.onto(context.out.diff_writer())?;
+            buffer.onto(context.out.diff_writer())?;
         } else {
-            spool.onto(context.out.document_writer())?;
+            buffer.onto(context.out.document_writer())?;
         }
     }
     Ok(exit_codes::OK)

@@ -9,7 +9,7 @@ use weftrun::core::convert::JobReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::Given;
-use super::kept::{Kept, Syntax};
+use super::report_writer::{ReportWriter, Syntax};
 use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
@@ -18,7 +18,7 @@ use crate::output::style;
 pub struct Told<'c> {
     context: &'c Context,
     /// What goes into the file of `--report`, and what goes to stderr as one value.
-    kept: [Option<Kept>; 2],
+    report: [Option<ReportWriter>; 2],
     assumed: usize,
     seen: bool,
     /// Whether a job has an error, or a document cannot be read.
@@ -34,10 +34,10 @@ impl<'c> Told<'c> {
             Some(end) if end == "yaml" || end == "yml" => Syntax::Yaml,
             _ => Syntax::Json,
         };
-        let value = (context.out.format != Format::Table).then(|| Kept::new(Syntax::Json));
+        let value = (context.out.format != Format::Table).then(|| ReportWriter::new(Syntax::Json));
         Self {
             context,
-            kept: [report.map(|path| Kept::new(syntax(path))), value],
+            report: [report.map(|path| ReportWriter::new(syntax(path))), value],
             assumed: 0,
             seen: false,
             failed: false,
@@ -62,7 +62,7 @@ impl<'c> Told<'c> {
             if table {
                 say(context, &job);
             }
-            self.kept.iter_mut().flatten().try_for_each(|kept| kept.job(&job))?;
+            self.report.iter_mut().flatten().try_for_each(|report| report.job(&job))?;
         }
         Ok(())
     }
@@ -73,12 +73,12 @@ impl<'c> Told<'c> {
         if self.context.out.format == Format::Table {
             self.context.out.findings(std::slice::from_ref(finding));
         }
-        self.kept.iter_mut().flatten().try_for_each(|kept| kept.finding(finding))
+        self.report.iter_mut().flatten().try_for_each(|report| report.finding(finding))
     }
 
     /// Ends: with the whole as one value, where that was asked, and the report's file.
     pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
-        let [file, value] = std::mem::take(&mut self.kept);
+        let [file, value] = std::mem::take(&mut self.report);
         if let Some(value) = value {
             let mut stderr = self.context.out.stderr_document_writer();
             value.write(&mut stderr)?;
@@ -122,11 +122,11 @@ fn summary(job: &JobReport) -> String {
 }
 
 /// Writes the report into a file.
-fn to_file(kept: Kept, path: &Path) -> Result<()> {
+fn to_file(report: ReportWriter, path: &Path) -> Result<()> {
     let fail = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())
     };
     let mut file = BufWriter::new(File::create(path).map_err(fail)?);
-    kept.write(&mut file).map_err(|error| error.with("file", path.display()))?;
+    report.write(&mut file).map_err(|error| error.with("file", path.display()))?;
     file.flush().map_err(fail)
 }

@@ -1,6 +1,6 @@
 //! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
 
-mod ahead;
+mod prefetch;
 mod html;
 mod inputs;
 mod mermaid;

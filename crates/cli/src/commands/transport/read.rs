@@ -10,7 +10,7 @@ use weftrun::core::log::SourceId;
 use weftrun::core::nccl::{Event, TransportMap};
 use weftrun::{Error, ErrorKind, Result};
 
-use super::ahead::{self, Piece};
+use super::prefetch::{self, Piece};
 use super::inputs::Input;
 
 /// Bytes read at once: so many that waking the other thread up for each chunk costs little.
@@ -28,7 +28,7 @@ pub fn all(
     if follow && inputs.iter().any(|input| matches!(input, Input::File { .. })) {
         return grow(inputs, map, &mut vec![0; CHUNK], &mut show);
     }
-    ahead::read(inputs, |name, piece| {
+    prefetch::read(inputs, |name, piece| {
         let events = match piece {
             Piece::Bytes(bytes) => map.read(name, bytes),
             Piece::End => map.end(name),

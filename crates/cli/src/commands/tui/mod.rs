@@ -64,6 +64,14 @@ impl Default for TuiArgs {
     }
 }
 
+/// Opens the file that `-v` writes to while the terminal UI draws: `tui.log` in the state folder, emptied at each start.
+pub fn log_file(context: &Context) -> Option<std::fs::File> {
+    let path = context.config().ok()?.state_dir.join("tui.log");
+    let file = weftrun::files::private_file(&path).ok()?;
+    file.set_len(0).ok()?;
+    Some(file)
+}
+
 /// Opens the terminal UI.
 pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     if args.keys {

@@ -8,7 +8,7 @@ use weftrun::core::convert::JobReport;
 use weftrun::core::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
-use super::spool::Spool;
+use super::buffer::Buffer;
 
 /// In which syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Syntax {
 }
 
 /// A [`MutateReport`] whose lists are held back as text.
-pub struct Kept {
+pub struct ReportWriter {
     syntax: Syntax,
     changed: bool,
     skip: Option<String>,
@@ -31,11 +31,11 @@ pub struct Kept {
 
 #[derive(Default)]
 struct List {
-    spool: Spool,
+    buffer: Buffer,
     filled: bool,
 }
 
-impl Kept {
+impl ReportWriter {
     /// Makes an empty one.
     pub fn new(syntax: Syntax) -> Self {
         let list = |name| (name, List::default());
@@ -98,20 +98,20 @@ impl List {
             Syntax::Yaml => yaml(&[item])?,
         };
         self.filled = true;
-        self.spool.write(text.as_bytes())
+        self.buffer.write(text.as_bytes())
     }
 
     fn write(self, syntax: Syntax, key: &str, out: &mut dyn Write) -> Result<()> {
         match syntax {
             Syntax::Json => {
                 write(out, "[")?;
-                self.spool.copy_to(out)?;
+                self.buffer.copy_to(out)?;
                 write(out, "]")
             }
             Syntax::Yaml if !self.filled => write(out, &format!("{key}: []\n")),
             Syntax::Yaml => {
                 write(out, &format!("{key}:\n"))?;
-                self.spool.copy_to(out)
+                self.buffer.copy_to(out)
             }
         }
     }
@@ -157,11 +157,11 @@ mod tests {
         for (jobs, findings) in cases {
             let whole = serde_json::to_value(MutateReport::new(&jobs, &findings)).unwrap();
             for syntax in [Syntax::Json, Syntax::Yaml] {
-                let mut kept = Kept::new(syntax);
-                jobs.iter().for_each(|job| kept.job(job).unwrap());
-                findings.iter().for_each(|finding| kept.finding(finding).unwrap());
+                let mut report = ReportWriter::new(syntax);
+                jobs.iter().for_each(|job| report.job(job).unwrap());
+                findings.iter().for_each(|finding| report.finding(finding).unwrap());
                 let mut text = Vec::new();
-                kept.write(&mut text).unwrap();
+                report.write(&mut text).unwrap();
                 let text = String::from_utf8(text).unwrap();
                 let read: Json = match syntax {
                     Syntax::Json => serde_json::from_str(&text).unwrap(),

@@ -12,17 +12,17 @@ use crate::output::{BROKEN_PIPE, DocumentWriter};
 const IN_MEMORY: usize = 8 << 20;
 
 /// Output that is held back.
-pub struct Spool {
+pub struct Buffer {
     file: SpooledTempFile,
 }
 
-impl Default for Spool {
+impl Default for Buffer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Spool {
+impl Buffer {
     /// Makes an empty one.
     pub fn new() -> Self {
         Self { file: SpooledTempFile::new(IN_MEMORY) }

@@ -1,4 +1,4 @@
-//! Lanes: the ranks (or whatever else writes) inside one log source.
+//! Streams: the ranks (or whatever else writes) inside one log source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::{Level, SourceId};
 use weftrun_nccl::Writer;
 use weftrun_nccl::launcher::{Prefix, prefix};
 
-/// Number of a lane in its store.
-pub type LaneId = u32;
+/// Number of a stream in its store.
+pub type StreamId = u32;
 
-/// Most lanes of one source that are told apart; the rest share the last. A hostile log names endless ranks.
-const LANES_PER_SOURCE: usize = 1024;
+/// Most streams of one source that are told apart; the rest share the last. A hostile log names endless ranks.
+const STREAMS_PER_SOURCE: usize = 1024;
 
 /// One writer of lines: a rank of a source, or the source itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Lane {
+pub struct LogStream {
     /// The source it is part of.
     pub source: Arc<SourceId>,
     /// Its own name inside the source (`default3`, `task 7`, `pid 5272`); empty for the source itself.
@@ -39,7 +39,7 @@ pub struct Lane {
     pub(super) bytes: usize,
 }
 
-impl Lane {
+impl LogStream {
     /// What stands before its lines: `r12`, or the source's name.
     pub fn label(&self) -> String {
         match (self.rank, self.name.is_empty()) {
@@ -59,22 +59,22 @@ enum Key {
     Process(String, u32),
 }
 
-/// The lanes of a store.
+/// The streams of a store.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    pub(super) all: Vec<Lane>,
-    sources: Vec<HashMap<Key, LaneId>>,
+pub(super) struct Streams {
+    pub(super) all: Vec<LogStream>,
+    sources: Vec<HashMap<Key, StreamId>>,
 }
 
-impl Lanes {
+impl Streams {
     /// Takes a new source in; gives its number.
     pub(super) fn source(&mut self) -> usize {
         self.sources.push(HashMap::new());
         self.sources.len() - 1
     }
 
-    /// Finds the lane of a line; gives it, and how many bytes of launcher's prefix stand before the text.
-    pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (LaneId, u8) {
+    /// Finds the stream of a line; gives it, and how many bytes of launcher's prefix stand before the text.
+    pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (StreamId, u8) {
         let found = prefix(line);
         let taken = u8::try_from(found.len).unwrap_or(0);
         let key = match source.rank {
@@ -82,16 +82,16 @@ impl Lanes {
             None => key(&found),
         };
         let known = &mut self.sources[number];
-        let key = if known.len() < LANES_PER_SOURCE || known.contains_key(&key) { key } else { Key::Whole };
+        let key = if known.len() < STREAMS_PER_SOURCE || known.contains_key(&key) { key } else { Key::Whole };
         if let Some(id) = known.get(&key) {
-            let lane = &mut self.all[*id as usize];
-            if let (None, Some(process)) = (&lane.process, found.process) {
-                lane.process = Some(process_of(process));
+            let stream = &mut self.all[*id as usize];
+            if let (None, Some(process)) = (&stream.process, found.process) {
+                stream.process = Some(process_of(process));
             }
             return (*id, taken);
         }
-        let id = LaneId::try_from(self.all.len()).unwrap_or(LaneId::MAX);
-        self.all.push(Lane {
+        let id = StreamId::try_from(self.all.len()).unwrap_or(StreamId::MAX);
+        self.all.push(LogStream {
             source: source.clone(),
             name: name(&key),
             rank: source.rank.or(found.rank),
@@ -107,13 +107,13 @@ impl Lanes {
     }
 
     /// Counts a line.
-    pub(super) fn count(&mut self, id: LaneId, level: Level, bytes: usize, time: Option<Timestamp>) {
-        let lane = &mut self.all[id as usize];
-        lane.lines += 1;
-        lane.bytes += bytes;
-        lane.warnings += u64::from(level == Level::Warn);
-        lane.errors += u64::from(level == Level::Error);
-        lane.last = time.or(lane.last);
+    pub(super) fn count(&mut self, id: StreamId, level: Level, bytes: usize, time: Option<Timestamp>) {
+        let stream = &mut self.all[id as usize];
+        stream.lines += 1;
+        stream.bytes += bytes;
+        stream.warnings += u64::from(level == Level::Warn);
+        stream.errors += u64::from(level == Level::Error);
+        stream.last = time.or(stream.last);
     }
 }
 

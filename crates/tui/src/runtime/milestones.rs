@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use weftrun::core::log::SourceId;
 use weftrun::core::nccl::{Event, RankView, TransportMap, Who};
 
-use super::survey::step;
-use crate::model::picture::{Reached, Step};
+use super::view_builder::step;
+use crate::model::transport_view::{Reached, Step};
 
 /// Most sources and processes whose times are kept: a hostile log may name any number of them.
 const MOST: usize = 65_536;
@@ -81,8 +81,8 @@ mod tests {
     use weftrun::core::log::{Cursor, LogBatch};
 
     use super::*;
-    use crate::model::picture::Picture;
-    use crate::runtime::survey::Survey;
+    use crate::model::transport_view::TransportView;
+    use crate::runtime::view_builder::ViewBuilder;
 
     /// A rank's log in one batch, as one reads what was written long ago: its lines, each with its second.
     fn log(rank: u32, ready: i64, timed: bool) -> LogBatch {
@@ -105,16 +105,16 @@ mod tests {
         batch
     }
 
-    fn picture(timed: bool, came: Option<Timestamp>) -> Picture {
-        let mut survey = Survey::default();
-        survey.observe(&log(0, 5, timed), came);
-        survey.observe(&log(1, 8, timed), came);
-        survey.picture(None, 2, &std::collections::BTreeMap::new())
+    fn transport_view(timed: bool, came: Option<Timestamp>) -> TransportView {
+        let mut builder = ViewBuilder::default();
+        builder.observe(&log(0, 5, timed), came);
+        builder.observe(&log(1, 8, timed), came);
+        builder.transport_view(None, 2, &std::collections::BTreeMap::new())
     }
 
     #[test]
     fn a_step_took_from_the_last_of_the_step_before_to_its_own_last() {
-        let laps = picture(true, None).laps;
+        let laps = transport_view(true, None).laps;
         let took = |at: usize| laps[at].and_then(|lap| lap.took).map(|took| took.as_secs());
         assert_eq!([took(0), took(1), took(2), took(3), took(4)], [None, Some(2), Some(1), Some(5), None]);
         let ready = laps[3].unwrap();
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn lines_without_a_time_that_were_not_seen_to_come_tell_none() {
-        assert_eq!(picture(false, None).laps, [None; 7]);
-        let live = picture(false, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(transport_view(false, None).laps, [None; 7]);
+        let live = transport_view(false, Some(Timestamp::UNIX_EPOCH));
         assert_eq!(live.laps[3].map(|lap| lap.end), Some(Timestamp::UNIX_EPOCH));
     }
 }

@@ -244,7 +244,7 @@ impl Kind {
 pub struct Node {
     /// Its host's name.
     pub host: String,
-    /// Indices of its ranks in [`Picture::ranks`].
+    /// Indices of its ranks in [`TransportView::ranks`].
     pub ranks: Vec<usize>,
     /// Networks its ranks announced, each with how many.
     pub announced: Vec<(String, u32)>,
@@ -273,7 +273,7 @@ impl Node {
 
 /// What the logs have proved so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picture {
+pub struct TransportView {
     /// Verdict on the fabric (`efa`, `socket`, `unknown`, …).
     pub verdict: String,
     /// Whether it is the planned one.
@@ -308,7 +308,7 @@ pub struct Picture {
     pub laps: [Option<Lap>; 7],
 }
 
-impl Picture {
+impl TransportView {
     /// Ranks that have reached a step.
     pub fn reached(&self, step: usize) -> u32 {
         self.counts[step]

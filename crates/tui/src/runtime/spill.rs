@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use weftrun::core::log::Attic;
+use weftrun::core::log::Spill;
 
 /// Most bytes in the file; beyond, the oldest lines are dropped and counted.
 const MOST: u64 = 16 << 30;
@@ -17,7 +17,7 @@ pub(super) struct TempFile {
     full: bool,
 }
 
-impl Attic for TempFile {
+impl Spill for TempFile {
     fn put(&mut self, bytes: &[u8]) -> Option<u64> {
         if self.full || self.end + bytes.len() as u64 > MOST {
             return None;
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn gives_back_what_it_was_given() {
-        let mut attic = TempFile::default();
-        let at: Vec<u64> = [&b"one"[..], b"", b"three"].iter().map(|b| attic.put(b).unwrap()).collect();
+        let mut spill = TempFile::default();
+        let at: Vec<u64> = [&b"one"[..], b"", b"three"].iter().map(|b| spill.put(b).unwrap()).collect();
         let mut three = [0; 5];
-        assert!(attic.get(at[2], &mut three) && &three == b"three");
-        assert!(!attic.get(at[2] + 1, &mut three), "behind the end");
+        assert!(spill.get(at[2], &mut three) && &three == b"three");
+        assert!(!spill.get(at[2] + 1, &mut three), "behind the end");
     }
 }

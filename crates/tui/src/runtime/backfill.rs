@@ -8,7 +8,7 @@ use weftrun::core::log::{LogBatch, Mark, SourceId};
 
 /// Puts the two streams together, so that each line is shown once.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct Backfill {
     /// Offset at which the stream of the end began, by source.
     starts: HashMap<Arc<SourceId>, u64>,
     /// Sources of which something before that is still to come.
@@ -17,7 +17,7 @@ pub(super) struct Halves {
     waiting: Vec<LogBatch>,
 }
 
-impl Halves {
+impl Backfill {
     /// Takes in a batch of the end; gives what has waited for it.
     pub(super) fn end(&mut self, batch: &LogBatch) -> Vec<LogBatch> {
         if self.starts.contains_key(&batch.source) {
@@ -86,24 +86,24 @@ mod tests {
         let text = b"one\ntwo\nthree\nfour\nfive\n";
         for (end_at, step) in [(14, 5), (0, 3), (8, 100), (14, 1)] {
             for end_first in [true, false] {
-                let mut halves = Halves::default();
+                let mut backfill = Backfill::default();
                 let mut history = Vec::new();
                 let end = piece(text, end_at..text.len());
-                let begin = |halves: &mut Halves, history: &mut Vec<u8>| {
+                let begin = |backfill: &mut Backfill, history: &mut Vec<u8>| {
                     for at in (0..text.len()).step_by(step) {
                         let batch = piece(text, at..(at + step).min(text.len()));
-                        history.extend(halves.beginning(batch).into_iter().flat_map(|b| b.bytes));
+                        history.extend(backfill.beginning(batch).into_iter().flat_map(|b| b.bytes));
                     }
                 };
                 if !end_first {
-                    begin(&mut halves, &mut history);
+                    begin(&mut backfill, &mut history);
                 }
-                history.extend(halves.end(&end).into_iter().flat_map(|b| b.bytes));
+                history.extend(backfill.end(&end).into_iter().flat_map(|b| b.bytes));
                 if end_first {
-                    begin(&mut halves, &mut history);
+                    begin(&mut backfill, &mut history);
                 }
                 assert_eq!(history, text[..end_at], "{end_at} {step} {end_first}");
-                assert!(halves.is_whole());
+                assert!(backfill.is_whole());
             }
         }
     }

@@ -6,14 +6,14 @@ use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_text;
 use weftrun::{LineDiff, Result, Run};
 
-use super::spool::Spool;
+use super::buffer::Buffer;
 use crate::output::{Output, style};
 
 /// Lines shown around a change.
 const AROUND: usize = 3;
 
 /// Writes the review of one document; nothing if it did not change.
-pub fn write(spool: &mut Spool, out: &Output, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
+pub fn write(buffer: &mut Buffer, out: &Output, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
     if done.text == old {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub fn write(spool: &mut Spool, out: &Output, old: &str, done: &Mutated<'_>, sta
     for group in diff.groups(AROUND) {
         hunk(&mut text, out, &diff, &group, start, &ops, &mut told);
     }
-    spool.write(text.as_bytes())
+    buffer.write(text.as_bytes())
 }
 
 /// One line of the review: styled and with control characters escaped for a terminal, exact otherwise.

@@ -1,4 +1,4 @@
-//! What the logs prove, as a picture for the screens.
+//! What the logs prove, as a transport_view for the screens.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use weftrun::core::fabric::FabricPlan;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, FabricSeen, GdrSeen, PairView, Phase, TransportMap};
 
-use super::times::Times;
-use crate::model::picture::{Communicator, Kind, Link, Picture, Rank, Step};
+use super::milestones::Times;
+use crate::model::transport_view::{Communicator, Kind, Link, TransportView, Rank, Step};
 use crate::safe;
 
 /// Reads NCCL's lines.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct ViewBuilder {
     map: TransportMap,
     times: Times,
 }
 
-impl Survey {
+impl ViewBuilder {
     /// Takes a batch in. Where the cluster does not say when its lines were written, `came` stands for it: none where it
     /// says nothing of that either.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
@@ -33,30 +33,30 @@ impl Survey {
 
     /// What was proved so far, for a job that asks for some ranks (0 where that is not known) and whose lines were heard
     /// of some.
-    pub fn picture(&self, plan: Option<&FabricPlan>, asked: u32, heard: &BTreeMap<u32, String>) -> Picture {
+    pub fn transport_view(&self, plan: Option<&FabricPlan>, asked: u32, heard: &BTreeMap<u32, String>) -> TransportView {
         let world = self.map.world();
         let found = diagnose(plan, &self.map);
-        let mut picture = Picture {
+        let mut transport_view = TransportView {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
             versions: self.map.versions().map(str::to_owned).collect(),
             ranks: self.map.ranks(&world).into_iter().map(|view| self.rank(view)).collect(),
             findings: found.findings,
-            ..Picture::default()
+            ..TransportView::default()
         };
         let mut comms = self.map.communicators(&world);
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
-        picture.communicators = comms
+        transport_view.communicators = comms
             .into_iter()
             .map(|comm| Communicator { id: comm.id, nranks: comm.nranks, world: comm.world })
             .collect();
-        picture.await_ranks(asked, heard);
-        picture.group();
-        picture.rank_links = self.links(&world, &picture.communicators, found.verdict.fabric);
-        picture.fold_links();
-        self.throughput(&mut picture);
-        safe::picture(picture)
+        transport_view.await_ranks(asked, heard);
+        transport_view.group();
+        transport_view.rank_links = self.links(&world, &transport_view.communicators, found.verdict.fabric);
+        transport_view.fold_links();
+        self.throughput(&mut transport_view);
+        safe::transport_view(transport_view)
     }
 
     fn rank(&self, view: nccl::RankView) -> Rank {
@@ -104,12 +104,12 @@ impl Survey {
     }
 
     /// The series with the most values speaks for the job.
-    fn throughput(&self, picture: &mut Picture) {
+    fn throughput(&self, transport_view: &mut TransportView) {
         let series = self.map.throughput().map(|(_, series)| series).max_by_key(|series| series.count);
         if let Some(series) = series {
-            picture.throughput = series.samples.iter().map(|sample| sample.value).collect();
-            picture.throughput.push(series.last.value);
-            picture.unit = format!("{} ({})", series.unit, series.metric);
+            transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
+            transport_view.throughput.push(series.last.value);
+            transport_view.unit = format!("{} ({})", series.unit, series.metric);
         }
     }
 }

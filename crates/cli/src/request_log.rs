@@ -1,0 +1,54 @@
+//! `-v` and `-vv`: what weftrun does, and the requests that it sends, on stderr or in a file.
+
+use std::fs::File;
+use std::io;
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::output::Output;
+
+/// Installs the log where it was asked for. `file` is for a program that draws on the terminal itself.
+pub fn install(verbose: u8, file: Option<File>) {
+    let filter = match verbose {
+        0 => return,
+        1 => "weftrun=debug",
+        // kube writes a span for each request: method, URL, status and time.
+        _ => "weftrun=trace,kube_client::client=debug",
+    };
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(false)
+        .with_span_events(FmtSpan::CLOSE);
+    // A second log in one process is a test's: the first one stays.
+    let _ = match file {
+        Some(file) => log.with_writer(Mutex::new(file)).try_init(),
+        None => log.with_writer(Stderr).try_init(),
+    };
+}
+
+/// Writes through the one writer that cleans what goes to a terminal.
+struct Stderr;
+
+impl MakeWriter<'_> for Stderr {
+    type Writer = Line;
+
+    fn make_writer(&self) -> Line {
+        Line
+    }
+}
+
+struct Line;
+
+impl io::Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Output::plain().stderr(String::from_utf8_lossy(bytes).trim_end_matches('\n'));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
