@@ -34,7 +34,7 @@ pub struct Cli {
 /// What every verb understands.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Target or backend to talk to
+    /// Target or backend to use
     #[arg(
         short,
         long,
@@ -76,13 +76,13 @@ pub struct Global {
     /// Config file to read instead of the user's [env: WEFTRUN_CONFIG, an absolute path]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
-    /// Shape of the output [default: table, or `output` of the configuration]
+    /// Output format [default: table, or `output` of the configuration]
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT", help_heading = "Global options")]
     pub output: Option<Format>,
-    /// When to colour [default: auto, or `color` of the configuration]
+    /// When to use colour [default: auto, or `color` of the configuration]
     #[arg(long, global = true, value_enum, value_name = "WHEN", help_heading = "Global options")]
     pub color: Option<ColorWhen>,
-    /// Say less
+    /// Print less
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
     /// Log what weftrun does to stderr; twice to log each request (the terminal UI writes to tui.log in the state folder)
@@ -90,7 +90,7 @@ pub struct Global {
     pub verbose: u8,
 }
 
-/// Shape of the output.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
@@ -108,7 +108,7 @@ pub enum Format {
     Mermaid,
 }
 
-/// When to colour.
+/// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     /// On a terminal, unless NO_COLOR is set
@@ -125,65 +125,65 @@ pub enum ColorWhen {
 pub enum Command {
     /// Plan a job, print what changes, submit it
     Submit(commands::submit::SubmitArgs),
-    /// Print every decision with its why; nothing is sent
+    /// Print every decision and its reason without submitting anything
     Plan(commands::plan::PlanArgs),
-    /// Print exactly what would be sent; offline, without credentials
+    /// Print the documents that would be sent, without a connection or credentials
     Render(commands::render::RenderArgs),
-    /// Apply the fabric to raw manifests or sbatch scripts; what is not a job passes through
+    /// Apply the fabric to manifests or sbatch scripts; other documents pass through unchanged
     Mutate(commands::mutate::MutateArgs),
-    /// Print what is wrong or out of date in manifests, scripts and job files
+    /// Check manifests, scripts and job files for mistakes and outdated settings
     Lint(commands::lint::LintArgs),
-    /// Print a job file made of a manifest, or of what another tool submits
+    /// Convert a manifest, an sbatch script or a runai command line to a job file
     Import(commands::import::ImportArgs),
     /// Explain a code or a rule
     Explain(commands::explain::ExplainArgs),
-    /// Say which transport each pair of ranks uses, and why not a faster one
+    /// Show which transport each pair of ranks uses, and why it is not a faster one
     Transport(commands::transport::TransportArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
-    /// Print what happens to a job until it ends
+    /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
-    /// Wait for a job and end with its result
+    /// Wait for a job to end and exit with its result
     Wait(commands::wait::WaitArgs),
     /// List jobs
     #[command(visible_alias = "ps")]
     List(commands::list::ListArgs),
-    /// Print everything known of a job
+    /// Show the details of a job
     Describe(commands::describe::DescribeArgs),
-    /// Stop a job; its record and logs stay
+    /// Stop a job and keep its record and logs
     Cancel(commands::act::CancelArgs),
     /// Stop a job and remove its record
     Delete(commands::act::DeleteArgs),
-    /// Give a job's nodes back, to go on later
+    /// Suspend a job and release its nodes
     Suspend(commands::act::HandleArgs),
-    /// Go on with a suspended job
+    /// Resume a suspended job
     Resume(commands::act::HandleArgs),
     /// Keep a pending job from starting (Slurm)
     Hold(commands::act::HandleArgs),
-    /// Let a held job start (Slurm)
+    /// Release a held job (Slurm)
     Release(commands::act::HandleArgs),
     /// Stop a job and queue it again under the same id (Slurm)
     Requeue(commands::act::HandleArgs),
-    /// List the backends that are linked in, and what each can do
+    /// List the available backends and what each can do
     Backends(commands::backends::BackendsArgs),
-    /// Print, change and trust configuration; `show --origin` says where each value is from
+    /// Print, change and trust configuration; `show --origin` prints where each value comes from
     Config(commands::config::ConfigArgs),
-    /// Write a commented job file to start from; asks on a terminal
+    /// Write a commented job file; asks for its values on a terminal
     Init(commands::init::InitArgs),
     /// List instance types: GPUs, fabric, EFA interfaces
     Instances(commands::instances::InstancesArgs),
     /// List the configured targets
     Targets(commands::targets::TargetsArgs),
-    /// Say what is reachable, with which rights, and what would stop a job
+    /// Check what is reachable, with which rights, and what would stop a job
     Doctor(commands::doctor::DoctorArgs),
-    /// See it work on this machine: a two-node job, its transports read while it runs
+    /// Run a demonstration on this machine: a simulated two-node job and its transports
     Demo(commands::demo::DemoArgs),
     /// Be the parent of a local job's processes
     #[command(hide = true)]
     Supervise(commands::supervise::SuperviseArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
-    /// Print the manual page, or write all of them into a folder
+    /// Print the manual page, or write all manual pages to a folder
     Man(commands::man::ManArgs),
     /// Open the terminal UI
     Tui(commands::tui::TuiArgs),

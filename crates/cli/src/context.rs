@@ -25,7 +25,7 @@ pub struct Context {
     client: OnceCell<Client>,
     /// The flags every verb understands.
     pub global: Global,
-    /// Where data and talk go.
+    /// Where results and messages go.
     pub out: Output,
     /// Findings of the job file that are said as a part of the plan.
     noted: RefCell<Vec<Finding>>,

@@ -15,10 +15,10 @@ pub struct FabricFlags {
     /// Fabric of the job
     #[arg(long, value_enum, value_name = "FABRIC", help_heading = "Fabric")]
     pub fabric: Option<FabricArg>,
-    /// Switch a rule on: an error where it cannot apply
+    /// Require a rule; an error if it cannot be applied
     #[arg(long, value_name = "ID", help_heading = "Fabric")]
     pub fabric_rule: Vec<String>,
-    /// Switch a rule off, with what depends on it (`weftrun explain ID` says what it does)
+    /// Disable a rule and those that depend on it (`weftrun explain ID` describes it)
     #[arg(long, value_name = "ID", help_heading = "Fabric")]
     pub no_fabric_rule: Vec<String>,
     /// Where the fabric's libraries come from
@@ -39,19 +39,19 @@ pub struct FabricFlags {
     /// Instance type of the worker nodes
     #[arg(long, value_name = "TYPE", help_heading = "Fabric")]
     pub instance_type: Option<String>,
-    /// Memory to ask where a worker asks neither CPU nor memory (huge pages need one of them)
+    /// Memory to request if a worker requests neither CPU nor memory (huge pages need one of them)
     #[arg(long, value_name = "QTY", help_heading = "Fabric")]
     pub memory: Option<String>,
-    /// Set NCCL_DEBUG=INFO where it is unset, so that the transport can be detected
+    /// Set NCCL_DEBUG=INFO if it is unset, so that the transport can be detected
     #[arg(long, help_heading = "Fabric")]
     pub detect: bool,
-    /// Pin the network plugin: a silent fallback becomes a failure, and an unknown transport exit 7
+    /// Pin the network plugin, so that a fallback fails; exit 7 if the transport is unknown
     #[arg(long, help_heading = "Fabric")]
     pub strict: bool,
-    /// Version of Kubeflow Trainer a TrainJob is for: 2.0, 2.1, 2.2 or 2.3
+    /// Version of Kubeflow Trainer to write TrainJobs for: 2.0, 2.1, 2.2 or 2.3
     #[arg(long, value_parser = trainer_version, value_name = "VERSION", help_heading = "Fabric")]
     pub trainer_version: Option<TrainerVersion>,
-    /// Training runtime a TrainJob refers to (a ClusterTrainingRuntime or TrainingRuntime as YAML)
+    /// Training runtime of a TrainJob (a YAML file with a ClusterTrainingRuntime or TrainingRuntime)
     #[arg(long, value_name = "FILE", help_heading = "Fabric")]
     pub runtime: Vec<PathBuf>,
 }

@@ -22,7 +22,7 @@ pub struct JobFlags {
     /// Name of the job
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub name: Option<String>,
-    /// Make a new name by adding a suffix, where the name is taken
+    /// Add a suffix to the name if it is taken
     #[arg(long, help_heading = "Job")]
     pub name_suffix: bool,
     /// Container image
@@ -34,7 +34,7 @@ pub struct JobFlags {
     /// GPUs on each node
     #[arg(long, short = 'g', value_name = "N", help_heading = "Job")]
     pub gpus_per_node: Option<String>,
-    /// Ranks on each node, where it is not one per GPU
+    /// Ranks on each node, if not one per GPU
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub ranks_per_node: Option<String>,
     /// Who starts the processes of a node
@@ -46,16 +46,16 @@ pub struct JobFlags {
     /// Size of /dev/shm
     #[arg(long, value_name = "QTY", help_heading = "Job")]
     pub shm: Option<String>,
-    /// Further resource of each node
+    /// Additional resource of each node
     #[arg(long, value_name = "NAME=QTY", help_heading = "Job")]
     pub resource: Vec<String>,
-    /// Script that is carried inside the job
+    /// Script to send with the job
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub script: Option<String>,
-    /// Read a script or runtime that the job file names outside its folder, without asking
+    /// Allow a script or runtime outside the job file's folder, without asking
     #[arg(long, help_heading = "Job")]
     pub allow_outside: bool,
-    /// Git repository that is cloned before the start
+    /// Git repository to clone before the start
     #[arg(long, value_name = "URL", help_heading = "Job", conflicts_with = "script")]
     pub git: Option<String>,
     /// Branch, tag or commit of the repository
@@ -67,7 +67,7 @@ pub struct JobFlags {
     /// Environment variable from the cluster's secret store
     #[arg(long, value_name = "NAME=SECRET/KEY", help_heading = "Job")]
     pub secret: Vec<String>,
-    /// Volume: NAME:/MOUNT=claim:CLAIM, =host:/PATH or =memory:SIZE; `,ro` behind it for reading only
+    /// Volume: NAME:/MOUNT=claim:CLAIM, =host:/PATH or =memory:SIZE; append `,ro` for read-only
     #[arg(long, value_name = "VOLUME", help_heading = "Job")]
     pub volume: Vec<String>,
     /// Working directory in the container
@@ -82,19 +82,19 @@ pub struct JobFlags {
     /// What happens when a rank fails: never, on-failure, or how often all start again
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub restart: Option<String>,
-    /// How long the job may run (90s, 15m, 4h, 1d12h)
+    /// Time limit of the job (90s, 15m, 4h, 1d12h)
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub time_limit: Option<String>,
-    /// Label on what is submitted
+    /// Label of the submitted job
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
     pub label: Vec<String>,
-    /// Annotation on every pod
+    /// Annotation of every pod
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
     pub annotation: Vec<String>,
     /// The fabric's options
     #[command(flatten)]
     pub fabric: FabricFlags,
-    /// The command of the workers, behind `--`
+    /// Command of the workers
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }

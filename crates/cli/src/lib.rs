@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! stdout is data, stderr is talk; exit codes are the constants of [`weftrun::core::exit_codes`].
+//! Results go to stdout, messages to stderr; exit codes are the constants of [`weftrun::core::exit_codes`].
 
 #![warn(clippy::disallowed_methods, clippy::disallowed_macros)]
 

@@ -37,7 +37,7 @@ pub mod style {
     pub const BOLD: Style = Style::new().bold();
 }
 
-/// Where data and talk go.
+/// Where results and messages go.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// The shape asked for.
@@ -152,7 +152,7 @@ impl Output {
         choice != ColorChoice::Never
     }
 
-    /// Whether data, or talk, is shown with styles.
+    /// Whether results, or messages, are shown with styles.
     pub fn is_styled(&self, data: bool) -> bool {
         if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }

@@ -13,7 +13,7 @@ use crate::context::Context;
 /// Arguments of verbs that take handles only.
 #[derive(Args, Debug)]
 pub struct HandleArgs {
-    /// Handles, or names on the target of -b
+    /// Handles of jobs, or their names on the target of -b
     #[arg(required = true, value_name = "HANDLE")]
     pub handles: Vec<String>,
 }
@@ -21,10 +21,10 @@ pub struct HandleArgs {
 /// Arguments of `cancel`.
 #[derive(Args, Debug)]
 pub struct CancelArgs {
-    /// Handles, or names on the target of -b
+    /// Handles of jobs, or their names on the target of -b
     #[arg(required = true, value_name = "HANDLE")]
     pub handles: Vec<String>,
-    /// Send this signal (number) instead of stopping the job
+    /// Send this signal (a number) instead of stopping the job
     #[arg(long, value_name = "N")]
     pub signal: Option<i32>,
 }
@@ -32,10 +32,10 @@ pub struct CancelArgs {
 /// Arguments of `delete`.
 #[derive(Args, Debug)]
 pub struct DeleteArgs {
-    /// Handles, or names on the target of -b
+    /// Handles of jobs, or their names on the target of -b
     #[arg(required = true, value_name = "HANDLE")]
     pub handles: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
 }

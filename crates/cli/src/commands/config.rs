@@ -18,7 +18,7 @@ Examples:
   weftrun config set target.prod.backend kubeflow
   weftrun config set job.labels.team nlp
   weftrun config unset target.old
-  weftrun config trust                     read it first: trust this project's .weftrun.toml";
+  weftrun config trust                     trust this project's .weftrun.toml after reading it";
 
 /// Arguments of `config`.
 #[derive(Args, Debug)]
@@ -34,32 +34,32 @@ pub struct ConfigArgs {
 pub enum ConfigAction {
     /// Print every value that is set
     Show {
-        /// With the file and line, or the variable, it is from
+        /// Print the file and line, or the variable, that each value comes from
         #[arg(long)]
         origin: bool,
     },
-    /// Set a value in your file; its comments stay
+    /// Set a value in your configuration file and keep its comments
     Set {
         /// Path of the value (`job.queue`, `target.prod.backend`)
         #[arg(value_name = "PATH")]
         path: String,
-        /// The value: TOML, or a plain word
+        /// Value, as TOML or a plain word
         #[arg(value_name = "VALUE")]
         value: String,
     },
-    /// Take a value, or a table, out of your file
+    /// Remove a value or a table from your configuration file
     Unset {
         /// Path of the value
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Trust this project's `.weftrun.toml` as it is now; until then nothing of it counts
+    /// Trust this project's `.weftrun.toml` as it is now; it is ignored until then
     Trust {
-        /// Take the trust back
+        /// Revoke the trust
         #[arg(long)]
         revoke: bool,
     },
-    /// Print the path of your file
+    /// Print the path of your configuration file
     Path,
 }
 

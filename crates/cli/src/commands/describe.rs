@@ -14,7 +14,7 @@ use crate::output::style;
 /// Arguments of `describe`.
 #[derive(Args, Debug)]
 pub struct DescribeArgs {
-    /// Handle, or name on the target of -b
+    /// Handle of the job, or its name on the target of -b
     #[arg(value_name = "HANDLE")]
     pub handle: String,
 }

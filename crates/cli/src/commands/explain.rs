@@ -12,7 +12,7 @@ use crate::context::Context;
 /// Arguments of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// A code (W-LDPATH-SHADOW), a rule (efa.devices), a reason of a skip (partial-node); nothing lists them all
+    /// Code (W-LDPATH-SHADOW), rule (efa.devices) or reason of a skip (partial-node); all are listed if none is given
     #[arg(value_name = "CODE")]
     pub code: Option<String>,
 }

@@ -16,20 +16,20 @@ use crate::output::Output;
 const EXAMPLES: &str = "\
 Examples:
   weftrun init job.toml                    asks, and writes the file
-  weftrun init > job.toml                  the same, through stdout
+  weftrun init > job.toml                  the same, to stdout
   weftrun init --name llama --nodes 4 --instance-type p5.48xlarge --launch torchrun job.toml -- train.py";
 
 /// Arguments of `init`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct InitArgs {
-    /// File to write; stdout if none is named
+    /// File to write; stdout if none is given
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
-    /// Ask nothing, even on a terminal
+    /// Do not ask for values, even on a terminal
     #[arg(long, short)]
     pub yes: bool,
     /// Name of the job
@@ -41,7 +41,7 @@ pub struct InitArgs {
     /// GPU nodes in total
     #[arg(long, short = 'N', value_name = "N")]
     pub nodes: Option<String>,
-    /// GPUs on each node; all of the instance type's if it is known
+    /// GPUs on each node; all of the instance type's GPUs if it is known
     #[arg(long, short = 'g', value_name = "N")]
     pub gpus_per_node: Option<String>,
     /// Instance type of the nodes (`weftrun instances`)
@@ -53,7 +53,7 @@ pub struct InitArgs {
     /// Fabric of the job: auto, efa, roce, infiniband, tcp, off
     #[arg(long, value_name = "FABRIC")]
     pub fabric: Option<String>,
-    /// The command, behind `--`
+    /// Command
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }

@@ -13,26 +13,26 @@ use crate::output::style;
 const EXAMPLES: &str = "\
 Examples:
   weftrun instances --fabric efa           how many EFA interfaces each type has
-  weftrun instances p5en.48xlarge          everything known of one
+  weftrun instances p5en.48xlarge          all figures of one type
   weftrun instances -o json | jq '.instances[] | select(.accelerators == 8) | .name'
 
-`~` marks a figure no source was found for, `?` one that is not known. `[instances.NAME]` in the config file changes a
+`~` marks a figure without a source, `?` an unknown one. `[instances.NAME]` in the config file changes a
 row or adds one.";
 
 /// Arguments of `instances`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InstancesArgs {
-    /// Everything known of this one (`ml.` before EC2's names is understood)
+    /// Instance type to show in full (an `ml.` prefix is accepted)
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Only those with this fabric: none, efa, ib, roce, tcpx, tcpxo
+    /// List only types with this fabric: none, efa, ib, roce, tcpx, tcpxo
     #[arg(long, value_parser = parse_fabric, value_name = "FABRIC")]
     pub fabric: Option<NodeFabric>,
-    /// Only those of this cloud or vendor
+    /// List only types of this cloud or vendor
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// Only those with this accelerator (h100, b200, …)
+    /// List only types with this accelerator (h100, b200, …)
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
 }

@@ -19,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun lint job.yaml train.sbatch job.toml
   weftrun lint -o sarif -f job.yaml > lint.sarif   for a code host
-  weftrun lint --fix job.yaml                      correct what has only one right form";
+  weftrun lint --fix job.yaml                      correct names in place";
 
 /// Arguments of `lint`.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct LintArgs {
     /// What is read: manifests, sbatch scripts, job files
     #[command(flatten)]
     pub input: InputArgs,
-    /// Correct misspelt names in place, where only one name can be meant
+    /// Correct misspelt names in place if only one name can be meant
     #[arg(long)]
     pub fix: bool,
     /// The fabric's options

@@ -14,13 +14,13 @@ use crate::context::Context;
 /// Arguments of `list`.
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// Ended jobs too
+    /// Include jobs that have ended
     #[arg(short, long)]
     pub all: bool,
-    /// Jobs that were not submitted by weftrun too
+    /// Include jobs that were not submitted by weftrun
     #[arg(long)]
     pub foreign: bool,
-    /// At most this many, newest first
+    /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }

@@ -14,40 +14,40 @@ use crate::log_print::{LogPrinter, PrintOptions};
 /// Arguments of `logs`.
 #[derive(Args, Debug)]
 pub struct LogsArgs {
-    /// Handle, or name on the target of -b
+    /// Handle of the job, or its name on the target of -b
     #[arg(value_name = "HANDLE")]
     pub handle: String,
-    /// Go on until the job has ended
+    /// Follow until the job ends
     #[arg(short, long)]
     pub follow: bool,
-    /// Only these global ranks (0,8-15)
+    /// Print only these global ranks (0,8-15)
     #[arg(long, value_name = "RANKS")]
     pub rank: Option<String>,
-    /// Only this role
+    /// Print only this role
     #[arg(long, value_name = "ROLE")]
     pub role: Vec<String>,
-    /// Only lines of this last time (30s, 5m, 2h)
+    /// Print only lines newer than this (30s, 5m, 2h)
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub since: Option<std::time::Duration>,
-    /// Only the last lines of each source
+    /// Print only the last lines of each source
     #[arg(long, value_name = "N")]
     pub tail: Option<u64>,
-    /// The time before each line, where the cluster knows it
+    /// Print the time of each line, where the cluster provides it
     #[arg(long)]
     pub timestamps: bool,
-    /// The attempt before the present one
+    /// Print the previous attempt
     #[arg(long)]
     pub previous: bool,
-    /// Init containers too
+    /// Include init containers
     #[arg(long)]
     pub init: bool,
-    /// Only lines that match this regular expression
+    /// Print only lines that match this regular expression
     #[arg(long, value_name = "RE")]
     pub grep: Option<String>,
-    /// No rank before each line
+    /// Do not print the rank before each line
     #[arg(long)]
     pub no_prefix: bool,
-    /// Most sources read at once
+    /// Maximum number of sources to read at once
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_streams: usize,
 }

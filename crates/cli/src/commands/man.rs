@@ -11,7 +11,7 @@ use crate::context::Context;
 /// Arguments of `man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// Write a page for each verb into this folder
+    /// Write a page for each verb to this folder
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -17,10 +17,10 @@ pub struct PlanArgs {
     /// The job
     #[command(flatten)]
     pub job: JobFlags,
-    /// Ask the cluster what it has; without it, assumed facts stand in and say so
+    /// Ask the cluster for its facts; otherwise they are assumed and marked as such
     #[arg(long)]
     pub online: bool,
-    /// Read the image from its registry and say what in it does not fit the plan
+    /// Read the image from its registry and report what does not fit the plan
     #[arg(long)]
     pub check_image: bool,
 }

@@ -16,7 +16,7 @@ pub struct RenderArgs {
     /// The job
     #[command(flatten)]
     pub job: JobFlags,
-    /// Another form than the target's: commands for hosts with docker and without a cluster
+    /// Render for hosts without a cluster instead of the target
     #[arg(long = "as", value_enum, value_name = "FORM")]
     pub form: Option<Form>,
 }

@@ -21,7 +21,7 @@ Examples:
   weftrun submit --no-fabric-rule efa.hugepages job.toml
   H=$(weftrun submit job.toml) && weftrun logs -f \"$H\"
 
-stdout holds the handle and nothing else; with -o json, one event a line, the first with the handle.";
+stdout holds only the handle; with -o json, one event a line, the first with the handle.";
 
 /// Arguments of `submit`.
 #[derive(Args, Debug)]
@@ -30,25 +30,25 @@ pub struct SubmitArgs {
     /// The job
     #[command(flatten)]
     pub job: JobFlags,
-    /// Follow events and logs until the job has ended (implies --wait)
+    /// Follow events and logs until the job ends (implies --wait)
     #[arg(long, short)]
     pub follow: bool,
-    /// Wait until the job has ended; the exit code is its result
+    /// Wait until the job ends and exit with its result
     #[arg(long)]
     pub wait: bool,
-    /// Return once the cluster has the job (the default)
+    /// Return once the cluster has accepted the job (the default)
     #[arg(long, conflicts_with_all = ["follow", "wait"])]
     pub detach: bool,
-    /// Stop waiting after this time; the job goes on
+    /// Stop waiting after this time; the job keeps running
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Print what would be sent, and stop there; `server` asks the cluster too
+    /// Print what would be sent without submitting it; `server` asks the cluster to validate it
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "client", require_equals = true, value_name = "WHERE")]
     pub dry_run: Option<DryRun>,
-    /// Read the image from its registry first; one that cannot load the planned fabric is not submitted
+    /// Read the image from its registry first, and refuse one that cannot load the planned fabric
     #[arg(long)]
     pub check_image: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
 }

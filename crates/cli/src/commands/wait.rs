@@ -15,10 +15,10 @@ use crate::follow::with_limits;
 /// Arguments of `wait`.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// Handle, or name on the target of -b
+    /// Handle of the job, or its name on the target of -b
     #[arg(value_name = "HANDLE")]
     pub handle: String,
-    /// Give up after this time (90s, 15m, 4h); the job goes on
+    /// Stop waiting after this time (90s, 15m, 4h); the job keeps running
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
 }

@@ -13,7 +13,7 @@ use crate::follow::event_text;
 /// Arguments of `watch`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
-    /// Handle, or name on the target of -b
+    /// Handle of the job, or its name on the target of -b
     #[arg(value_name = "HANDLE")]
     pub handle: String,
 }

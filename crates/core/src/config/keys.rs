@@ -27,8 +27,8 @@ pub(super) static CONFIG: Table = Table {
         key("namespace", Shape::Text, "Kubernetes namespace of targets that name none").example("\"nlp\""),
         key("project", Shape::Text, "Project of targets that name none").example("\"nlp\""),
         key("default_profile", Shape::Text, "Profile of targets and jobs that name none").example("\"dgxc\""),
-        key("output", Shape::Word(OUTPUT), "Shape of the output").example("\"table\""),
-        key("color", Shape::Word(COLOR), "When to colour").example("\"auto\"").synonyms(&["colour"]),
+        key("output", Shape::Word(OUTPUT), "Output format").example("\"table\""),
+        key("color", Shape::Word(COLOR), "When to use colour").example("\"auto\"").synonyms(&["colour"]),
         key(
             "target",
             Shape::Map(&Shape::Map(&Shape::Any)),

@@ -17,33 +17,33 @@ use crate::output::style;
 const EXAMPLES: &str = "\
 Examples:
   weftrun demo                              two simulated nodes of two ranks, over sockets
-  weftrun demo --capture ofi_tcp_2x2        the EFA plugin is there, EFA is not: would you have noticed?
-  weftrun demo --nodes 4 --ranks-per-node 8 the same run widened to 32 ranks
+  weftrun demo --capture ofi_tcp_2x2        the EFA plugin is loaded, but the traffic is TCP
+  weftrun demo --nodes 4 --ranks-per-node 8 the same run scaled to 32 ranks
   weftrun demo --real                       NCCL on this machine's own GPUs, through torchrun";
 
 /// Arguments of `demo`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {
-    /// Which captured run the ranks play
+    /// Captured run to replay
     #[arg(long, value_name = "NAME", default_value = "socket_2x2", value_parser = PossibleValuesParser::new(SHIPPED))]
     pub capture: String,
-    /// Simulated nodes; the capture's if not given
+    /// Number of simulated nodes [default: as in the capture]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
-    /// Ranks on each node; the capture's if not given
+    /// Ranks on each node [default: as in the capture]
     #[arg(long, value_name = "N")]
     pub ranks_per_node: Option<u32>,
-    /// How slowly it is played: 1 is as it was, 0 without any wait
+    /// Pace of the replay: 1 is real time, 0 does not wait
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub pace: f64,
-    /// Run real NCCL on this machine's GPUs (the default where torchrun and two GPUs are)
+    /// Run real NCCL on this machine's GPUs (the default if torchrun and two GPUs are present)
     #[arg(long, conflicts_with = "replay")]
     pub real: bool,
-    /// Play the captured run even where GPUs are
+    /// Replay the captured run even if GPUs are present
     #[arg(long)]
     pub replay: bool,
-    /// Do not print the ranks' lines, only the map
+    /// Print only the map, not the lines of the ranks
     #[arg(long)]
     pub no_logs: bool,
 }

@@ -13,7 +13,7 @@ pub struct ManifestArgs {
     /// What is read
     #[command(flatten)]
     pub input: InputArgs,
-    /// Which job, where the file holds several
+    /// Job to convert, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 }

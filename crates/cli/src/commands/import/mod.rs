@@ -21,7 +21,7 @@ Examples:
   weftrun import sbatch train.sbatch > job.toml  a Slurm script
   weftrun import runai 'runai training pytorch submit llama -i IMAGE --workers 3 -g 8 -- train' > job.toml
   kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
-  weftrun plan job.toml -b prod                  what it means there";
+  weftrun plan job.toml -b prod                  what would be submitted there";
 
 /// Arguments of `import`.
 #[derive(Args, Debug)]
@@ -38,11 +38,11 @@ pub struct ImportArgs {
 /// The forms a job can have.
 #[derive(Debug, Subcommand)]
 pub enum Form {
-    /// A PyTorchJob, MPIJob or TrainJob as kubectl reads it (what `import FILE` takes it for)
+    /// Convert a PyTorchJob, MPIJob or TrainJob (the default for `import FILE`)
     Manifest(manifest::ManifestArgs),
-    /// A command line of the official `runai`
+    /// Convert a command line of the official `runai` program
     Runai(runai::RunaiArgs),
-    /// A script for sbatch
+    /// Convert an sbatch script
     Sbatch(sbatch::SbatchArgs),
 }
 

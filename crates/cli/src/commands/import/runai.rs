@@ -9,7 +9,7 @@ use weftrun::{Error, ErrorKind, Result};
 /// Arguments of `import runai`.
 #[derive(Args, Clone, Debug)]
 pub struct RunaiArgs {
-    /// The whole line in quotes; `-` is standard input
+    /// The command line in quotes; `-` reads stdin
     #[arg(value_name = "LINE", default_value = "-", allow_hyphen_values = true)]
     pub line: String,
 }

@@ -10,7 +10,7 @@ use weftrun::{Error, ErrorKind, JobSource, Result};
 /// Arguments of `import sbatch`.
 #[derive(Args, Clone, Debug)]
 pub struct SbatchArgs {
-    /// The script; `-` is standard input
+    /// The script; `-` reads stdin
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
 }

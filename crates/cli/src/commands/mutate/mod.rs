@@ -36,20 +36,20 @@ pub struct MutateArgs {
     /// What is read
     #[command(flatten)]
     pub input: InputArgs,
-    /// Print a unified diff with the why of each part, instead of the result
+    /// Print a unified diff with the reason of each hunk instead of the result
     #[arg(long, conflicts_with_all = ["write", "krm"])]
     pub diff: bool,
-    /// Write the files in place; each is replaced at once, and none if one has an error
+    /// Write the files in place, atomically; none is changed if one has an error
     #[arg(long, conflicts_with = "krm")]
     pub write: bool,
-    /// Write the report (JSON, or YAML by the file's ending) here
+    /// Write the report to this file (YAML if its name ends so, else JSON)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write a document anew where it cannot be changed in place (aliases, merge keys, keys that stand twice);
     /// its comments are lost
     #[arg(long)]
     pub reformat: bool,
-    /// Be a KRM function: a ResourceList on stdin, one on stdout, as kustomize and kpt call it
+    /// Act as a KRM function: read a ResourceList from stdin and write one to stdout (kustomize, kpt)
     #[arg(long)]
     pub krm: bool,
     /// The fabric's options
@@ -60,10 +60,10 @@ pub struct MutateArgs {
 /// What is read, by `mutate` and by `lint`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct InputArgs {
-    /// Manifests or sbatch scripts; `-`, and nothing at all, is stdin
+    /// Manifests or sbatch scripts; stdin if none is given or for `-`
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Manifest or sbatch script; may be given several times
+    /// Manifest or sbatch script; can be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub filename: Vec<PathBuf>,
 }

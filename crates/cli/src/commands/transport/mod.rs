@@ -39,16 +39,16 @@ pub struct TransportArgs {
     /// Log files, folders, quoted patterns, `-` for stdin, or the handle of a job
     #[arg(value_name = "FILE|DIR|-|HANDLE")]
     pub inputs: Vec<String>,
-    /// Go on reading: files as they grow, a job until it ends
+    /// Keep reading: files as they grow, a job until it ends
     #[arg(short, long)]
     pub follow: bool,
-    /// The fabric that was planned; another one that the pairs prove is exit 7
+    /// Planned fabric; exit 7 if the log proves another one
     #[arg(long, value_enum, value_name = "FABRIC")]
     pub fabric: Option<FabricArg>,
-    /// Exit 7 also where nothing proves a fabric
+    /// Exit 7 also if nothing proves a fabric
     #[arg(long)]
     pub strict: bool,
-    /// Read PyTorch's flight recorder dumps (files or a folder) and name the rank that is behind
+    /// Read PyTorch flight recorder dumps (files or a folder) and name the rank that is behind
     #[arg(long, value_name = "DUMP")]
     pub flight_recorder: Vec<PathBuf>,
 }

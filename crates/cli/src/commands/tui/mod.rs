@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun                                   all jobs of all targets
   weftrun tui kubeflow://prod/ml/llama      one job
-  weftrun tui --replay socket_2x2           a captured run, as fast as it was
+  weftrun tui --replay socket_2x2           a captured run in real time
   weftrun tui --replay ofi_tcp_2x2 --nodes 8 --ranks-per-node 8 --speed 10
   weftrun tui --replay logs/ --speed 0      your own logs, all at once";
 
@@ -23,28 +23,28 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TuiArgs {
-    /// Job to open at once
+    /// Job to open
     #[arg(value_name = "HANDLE")]
     pub handle: Option<String>,
     /// Theme: default, colour-blind, dark, light, mono
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
-    /// Do not go on where the last session ended
+    /// Do not restore the last session
     #[arg(long)]
     pub fresh: bool,
-    /// Play a captured run: its name, its folder, or a file or folder of logs
+    /// Replay a captured run: a name, a folder, or files of logs
     #[arg(long, value_name = "CAPTURE", conflicts_with = "handle")]
     pub replay: Option<String>,
-    /// How fast it is played: 1 is as it was, 10 ten times faster, 0 all at once
+    /// Speed of the replay: 1 is real time, 10 ten times faster, 0 all at once
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "replay")]
     pub speed: f64,
-    /// Widen the capture to this many nodes
+    /// Scale the capture to this many nodes
     #[arg(long, value_name = "N", requires = "replay")]
     pub nodes: Option<u32>,
-    /// Widen the capture to this many ranks on each node
+    /// Scale the capture to this many ranks on each node
     #[arg(long, value_name = "N", requires = "replay")]
     pub ranks_per_node: Option<u32>,
-    /// Print the keys as a page of Markdown, and end
+    /// Print the keys as a Markdown page and exit
     #[arg(long)]
     pub keys: bool,
 }

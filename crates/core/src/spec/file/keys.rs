@@ -64,7 +64,7 @@ const GPUS: Key = key("gpus_per_node", Shape::Count { min: 0 }, "GPUs asked on e
     .example("8")
     .synonyms(&["gpus", "gpu", "num_gpus", "accelerators", "gpu_count", "gres"]);
 const RANKS: Key =
-    key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, where it is not one per GPU")
+    key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, if not one per GPU")
         .example("8")
         .synonyms(&[
             "nproc_per_node",
