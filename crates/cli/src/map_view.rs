@@ -60,7 +60,7 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     }
     let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' }, planned);
     if unplaced > 0 {
-        text.push_str(&format!("  {unplaced} pairs whose global ranks the logs do not prove\n"));
+        text.push_str(&format!("  {unplaced} pairs with unknown global ranks\n"));
     }
     if summary.processes <= WHOLE {
         text.push_str(&legend(&pairs));
@@ -146,7 +146,7 @@ pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
         None if seen.fabric == FabricSeen::Unknown => {
             format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
         }
-        None => format!("no fabric between nodes was promised (planned: {planned_word})"),
+        None => format!("no inter-node fabric was requested (planned: {planned_word})"),
     };
     format!("transport: {0}{1}{0:#}, {said}", style::BOLD, seen.fabric.label())
 }

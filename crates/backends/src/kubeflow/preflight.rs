@@ -50,7 +50,7 @@ fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String
     match did_you_mean(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => match known.take(20).collect::<Vec<_>>().join(", ") {
-            all if all.is_empty() => "there is none; ask whoever keeps the cluster for one".to_owned(),
+            all if all.is_empty() => "there is none; ask your cluster administrator for one".to_owned(),
             all => format!("use one of {all}"),
         },
     }

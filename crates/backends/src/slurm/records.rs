@@ -126,7 +126,7 @@ pub fn queue(text: &str) -> Result<Vec<Job>> {
     let rows: Vec<Job> = text.split(ROW).filter_map(|row| queue_row(row.trim_start_matches('\n'))).collect();
     if rows.is_empty() && !text.trim().is_empty() {
         let begins: String = text.trim().chars().take(80).collect();
-        return Err(Error::new(ErrorKind::Protocol, "what squeue printed is no list of jobs")
+        return Err(Error::new(ErrorKind::Protocol, "unexpected squeue output")
             .with("it begins with", clean_text(&begins))
             .hint("run `squeue --me` on that host: something stands in its place, or its release is not known here"));
     }

@@ -26,8 +26,8 @@ fn page() -> String {
     let mut root = weftrun_cli::command();
     root.build();
     let mut page = String::from(
-        "# Command line\n\nMade from `--help`. stdout is data, stderr is talk; what `-o json` prints is said by the \
-         [schemas](json.md), exit codes by [their page](exit-codes.md).\n\n`weftrun` alone opens the terminal UI.\n\n",
+        "# Command line\n\nGenerated from `--help`. Results go to stdout, messages to stderr. See also the \
+         [JSON schemas](json.md) and the [exit codes](exit-codes.md).\n\n`weftrun` alone opens the terminal UI.\n\n",
     );
     for verb in root.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name();

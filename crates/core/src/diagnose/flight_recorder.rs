@@ -55,7 +55,7 @@ fn behind(collective: &Collective, late: &[u32], silent: &[u32], waiting: &[u32]
     finding.source = Some(SOURCE.to_owned());
     let place =
         place.as_deref().map_or_else(String::new, |place| format!(" ({})", printable(place.as_bytes(), 200)));
-    finding.fix(format!("look at what those ranks did instead of the call where the others wait{place}"))
+    finding.fix(format!("inspect what those ranks did instead of the call in which the others wait{place}"))
 }
 
 fn named(ranks: &[u32]) -> String {

@@ -159,7 +159,7 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
             add_evidence(&mut finding, found, seen);
         }
     }
-    Some(finding.fix("the other findings say why"))
+    Some(finding.fix("compare `weftrun plan` with the containers: devices, plugin and LD_LIBRARY_PATH of the planned fabric"))
 }
 
 /// The ranks that are an end of a network connection, among the first of the job: naming thousands tells nothing more.
@@ -186,11 +186,11 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     if plan.is_some_and(FabricPlan::lets_nccl_speak) {
         let mut finding = Finding::warning(
             "NCCL-DEBUG-SILENT",
-            "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank came as far as NCCL, or it writes to a file",
+            "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file",
         );
         finding.confidence = Some(Confidence::High);
         return Some(
-            finding.fix("look in the log for what stopped the ranks, and for NCCL_DEBUG_FILE in the job"),
+            finding.fix("read the last lines of each rank, and check the job for NCCL_DEBUG_FILE"),
         );
     }
     let mut finding = Finding::new(

@@ -21,14 +21,14 @@ pub(super) const SPEC: &[Code] = &[
         code: "CONFIG-LOCK",
         title: "only the system's file locks",
         meaning: "`lock` keeps later layers from changing a value, so it has no place in one of them.",
-        fix: "Remove `lock`, or ask whoever keeps the system's file.",
+        fix: "Remove `lock`, or ask the administrator of this machine.",
         source: "",
     },
     Code {
         code: "CONFIG-LOCKED",
         title: "a value is locked by the system's file",
         meaning: "The system's config file names this path in `lock`; what a later layer says of it is left out.",
-        fix: "Remove the value, or ask whoever keeps the system's file.",
+        fix: "Remove the value, or ask the administrator of this machine.",
         source: "",
     },
     Code {

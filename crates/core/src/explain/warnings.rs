@@ -97,7 +97,7 @@ pub(super) const WARNINGS: &[Code] = &[
     Code {
         code: "W-ENV-DOLLAR",
         title: "$NAME in an environment value is not expanded",
-        meaning: "Kubernetes expands only `$(NAME)` of an earlier entry of the same list; `$PATH:/x` sets PATH to these very letters. AWS's own examples have this slip.",
+        meaning: "Kubernetes expands only `$(NAME)` of an earlier entry of the same list; `$PATH:/x` sets PATH to that text literally. AWS's own examples have this slip.",
         fix: "Write the folders out, or set the variable in the command's shell.",
         source: "https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/",
     },

@@ -68,7 +68,7 @@ fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
             false
         }
     };
-    // `auto` is content with nothing.
+    // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
     if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric()) {
         let why = skip.why.clone();

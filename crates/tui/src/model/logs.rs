@@ -121,7 +121,7 @@ impl LogPane {
         }
     }
 
-    /// Keeps the last lines of a rank in sight, or lets go of it.
+    /// Pins the last lines of a rank, or unpins it.
     pub fn pin(&mut self, rank: u32) -> bool {
         let same = self.pinned.as_ref().is_some_and(|(pinned, _)| *pinned == rank);
         self.pinned = (!same).then(|| (rank, Projection::new(Filter::default().with_ranks([rank]))));

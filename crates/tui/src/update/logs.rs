@@ -124,11 +124,11 @@ pub(crate) fn filter_of(pane: &LogPane, now: jiff::Timestamp) -> Result<Filter, 
     Ok(filter.with_level(pane.level))
 }
 
-/// Keeps a rank in sight, or lets go of it.
+/// Pins a rank, or unpins it.
 pub(super) fn pin(model: &mut Model, rank: u32) {
     let Some(open) = &mut model.open else { return };
     let text =
-        if open.logs.pin(rank) { "stays in sight in the logs; K lets go" } else { "is no longer pinned" };
+        if open.logs.pin(rank) { "is pinned in the logs (K to unpin)" } else { "is no longer pinned" };
     model.say(format!("r{rank} {text}"));
 }
 

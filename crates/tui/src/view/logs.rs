@@ -107,7 +107,7 @@ fn pinned_rows(pane: &LogPane, rows: usize) -> usize {
 /// The last lines of the pinned rank.
 fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Paint, area: Rect) {
     let Some((rank, lines)) = &pane.pinned else { return };
-    let inside = paint.frame(frame, area, format!("r{rank} pinned ─ its last lines ─ K lets go"));
+    let inside = paint.frame(frame, area, format!("r{rank} pinned ─ last lines ─ K to unpin"));
     let rows = usize::from(inside.height);
     let shown = Shown {
         pane,

@@ -382,7 +382,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }
     if order.is_empty() {
-        let text = "  none has spoken yet; what the nodes do is in the events";
+        let text = "  no rank output yet; see the events for the nodes";
         lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);

@@ -59,7 +59,7 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     ),
     (
         "colocate",
-        "this cluster tells no topology (TopologyPlugin): the nodes of a partition are taken to stand together, as in a placement group",
+        "the cluster reports no topology (TopologyPlugin is not set): the nodes of a partition are assumed to be close to each other",
     ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
     ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),

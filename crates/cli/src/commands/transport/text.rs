@@ -71,7 +71,7 @@ fn throughput(diagnosis: Diagnosis, map: &TransportMap) -> String {
     let mut text = String::new();
     for value in report.throughput.iter().take(MOST) {
         let expected = value.expected.as_ref().map_or_else(String::new, |usual| {
-            format!("; usual is {} to {} ({})", usual.low, usual.high, usual.source)
+            format!("; expected {} to {} ({})", usual.low, usual.high, usual.source)
         });
         let _ = write!(
             text,

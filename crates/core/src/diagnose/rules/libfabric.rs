@@ -21,7 +21,7 @@ pub(super) const RULES: &[Rule] = &[
         .detail(other_providers),
     rule("R07", "OFI-INIT-FAILED", HIGH,
         "the aws-ofi-nccl plugin gave up: NCCL goes on with IB or Socket",
-        "read the warning before it: it says why",
+        "fix what the plugin's previous NCCL WARN line names",
         ofi_issue!("889"))
         .signatures(&[Signature::OfiInitFailed]),
     rule("R08", "OFI-GDR-DISABLED", HIGH,

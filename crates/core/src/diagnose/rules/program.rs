@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         .detail(reporting_ranks),
     rule("R44", "PEER-CLOSED", NOTE,
         "a peer closed its connection: it failed first",
-        "look for the first error in time, in the peer's log",
+        "find the first error in the peer's log",
         "https://github.com/NVIDIA/nccl-tests/issues/166")
         .signatures(&[Signature::PeerClosed]),
     rule("R45", "TOPOLOGY-XML", HIGH,

@@ -21,7 +21,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::IbRetryExceeded]),
     rule("R18", "IB-FLUSHED", NOTE,
         "work requests were flushed (status 5): an echo of an earlier error",
-        "look for the first completion with another status",
+        "find the first completion error with another status",
         nccl_issue!("1814"))
         .signatures(&[Signature::IbFlushed]),
     rule("R19", "IB-LOCAL-PROTECTION", HIGH,

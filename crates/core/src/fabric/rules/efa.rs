@@ -87,7 +87,7 @@ fn eligible(ctx: &Context, draft: &mut Draft) -> bool {
             }
             Count::Disputed(row) if asked.is_none() => {
                 let why =
-                    format!("{name}: the sources disagree whether {row} has EFA, so nothing is done unasked");
+                    format!("{name}: the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = "efa"`)");
                 draft.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
                 return false;
             }
@@ -184,7 +184,7 @@ fn report_types_that_do_not_mix(draft: &mut Draft, nodes: &[(&str, &RoleView, No
             Finding::error(
                 "E-INSTANCE-MIXED",
                 format!(
-                    "workers stand on {}; EFA of P4d, P4de and DL1 speaks with no other type",
+                    "workers stand on {}; EFA of P4d, P4de and DL1 cannot interoperate with other instance types",
                     types.join(" and ")
                 ),
             )

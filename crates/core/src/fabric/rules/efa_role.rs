@@ -189,7 +189,7 @@ fn report_dollar(draft: &mut Draft, at: At, name: &str, value: &str) {
         draft.say(
             Finding::warning(
                 "W-ENV-DOLLAR",
-                format!("{name} holds {found}, which Kubernetes does not expand; the process sees these very letters"),
+                format!("{name} holds {found}, which Kubernetes does not expand; the value is passed through literally"),
             )
             .at(at.name)
             .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded"),
@@ -304,7 +304,7 @@ fn devices(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleVi
             let has = node.instance.as_deref().unwrap_or("the node");
             (
                 *count,
-                format!("{has} has {count} EFA interfaces, and a worker on a whole node takes all"),
+                format!("{has} has {count} EFA interfaces, and workers that use a whole node get all of them"),
                 origin.clone(),
             )
         }
