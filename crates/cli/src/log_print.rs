@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weftrun::Result;
-use weftrun::core::log::{Filter, LogStream, LogBatch, LogStore, Pattern, clean_text};
+use weftrun::core::log::{Filter, LogBatch, LogStore, LogStream, Pattern, clean_text};
 use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 
 use crate::output::{Output, style};

@@ -106,16 +106,13 @@ fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabr
 
 /// Five letters for a transport.
 fn word(pair: &PairView) -> &'static str {
-    match (pair.kind, pair.network()) {
+    match (pair.kind, pair.network) {
         (Kind::P2p, _) => "P2P",
         (Kind::Shm, _) => "SHM",
         (Kind::Nvls, _) => "NVLS",
         (Kind::Own, _) => "SELF",
-        (_, Some("Socket")) => "SOCK",
-        (_, Some("IB")) => "IB",
-        (_, Some(network)) if network.contains("ibfabric") || network.contains("OFI") => "OFI",
         (Kind::Collnet, _) => "COLL",
-        (_, Some(_)) => "NET",
+        (_, Some(network)) => network.word(),
         _ => "?",
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weftrun_core::log::{
-    Spill, Cursor, Filter, LogBatch, LogStore, Mark, Pattern, Projection, SourceId, clean_line, clean_text,
+    Cursor, Filter, LogBatch, LogStore, Mark, Pattern, Projection, SourceId, Spill, clean_line, clean_text,
 };
 
 const HOSTILE: &[&[u8]] = &[

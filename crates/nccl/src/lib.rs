@@ -23,6 +23,7 @@ pub mod launcher;
 mod lines;
 mod map;
 mod message;
+mod network;
 mod parser;
 mod prefix;
 mod signature;
@@ -40,6 +41,7 @@ pub use map::{
     Phase, PluginSeen, Port, RankView, Signatures, Summary, Totals, Trace, TransportMap, TransportUse,
     Verdict, Who, World, printable,
 };
+pub use network::Network;
 pub use parser::{Entry, Parser};
 pub use prefix::{Level, Writer, writer};
 pub use signature::Signature;

@@ -114,8 +114,11 @@ pub fn transport_view(mut transport_view: TransportView) -> TransportView {
     for communicator in &mut transport_view.communicators {
         clean(&mut communicator.id);
     }
-    for link in
-        transport_view.rank_links.iter_mut().chain(&mut transport_view.node_links).flat_map(|links| links.values_mut())
+    for link in transport_view
+        .rank_links
+        .iter_mut()
+        .chain(&mut transport_view.node_links)
+        .flat_map(|links| links.values_mut())
     {
         link.transports.iter_mut().for_each(clean);
     }

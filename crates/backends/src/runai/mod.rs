@@ -5,6 +5,7 @@ mod answer;
 mod auth;
 mod certificate;
 mod check;
+mod cli_login;
 mod client;
 mod config;
 mod discover;
@@ -13,10 +14,9 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod logs;
-mod resolve;
-mod cli_login;
 mod quote;
 mod render;
+mod resolve;
 mod status;
 mod version;
 mod watch;
@@ -35,10 +35,10 @@ use weftrun_core::job::{
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 
+use cli_login::Official;
 use client::ControlPlane;
 use config::Settings;
 use resolve::{Project, text};
-use cli_login::Official;
 use version::Version;
 
 register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);

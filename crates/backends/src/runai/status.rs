@@ -6,8 +6,8 @@ use weftrun_core::Severity;
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
 use weftrun_core::log::clean_text;
 
-use super::resolve::text;
 use super::render::MARKER;
+use super::resolve::text;
 
 /// One phase of the platform as ours. `Degraded` and words of later versions are not terminal: a workload comes back
 /// from them.

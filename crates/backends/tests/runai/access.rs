@@ -69,7 +69,7 @@ async fn a_proxy_of_the_target_or_of_the_environment_is_used() {
     // Nobody listens between here and the fake.
     let far = target(&fake).with("url", "http://runai.invalid").with("insecure", true);
     let mut by_environment = far.clone();
-    by_environment.env.insert("HTTPS_PROXY".into(), fake.url());
+    by_environment.env.insert("HTTP_PROXY".into(), fake.url());
     for target in [far.clone().with("proxy", fake.url()), by_environment.clone()] {
         assert!(connect(target).await.unwrap().discover(&Scope::default()).await.unwrap().online);
     }

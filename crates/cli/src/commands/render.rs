@@ -77,7 +77,9 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
 /// Says what was decided or asked for and is not in the documents.
 pub fn lost(context: &Context, rendered: &Rendered) {
     for lost in &rendered.inexpressible {
-        context.out.say(format!("note: {} on {} is not applied: {}", lost.op.rule, lost.op.role, lost.reason));
+        context
+            .out
+            .say(format!("note: {} on {} is not applied: {}", lost.op.rule, lost.op.role, lost.reason));
     }
     context.out.findings(&rendered.findings);
 }

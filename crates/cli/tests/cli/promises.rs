@@ -168,7 +168,10 @@ fn twice_verbose_logs_each_request_and_no_secret() {
     let token = format!("method=POST url=http://{address}/api/v2/token");
     let request = logged.lines().find(|line| line.contains(&token)).unwrap_or_else(|| panic!("{logged}"));
     assert!(request.contains("status=200") && request.contains("ms="), "{request}");
-    assert!(logged.lines().any(|line| line.contains("method=GET") && line.contains("status=401")), "{logged}");
+    assert!(
+        logged.lines().any(|line| line.contains("method=GET") && line.contains("status=401")),
+        "{logged}"
+    );
     assert!(!logged.contains(SECRET) && !logged.contains('\u{1b}'), "{logged}");
     assert!(!said("").contains("method=") && !said("-v").contains("method="));
 }

@@ -189,9 +189,7 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
             "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file",
         );
         finding.confidence = Some(Confidence::High);
-        return Some(
-            finding.fix("read the last lines of each rank, and check the job for NCCL_DEBUG_FILE"),
-        );
+        return Some(finding.fix("read the last lines of each rank, and check the job for NCCL_DEBUG_FILE"));
     }
     let mut finding = Finding::new(
         Severity::Warning,

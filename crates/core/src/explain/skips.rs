@@ -48,7 +48,7 @@ pub(super) const SKIPS: &[Code] = &[
     Code {
         code: "no-efa-on-instance-type",
         title: "the instance type has no EFA",
-        meaning: "The catalogue, or the cluster's own nodes, say that there is no EFA interface; or the sources disagree; then request EFA explicitly (`fabric = "efa"`).",
+        meaning: "The catalogue, or the cluster's own nodes, say that there is no EFA interface; or the sources disagree; then request EFA explicitly (`fabric = \"efa\"`).",
         fix: "Choose another instance type; `weftrun instances` lists them. On clusters with the EFA DRA driver the resource does not exist: claim it in the pod.",
         source: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
     },

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::store::Entry;
 use super::stream::LogStream;
 use super::substring::Literal;
-use super::store::Entry;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
 

@@ -3,32 +3,32 @@
 //! A backend gives [`LogBatch`]es; a [`LogStore`] makes lines of them, each with its rank, time and level; a
 //! [`Projection`] says which of them a reader wants to see; and nothing is drawn but a [`CleanLine`].
 
-mod spill;
 mod batch;
 mod escape;
-mod line_assembler;
 mod filter;
-mod stream;
-mod substring;
+mod line_assembler;
 mod projection;
 mod resume;
 mod sanitise;
 mod search;
 mod segment;
 mod severity;
+mod spill;
 mod stamp;
 mod store;
+mod stream;
 mod style;
+mod substring;
 
-pub use spill::Spill;
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};
-pub use stream::{LogStream, StreamId};
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
 pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};
 pub use severity::{Level, level};
+pub use spill::Spill;
 pub use store::{DEFAULT_BUDGET, Entry, LogStore, Note, mark_text};
+pub use stream::{LogStream, StreamId};
 pub use style::{Colour, Style};
 pub use weftrun_nccl::SourceId;
 pub use weftrun_nccl::launcher::{Prefix, prefix};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::stream::StreamId;
-use super::{Spill, Level};
+use super::{Level, Spill};
 
 /// Bytes at which a segment is closed: what leaves memory at once when it is short.
 pub(super) const SEGMENT_BYTES: usize = 256 * 1024;

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::line_assembler::{Feed, Whole};
-use super::stream::{LogStream, StreamId, Streams};
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
 use super::severity::{level, nccl};
-use super::{Spill, Level, LogBatch, Mark, SourceId};
+use super::stream::{LogStream, StreamId, Streams};
+use super::{Level, LogBatch, Mark, SourceId, Spill};
 use weftrun_nccl::launcher::pieces;
 
 /// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.

@@ -9,7 +9,7 @@ use crate::Finding;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::fabric::FabricPlan;
 use crate::nccl::{
-    CommView, FabricSeen, GdrSeen, Kind, PairView, Phase, RankView, Series, Side, TransportMap,
+    CommView, FabricSeen, GdrSeen, Kind, Network, PairView, Phase, RankView, Series, Side, TransportMap,
 };
 
 /// `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
@@ -136,8 +136,10 @@ pub struct PairShape {
     pub transport: String,
     /// Kind.
     pub kind: Kind,
-    /// Network.
+    /// Network as NCCL names it.
     pub net: Option<String>,
+    /// The network that the log proves it to be.
+    pub network: Option<Network>,
     /// Network devices.
     pub devices: DevicesShape,
     /// Distinct (channel, connection index).
@@ -329,7 +331,8 @@ impl From<PairView> for PairShape {
             seen.push(Side::Receive);
         }
         Self {
-            net: pair.network().map(str::to_owned),
+            net: pair.network_name().map(str::to_owned),
+            network: pair.network,
             comm: pair.comm,
             from: pair.from,
             to: pair.to,

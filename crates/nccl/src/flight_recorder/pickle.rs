@@ -11,8 +11,8 @@ type Result<T> = std::result::Result<T, DumpError>;
 const VALUES: usize = 4_000_000;
 
 /// Most steps that questions about one dump may take. A dump names a value again by a few bytes, so that one of 1 MB can
-/// hold a hundred thousand lists of a hundred thousand members; that of 20,000 collectives takes a tenth.
-const STEPS: u64 = 50_000_000;
+/// hold a hundred thousand lists of a hundred thousand members; that of 20,000 collectives takes a quarter.
+const STEPS: u64 = 20_000_000;
 
 /// A value; containers hold indices into the [`Pickle`].
 #[derive(Clone, Debug, PartialEq)]

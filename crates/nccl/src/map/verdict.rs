@@ -10,6 +10,7 @@ use super::link::Devices;
 use super::resolve::World;
 use super::usage::Usage;
 use crate::channel::Kind;
+use crate::network::Network;
 use crate::signature::Signature;
 
 /// The fabric that the connections between ranks prove.
@@ -117,10 +118,11 @@ impl TransportMap {
 
     fn fabric_of(&self, uses: &Usage, world: &World) -> FabricSeen {
         let is_network = |kind: Kind| matches!(kind, Kind::Net | Kind::Collnet);
+        let known = self.networks_known();
         let mut fabrics = uses
             .iter()
             .filter(|(_, kind, _)| is_network(*kind))
-            .map(|(name, _, used)| self.fabric_of_network(self.name_of(name), used.devices))
+            .map(|(name, _, used)| FabricSeen::from(known.network(self.name_of(name), used.devices)))
             .collect::<BTreeSet<_>>();
         if fabrics.len() > 1 {
             fabrics.remove(&FabricSeen::Unknown);
@@ -145,60 +147,20 @@ impl TransportMap {
         })
     }
 
-    /// Which fabric a network of that name is, as far as the log says.
-    fn fabric_of_network(&self, transport: &str, devices: Devices) -> FabricSeen {
-        let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
-        if name.contains("Libfabric") || name == "OFI" {
-            return self.libfabric();
-        }
-        if name.contains("Socket") {
-            return FabricSeen::Socket;
-        }
-        let verbs = name.starts_with("IB")
-            || name.contains("RDMA")
-            || name.starts_with("SPCX")
-            || name.contains("SHARP");
-        if verbs { self.verbs(devices) } else { FabricSeen::Unknown }
-    }
-
-    fn libfabric(&self) -> FabricSeen {
-        let mut kinds: BTreeSet<FabricSeen> = self
+    /// Returns what tells networks apart, read once for all questions about the map as it is now.
+    pub(super) fn networks_known(&self) -> Networks {
+        let kinds: BTreeSet<Network> = self
             .plugins
             .iter()
             .flat_map(|plugin| &plugin.providers)
-            .map(|provider| match &**provider {
-                provider if provider.starts_with("efa") => FabricSeen::Efa,
-                provider
-                    if provider.starts_with("tcp")
-                        || provider.starts_with("sockets")
-                        || provider.starts_with("udp") =>
-                {
-                    FabricSeen::LibfabricTcp
-                }
-                _ => FabricSeen::LibfabricOther,
-            })
+            .map(|provider| Network::of_provider(provider))
             .collect();
-        match (kinds.len(), kinds.pop_first()) {
-            (1, Some(kind)) => kind,
-            (0, _) => FabricSeen::LibfabricOther,
-            _ => FabricSeen::Mixed,
-        }
-    }
-
-    /// `NET/IB` is RoCE or InfiniBand by the list of its devices; where ports of both kinds are listed, by those used.
-    fn verbs(&self, devices: Devices) -> FabricSeen {
-        let ports = self.ports();
-        let kind = |roce: bool| if roce { FabricSeen::Roce } else { FabricSeen::InfiniBand };
-        let all: BTreeSet<bool> = ports.iter().map(|port| port.roce).collect();
-        if let (1, Some(roce)) = (all.len(), all.first()) {
-            return kind(*roce);
-        }
-        let used: BTreeSet<bool> =
-            ports.iter().filter(|port| devices.contains(port.device)).map(|port| port.roce).collect();
-        match (used.len(), used.first()) {
-            (1, Some(roce)) => kind(*roce),
-            _ => FabricSeen::Verbs,
-        }
+        let libfabric = match (kinds.len(), kinds.first()) {
+            (1, Some(kind)) => *kind,
+            (0, _) => Network::LibfabricOther,
+            _ => Network::LibfabricMixed,
+        };
+        Networks { libfabric, ports: self.ports() }
     }
 
     /// Every port in every `NET/IB : Using` list.
@@ -286,6 +248,45 @@ impl TransportMap {
     /// Whether NVLink SHARP was connected.
     pub fn nvls_used(&self) -> bool {
         self.nvls_used
+    }
+}
+
+/// What tells networks apart: the providers of libfabric and the ports of RDMA devices.
+pub(super) struct Networks {
+    libfabric: Network,
+    ports: Vec<Port>,
+}
+
+impl Networks {
+    /// Returns the network of a transport by its name, such as `NET/IB`, and by the devices it uses.
+    pub(super) fn network(&self, transport: &str, devices: Devices) -> Network {
+        let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
+        if name.contains("Libfabric") || name == "OFI" {
+            return self.libfabric;
+        }
+        if name.contains("Socket") {
+            return Network::Socket;
+        }
+        let verbs = name.starts_with("IB")
+            || name.contains("RDMA")
+            || name.starts_with("SPCX")
+            || name.contains("SHARP");
+        if verbs { self.verbs(devices) } else { Network::Unknown }
+    }
+
+    /// `NET/IB` is RoCE or InfiniBand by the list of its devices; where ports of both kinds are listed, by those used.
+    fn verbs(&self, devices: Devices) -> Network {
+        let kind = |roce: bool| if roce { Network::Roce } else { Network::InfiniBand };
+        let all: BTreeSet<bool> = self.ports.iter().map(|port| port.roce).collect();
+        if let (1, Some(roce)) = (all.len(), all.first()) {
+            return kind(*roce);
+        }
+        let used: BTreeSet<bool> =
+            self.ports.iter().filter(|port| devices.contains(port.device)).map(|port| port.roce).collect();
+        match (used.len(), used.first()) {
+            (1, Some(roce)) => kind(*roce),
+            _ => Network::Verbs,
+        }
     }
 }
 

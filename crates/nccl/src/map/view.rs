@@ -7,6 +7,7 @@ use super::process::{Phase, Process};
 use super::resolve::World;
 use super::{TransportMap, communicator};
 use crate::channel::{Kind, Side};
+use crate::network::Network;
 
 /// A plugin that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,6 +93,8 @@ pub struct PairView {
     pub transport: Box<str>,
     /// Kind.
     pub kind: Kind,
+    /// The network, for network transports.
+    pub network: Option<Network>,
     /// Network devices of the sender and of the receiver.
     pub devices: (Devices, Devices),
     /// Distinct channels.
@@ -107,8 +110,8 @@ pub struct PairView {
 }
 
 impl PairView {
-    /// Name of the network, for network transports.
-    pub fn network(&self) -> Option<&str> {
+    /// Returns the name that NCCL gives the network, for network transports.
+    pub fn network_name(&self) -> Option<&str> {
         match self.kind {
             Kind::Net => self.transport.strip_prefix("NET/"),
             Kind::Collnet => self.transport.strip_prefix("COLLNET/"),
@@ -170,7 +173,21 @@ impl TransportMap {
                 self.pairs_of(at, process, world, &mut pairs);
             }
         }
-        pairs.into_values().collect()
+        self.with_networks(pairs)
+    }
+
+    /// Names the network of each pair, once its devices are known.
+    pub(super) fn with_networks(&self, pairs: BTreeMap<PairKey, PairView>) -> Vec<PairView> {
+        let known = self.networks_known();
+        let named = pairs.into_values().map(|mut pair| {
+            if matches!(pair.kind, Kind::Net | Kind::Collnet) {
+                let mut devices = pair.devices.0;
+                devices.union(pair.devices.1);
+                pair.network = Some(known.network(&pair.transport, devices));
+            }
+            pair
+        });
+        named.collect()
     }
 
     pub(super) fn pairs_of(
@@ -201,6 +218,7 @@ impl TransportMap {
                 global_to: place.global_to,
                 transport: self.name_of(link.key.transport).into(),
                 kind: link.kind,
+                network: None,
                 devices: (Devices::default(), Devices::default()),
                 channels: Channels::default(),
                 gdr: None,

@@ -10,6 +10,7 @@ use super::verdict::Verdict;
 use super::view::{PairKey, PairView, RankView};
 use super::{Phase, TransportMap};
 use crate::channel::Kind;
+use crate::network::Network;
 
 /// The map in a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct TransportUse {
     pub name: Box<str>,
     /// Kind.
     pub kind: Kind,
+    /// The network, for network transports.
+    pub network: Option<Network>,
     /// Connections, each counted at every end that printed it.
     pub connections: u64,
     /// Network devices.
@@ -65,12 +68,15 @@ impl TransportMap {
 
     /// Every transport in use between live processes, by name.
     pub fn transports(&self, world: &World) -> Vec<TransportUse> {
+        let known = self.networks_known();
         let mut transports: Vec<TransportUse> = self
             .uses_in(world)
             .iter()
             .map(|(name, kind, used)| TransportUse {
                 name: self.name_of(name).into(),
                 kind,
+                network: matches!(kind, Kind::Net | Kind::Collnet)
+                    .then(|| known.network(self.name_of(name), used.devices)),
                 connections: used.connections,
                 devices: used.devices,
                 gdr: match (used.with_gdr, used.without_gdr) {
@@ -90,7 +96,7 @@ impl TransportMap {
         for at in self.processes_of(world, ranks) {
             self.pairs_of(at, &self.processes[at as usize], world, &mut pairs);
         }
-        pairs.into_values().collect()
+        self.with_networks(pairs)
     }
 
     /// Some ranks of the job. Their nodes are numbered by host among themselves.

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Truth;
-use super::template::Templates;
 use super::scale::{Replay, Shape};
+use super::template::Templates;
 
 /// The captures that are a part of this crate.
 pub const SHIPPED: &[&str] =

@@ -16,16 +16,16 @@
 //! as one script that holds everything and runs in a busybox pod, under `srun`, and on the local backend.
 //! It streams: 16,384 ranks of 32 channels need no more memory than one.
 
-mod capture;
-mod player;
 mod backend;
+mod capture;
+mod expected;
+mod player;
+mod scale;
 mod template;
 mod topology;
-mod expected;
-mod scale;
 
-pub use capture::{Capture, SHIPPED, TimedLine};
-pub use player::PLAYER;
 pub use backend::{STAGE, Stage};
+pub use capture::{Capture, SHIPPED, TimedLine};
 pub use expected::{Pair, Truth};
+pub use player::PLAYER;
 pub use scale::{Replay, Shape};

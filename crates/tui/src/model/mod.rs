@@ -6,8 +6,8 @@ pub mod jobs;
 pub mod layer;
 pub mod logs;
 pub mod open;
-pub mod transport_view;
 pub mod session;
+pub mod transport_view;
 pub mod words;
 
 use jiff::Timestamp;

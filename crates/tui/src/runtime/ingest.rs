@@ -14,8 +14,8 @@ use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Job, Result};
 
-use super::spill::TempFile;
 use super::backfill::Backfill;
+use super::spill::TempFile;
 use super::view_builder::ViewBuilder;
 use crate::model::logs::SharedStore;
 use crate::model::transport_view::Rank;
@@ -85,7 +85,12 @@ async fn is_young(job: &Job) -> bool {
 type Batches = BoxStream<'static, Result<LogBatch>>;
 
 /// Reads a log from its beginning.
-async fn one(mut stream: Batches, store: &SharedStore, mut transport_views: TransportViews, grew: &Notify) -> Result<()> {
+async fn one(
+    mut stream: Batches,
+    store: &SharedStore,
+    mut transport_views: TransportViews,
+    grew: &Notify,
+) -> Result<()> {
     loop {
         tokio::select! {
             biased;

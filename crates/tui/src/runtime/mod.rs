@@ -1,19 +1,19 @@
 //! Where the model meets the world: one loop that waits for keys, answers and signals, changes the model, runs the
 //! effects, and draws when something has changed; never more often than every 16 ms, and not at all when nothing does.
 
-mod spill;
-#[cfg(debug_assertions)]
-mod panic_hook;
+mod backfill;
 mod clipboard;
 mod effects;
-mod backfill;
 mod ingest;
+mod milestones;
+#[cfg(debug_assertions)]
+mod panic_hook;
 mod plan;
 mod screen_out;
-mod view_builder;
+mod spill;
 mod targets;
 mod terminal;
-mod milestones;
+mod view_builder;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

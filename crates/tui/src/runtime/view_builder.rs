@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::log::LogBatch;
-use weftrun::core::nccl::{self, FabricSeen, GdrSeen, PairView, Phase, TransportMap};
+use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, TransportMap};
 
 use super::milestones::Times;
-use crate::model::transport_view::{Communicator, Kind, Link, TransportView, Rank, Step};
+use crate::model::transport_view::{Communicator, Kind, Link, Rank, Step, TransportView};
 use crate::safe;
 
 /// Reads NCCL's lines.
@@ -33,7 +33,12 @@ impl ViewBuilder {
 
     /// What was proved so far, for a job that asks for some ranks (0 where that is not known) and whose lines were heard
     /// of some.
-    pub fn transport_view(&self, plan: Option<&FabricPlan>, asked: u32, heard: &BTreeMap<u32, String>) -> TransportView {
+    pub fn transport_view(
+        &self,
+        plan: Option<&FabricPlan>,
+        asked: u32,
+        heard: &BTreeMap<u32, String>,
+    ) -> TransportView {
         let world = self.map.world();
         let found = diagnose(plan, &self.map);
         let mut transport_view = TransportView {
@@ -53,7 +58,7 @@ impl ViewBuilder {
             .collect();
         transport_view.await_ranks(asked, heard);
         transport_view.group();
-        transport_view.rank_links = self.links(&world, &transport_view.communicators, found.verdict.fabric);
+        transport_view.rank_links = self.links(&world, &transport_view.communicators);
         transport_view.fold_links();
         self.throughput(&mut transport_view);
         safe::transport_view(transport_view)
@@ -74,25 +79,15 @@ impl ViewBuilder {
     }
 
     /// The pairs of each communicator, by global rank; where those are not proved, by the communicator's own numbers.
-    fn links(
-        &self,
-        world: &nccl::World,
-        communicators: &[Communicator],
-        fabric: FabricSeen,
-    ) -> Vec<BTreeMap<(u32, u32), Link>> {
+    fn links(&self, world: &nccl::World, communicators: &[Communicator]) -> Vec<BTreeMap<(u32, u32), Link>> {
         let numbers: BTreeMap<&str, usize> =
             communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
         let mut links = vec![BTreeMap::new(); communicators.len().max(1)];
-        let efa = self
-            .map
-            .plugins()
-            .iter()
-            .any(|plugin| plugin.providers.iter().any(|name| name.starts_with("efa")));
         for pair in self.map.pairs(world) {
             let at = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().unwrap_or(0);
             let (from, to) = (pair.global_from.unwrap_or(pair.from), pair.global_to.unwrap_or(pair.to));
             let link = Link {
-                kind: kind(&pair, fabric, efa),
+                kind: kind(&pair),
                 transports: vec![pair.transport.to_string()],
                 channels: pair.channels.count(),
                 pairs: 1,
@@ -136,24 +131,21 @@ fn gdr_word(gdr: GdrSeen) -> &'static str {
     }
 }
 
-/// The sign of a pair. Libfabric is EFA and verbs are InfiniBand only where the logs prove it.
-fn kind(pair: &PairView, fabric: FabricSeen, efa: bool) -> Kind {
+/// Returns the sign of a pair.
+fn kind(pair: &PairView) -> Kind {
     match pair.kind {
         nccl::Kind::P2p | nccl::Kind::Own => Kind::P2p,
         nccl::Kind::Shm => Kind::Shm,
         nccl::Kind::Collnet | nccl::Kind::Nvls => Kind::Offload,
-        nccl::Kind::Net => match pair.network().unwrap_or_default() {
-            name if name.starts_with("Socket") => Kind::Socket,
-            name if name.contains("ibfabric") => match fabric {
-                FabricSeen::Efa => Kind::Efa,
-                FabricSeen::Mixed if efa => Kind::Efa,
-                _ => Kind::Libfabric,
-            },
-            name if name.starts_with("IB") => match fabric {
-                FabricSeen::Roce => Kind::Roce,
-                FabricSeen::InfiniBand => Kind::InfiniBand,
-                _ => Kind::Verbs,
-            },
+        nccl::Kind::Net => match pair.network {
+            Some(Network::Socket) => Kind::Socket,
+            Some(Network::Efa) => Kind::Efa,
+            Some(Network::LibfabricTcp | Network::LibfabricOther | Network::LibfabricMixed) => {
+                Kind::Libfabric
+            }
+            Some(Network::Roce) => Kind::Roce,
+            Some(Network::InfiniBand) => Kind::InfiniBand,
+            Some(Network::Verbs) => Kind::Verbs,
             _ => Kind::Unknown,
         },
         _ => Kind::Unknown,

@@ -127,8 +127,7 @@ pub(crate) fn filter_of(pane: &LogPane, now: jiff::Timestamp) -> Result<Filter, 
 /// Pins a rank, or unpins it.
 pub(super) fn pin(model: &mut Model, rank: u32) {
     let Some(open) = &mut model.open else { return };
-    let text =
-        if open.logs.pin(rank) { "is pinned in the logs (K to unpin)" } else { "is no longer pinned" };
+    let text = if open.logs.pin(rank) { "is pinned in the logs (K to unpin)" } else { "is no longer pinned" };
     model.say(format!("r{rank} {text}"));
 }
 

@@ -148,7 +148,8 @@ pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
 pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
     let rows = page(model);
     let Some(open) = &mut model.open else { return Vec::new() };
-    let listed = if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
+    let listed =
+        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
     let last = listed.saturating_sub(1);
     if let Some(by) = distance(action, rows / 2) {
         open.row = open.row.saturating_add_signed(by).min(last);

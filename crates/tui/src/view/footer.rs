@@ -84,7 +84,9 @@ fn leads_somewhere(model: &Model, action: Action) -> bool {
         Action::Diagnosis => here(Screen::Diagnosis),
         Action::Demo => model.has_demo,
         Action::Open | Action::Cancel | Action::Filter => model.current().is_some(),
-        Action::Communicator => model.open.as_ref().is_some_and(|open| open.transport_view.communicators.len() > 1),
+        Action::Communicator => {
+            model.open.as_ref().is_some_and(|open| open.transport_view.communicators.len() > 1)
+        }
         _ => true,
     }
 }

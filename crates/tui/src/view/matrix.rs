@@ -234,7 +234,10 @@ pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
     let all = transport_view.announced();
     let Some(most) = all.iter().max_by_key(|(_, count)| **count).map(|(name, _)| *name) else { return false };
     all.len() > 1
-        && transport_view.nodes.get(at).is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
+        && transport_view
+            .nodes
+            .get(at)
+            .is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
 /// The letters that are seen and what they mean, on as many lines as that takes.

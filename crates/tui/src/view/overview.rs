@@ -11,7 +11,7 @@ use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
 use crate::model::open::Open;
-use crate::model::transport_view::{Lap, Node, TransportView, Step};
+use crate::model::transport_view::{Lap, Node, Step, TransportView};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -119,7 +119,8 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         let least = drawn.iter().copied().fold(f64::MAX, f64::min);
         let most = drawn.iter().copied().fold(f64::MIN, f64::max);
         let range = if most > least { format!(" ({least:.1}-{most:.1})") } else { String::new() };
-        let text = format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), transport_view.unit);
+        let text =
+            format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), transport_view.unit);
         lines.push(Line::from(fit(&text, columns).into_owned()));
     }
     frame.render_widget(Paragraph::new(lines), inside);
@@ -220,8 +221,11 @@ fn lap_text(lap: &Lap, room: usize) -> String {
 /// Which ranks a step waits for, and where there is room, for how long.
 fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
     let step = Step::LIFE[at];
-    let behind =
-        transport_view.ranks.iter().filter(|r| r.step < step || r.step == Step::Failed).filter_map(|r| r.rank);
+    let behind = transport_view
+        .ranks
+        .iter()
+        .filter(|r| r.step < step || r.step == Step::Failed)
+        .filter_map(|r| r.rank);
     let behind: Vec<u32> = behind.collect();
     let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
     let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
@@ -270,8 +274,10 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
     let title = format!("Nodes {} (z: ranks, enter: its log)", open.transport_view.nodes.len());
     let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
-    let first =
-        open.row.min(open.transport_view.nodes.len().saturating_sub(1)).saturating_sub(rows.saturating_sub(1));
+    let first = open
+        .row
+        .min(open.transport_view.nodes.len().saturating_sub(1))
+        .saturating_sub(rows.saturating_sub(1));
     let widths = node_widths(usize::from(inside.width));
     let head = format!(
         "  {} {} {} ranks",
@@ -302,7 +308,8 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     let announced: Vec<String> = node.announced.iter().map(|(name, _)| name.clone()).collect();
     let odd = matrix::odd_node(&open.transport_view, number);
     let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
-    let ranks: Vec<u32> = node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
+    let ranks: Vec<u32> =
+        node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
     let text = format!("{number:>3} {}", node.host);
     let here = number == open.row.min(open.transport_view.nodes.len().saturating_sub(1));
     let line = Line::from(vec![
@@ -330,8 +337,11 @@ fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
 }
 
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside =
-        paint.frame(frame, area, format!("Ranks {} (s sorts, enter: its log)", open.transport_view.ranks.len()));
+    let inside = paint.frame(
+        frame,
+        area,
+        format!("Ranks {} (s sorts, enter: its log)", open.transport_view.ranks.len()),
+    );
     let rows = usize::from(inside.height).saturating_sub(1);
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
@@ -349,7 +359,8 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         let rank = &open.transport_view.ranks[*at];
-        let streams = store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);
+        let streams =
+            store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);
         let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });

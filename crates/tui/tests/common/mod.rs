@@ -22,7 +22,7 @@ use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::model::picture::{Communicator, Kind, Link, TransportView, Rank, Reached, Step};
+use weftrun_tui::model::picture::{Communicator, Kind, Link, Rank, Reached, Step, TransportView};
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 use weftrun_tui::view::view;
@@ -84,8 +84,12 @@ fn reached(rank: u32) -> Reached {
 
 /// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
 pub fn picture() -> TransportView {
-    let mut picture =
-        TransportView { verdict: "mixed".into(), ok: Some(false), gdr: "some".into(), ..TransportView::default() };
+    let mut picture = TransportView {
+        verdict: "mixed".into(),
+        ok: Some(false),
+        gdr: "some".into(),
+        ..TransportView::default()
+    };
     for rank in 0..64u32 {
         let node = rank / 8;
         picture.ranks.push(Rank {

@@ -2,7 +2,7 @@
 
 use weftrun::{Finding, Result};
 
-use crate::commands::mutate::{Given, Source, Buffer, each_document};
+use crate::commands::mutate::{Buffer, Given, Source, each_document};
 use crate::context::Context;
 
 /// Corrects one file in place.

@@ -13,7 +13,13 @@ use crate::output::{Output, style};
 const AROUND: usize = 3;
 
 /// Writes the review of one document; nothing if it did not change.
-pub fn write(buffer: &mut Buffer, out: &Output, old: &str, done: &Mutated<'_>, start: Start<'_>) -> Result<()> {
+pub fn write(
+    buffer: &mut Buffer,
+    out: &Output,
+    old: &str,
+    done: &Mutated<'_>,
+    start: Start<'_>,
+) -> Result<()> {
     if done.text == old {
         return Ok(());
     }

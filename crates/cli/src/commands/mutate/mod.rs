@@ -3,12 +3,12 @@
 //! Nothing is written before all is good: on any error stdout stays empty and the exit code is 3, so that a filter in a
 //! pipe never lets a job through that was not looked at.
 
+mod buffer;
+mod diff;
 mod input;
-mod report_writer;
 mod krm;
 mod report;
-mod diff;
-mod buffer;
+mod report_writer;
 
 use std::path::PathBuf;
 
@@ -19,8 +19,8 @@ use weftrun::{Error, ErrorKind, Result};
 use crate::context::Context;
 use crate::fabric_flags::FabricFlags;
 
-pub use input::{Given, Source, each_document};
 pub use buffer::Buffer;
+pub use input::{Given, Source, each_document};
 
 const EXAMPLES: &str = "\
 Examples:

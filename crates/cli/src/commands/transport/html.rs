@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use weftrun::core::nccl::{GdrSeen, Kind};
+use weftrun::core::nccl::{GdrSeen, Kind, Network};
 use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
@@ -134,8 +134,9 @@ fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
 
 /// A pair's word; a network outweighs what is inside a node, and sockets outweigh other networks.
 fn add(cell: &mut Cell, pair: &PairShape) {
+    let over_tcp = pair.network.is_some_and(Network::is_tcp);
     let (class, word, weight) = match (pair.kind, pair.net.as_deref()) {
-        (_, Some(net)) if net.contains("Socket") => ("socket", net.to_owned(), 3),
+        (_, Some(net)) if over_tcp => ("socket", net.to_owned(), 3),
         (Kind::Collnet, _) => ("collnet", "CollNet".to_owned(), 2),
         (_, Some(net)) => ("net", net.to_owned(), 2),
         (Kind::P2p, _) => ("p2p", "P2P".to_owned(), 1),

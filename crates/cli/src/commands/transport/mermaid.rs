@@ -34,8 +34,7 @@ pub fn graph(map: &TransportMap) -> String {
     }
     let mut text = String::from("graph LR\n");
     if unproved > 0 {
-        let _ =
-            writeln!(text, "  %% {unproved} pairs with unknown global ranks are left out");
+        let _ = writeln!(text, "  %% {unproved} pairs with unknown global ranks are left out");
     }
     for (node, (host, ranks)) in &hosts {
         let used: Vec<&str> = inside.get(node).into_iter().flatten().map(String::as_str).collect();

@@ -1,9 +1,9 @@
 //! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
 
-mod prefetch;
 mod html;
 mod inputs;
 mod mermaid;
+mod prefetch;
 mod read;
 mod text;
 

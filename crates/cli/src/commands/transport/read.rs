@@ -10,8 +10,8 @@ use weftrun::core::log::SourceId;
 use weftrun::core::nccl::{Event, TransportMap};
 use weftrun::{Error, ErrorKind, Result};
 
-use super::prefetch::{self, Piece};
 use super::inputs::Input;
+use super::prefetch::{self, Piece};
 
 /// Bytes read at once: so many that waking the other thread up for each chunk costs little.
 pub(super) const CHUNK: usize = 1024 * 1024;

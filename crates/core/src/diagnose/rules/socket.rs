@@ -8,7 +8,7 @@ use crate::diagnose::seen::Seen;
 pub(super) const RULES: &[Rule] = &[
     rule("R01", "NCCL-NET-SOCKET-FALLBACK", HIGH,
         "traffic between nodes goes over TCP sockets",
-        "give the containers the RDMA or EFA devices and the network plugin, or set fabric = "tcp" where TCP is intended",
+        "give the containers the RDMA or EFA devices and the network plugin, or set fabric = \"tcp\" where TCP is intended",
         nccl_issue!("952")).patch(&[("fabric", Some("auto"))])
         .signatures(&[Signature::SocketConnection, Signature::SocketChosen, Signature::PluginNotFound, Signature::IbNoDevice])
         .when(sockets_between_nodes)

@@ -86,8 +86,9 @@ fn eligible(ctx: &Context, draft: &mut Draft) -> bool {
                 return false;
             }
             Count::Disputed(row) if asked.is_none() => {
-                let why =
-                    format!("{name}: the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = "efa"`)");
+                let why = format!(
+                    "{name}: the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = \"efa\"`)"
+                );
                 draft.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
                 return false;
             }

@@ -304,7 +304,9 @@ fn devices(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleVi
             let has = node.instance.as_deref().unwrap_or("the node");
             (
                 *count,
-                format!("{has} has {count} EFA interfaces, and workers that use a whole node get all of them"),
+                format!(
+                    "{has} has {count} EFA interfaces, and workers that use a whole node get all of them"
+                ),
                 origin.clone(),
             )
         }

@@ -63,16 +63,9 @@ const NODES: Key = key("nodes", Shape::Count { min: 1 }, "Number of GPU nodes in
 const GPUS: Key = key("gpus_per_node", Shape::Count { min: 0 }, "GPUs asked on each node")
     .example("8")
     .synonyms(&["gpus", "gpu", "num_gpus", "accelerators", "gpu_count", "gres"]);
-const RANKS: Key =
-    key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, if not one per GPU")
-        .example("8")
-        .synonyms(&[
-            "nproc_per_node",
-            "procs_per_node",
-            "ntasks_per_node",
-            "tasks_per_node",
-            "slots_per_worker",
-        ]);
+const RANKS: Key = key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, if not one per GPU")
+    .example("8")
+    .synonyms(&["nproc_per_node", "procs_per_node", "ntasks_per_node", "tasks_per_node", "slots_per_worker"]);
 const INSTANCE: Key = key(
     "instance_type",
     Shape::Text,

@@ -1,0 +1,93 @@
+//! Which network carries a connection between nodes: one answer, from which every screen and every rule goes on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::FabricSeen;
+
+/// The network of a connection, as far as the log proves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Network {
+    /// EFA: libfabric with provider efa.
+    Efa,
+    /// RDMA over Ethernet.
+    Roce,
+    /// InfiniBand.
+    #[serde(rename = "infiniband")]
+    InfiniBand,
+    /// Verbs; whether RoCE or InfiniBand was not printed.
+    Verbs,
+    /// libfabric over TCP: the plugin is loaded, the fabric is not used.
+    LibfabricTcp,
+    /// libfabric with another provider, or one that was not printed.
+    LibfabricOther,
+    /// libfabric with different providers on different ranks.
+    LibfabricMixed,
+    /// TCP sockets.
+    Socket,
+    /// A network that is not known here.
+    Unknown,
+}
+
+impl Network {
+    /// Returns the name that people use.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Efa => "EFA",
+            Self::Roce => "RoCE",
+            Self::InfiniBand => "InfiniBand",
+            Self::Verbs => "verbs",
+            Self::LibfabricTcp => "Libfabric over TCP",
+            Self::LibfabricOther | Self::LibfabricMixed => "Libfabric",
+            Self::Socket => "TCP socket",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns at most five letters, for a cell of a matrix.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Efa => "EFA",
+            Self::Roce => "ROCE",
+            Self::InfiniBand | Self::Verbs => "IB",
+            Self::LibfabricTcp | Self::LibfabricOther | Self::LibfabricMixed => "OFI",
+            Self::Socket => "SOCK",
+            Self::Unknown => "NET",
+        }
+    }
+
+    /// Returns whether the traffic goes over TCP, whatever plugin was loaded.
+    pub fn is_tcp(self) -> bool {
+        matches!(self, Self::Socket | Self::LibfabricTcp)
+    }
+
+    /// Reads the provider of libfabric.
+    pub(crate) fn of_provider(name: &str) -> Self {
+        let tcp = ["tcp", "sockets", "udp"];
+        if name.starts_with("efa") {
+            Self::Efa
+        } else if tcp.iter().any(|start| name.starts_with(start)) {
+            Self::LibfabricTcp
+        } else {
+            Self::LibfabricOther
+        }
+    }
+}
+
+impl From<Network> for FabricSeen {
+    fn from(network: Network) -> Self {
+        match network {
+            Network::Efa => Self::Efa,
+            Network::Roce => Self::Roce,
+            Network::InfiniBand => Self::InfiniBand,
+            Network::Verbs => Self::Verbs,
+            Network::LibfabricTcp => Self::LibfabricTcp,
+            Network::LibfabricOther => Self::LibfabricOther,
+            Network::LibfabricMixed => Self::Mixed,
+            Network::Socket => Self::Socket,
+            Network::Unknown => Self::Unknown,
+        }
+    }
+}
