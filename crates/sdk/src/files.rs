@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use weftrun_backends::files::{absolute, make_private_dir, private_file, read, read_named, read_named_text};
+pub use weftrun_backends::files::{
+    absolute, make_private_dir, private_file, read, read_named, read_named_text,
+};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The folders of weftrun below the state folder.

@@ -232,10 +232,10 @@ fn new_lines_wake_only_screens_that_show_them() {
 #[test]
 fn pictures_of_a_job_that_is_no_longer_open_are_not_shown() {
     let mut model = opened();
-    let mut other = common::picture();
+    let mut other = common::transport_view();
     other.verdict = "socket".into();
     update(&mut model, Msg::TransportView(handle("dlrm-7"), Arc::new(other)));
-    assert_eq!(model.open.as_ref().unwrap().picture.verdict, "mixed");
+    assert_eq!(model.open.as_ref().unwrap().transport_view.verdict, "mixed");
 }
 
 #[test]
@@ -333,10 +333,10 @@ fn a_fix_goes_into_a_new_job_like_the_one_it_is_for() {
         .build()
         .unwrap();
     model.open.as_mut().unwrap().spec = Some(spec);
-    let mut picture = common::picture();
+    let mut transport_view = common::transport_view();
     let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("efa".into()) }];
-    picture.findings[0].fix = Some(Fix { text: "ask for EFA".into(), patch });
-    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
+    transport_view.findings[0].fix = Some(Fix { text: "ask for EFA".into(), patch });
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(transport_view)));
     press(&mut model, "5");
     let effects = press(&mut model, "A");
     let [Effect::Plan(_, _, spec)] = &effects[..] else { panic!("{effects:?}") };
@@ -433,10 +433,10 @@ fn a_fix_that_the_job_has_already_is_said_to_be_no_fix() {
         .build()
         .unwrap();
     model.open.as_mut().unwrap().spec = Some(spec);
-    let mut picture = common::picture();
+    let mut transport_view = common::transport_view();
     let patch = vec![PatchEdit { path: "fabric".into(), op: "set".into(), value: Some("auto".into()) }];
-    picture.findings[0].fix = Some(Fix { text: "install the plugin".into(), patch });
-    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
+    transport_view.findings[0].fix = Some(Fix { text: "install the plugin".into(), patch });
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(transport_view)));
     press(&mut model, "5");
     press(&mut model, "A");
     let said = &model.notice.as_ref().unwrap().text;
@@ -445,21 +445,24 @@ fn a_fix_that_the_job_has_already_is_said_to_be_no_fix() {
 
 #[test]
 fn ranks_that_have_not_come_are_missed() {
-    let mut picture = common::picture();
-    picture.ranks.retain(|rank| !matches!(rank.rank, Some(17 | 40..=47)));
+    let mut transport_view = common::transport_view();
+    transport_view.ranks.retain(|rank| !matches!(rank.rank, Some(17 | 40..=47)));
     let heard = [(17, "pod-2".to_owned()), (3, "pod-0".to_owned())].into();
-    picture.await_ranks(512, &heard);
-    picture.group();
-    assert_eq!(picture.ranks.len(), 64, "NCCL says how many there are, not the job");
-    assert_eq!((picture.reached(0), picture.reached(1), picture.nodes.len()), (56, 55, 7));
+    transport_view.await_ranks(512, &heard);
+    transport_view.group();
+    assert_eq!(transport_view.ranks.len(), 64, "NCCL says how many there are, not the job");
+    assert_eq!(
+        (transport_view.reached(0), transport_view.reached(1), transport_view.nodes.len()),
+        (56, 55, 7)
+    );
     let mut model = opened();
-    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(picture)));
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(transport_view)));
     press(&mut model, "z");
     press(&mut model, "s");
     let shown = common::screen(&mut model, 100, 40);
     assert!(shown.contains("56/64 not r40-47"), "{shown}");
     assert!(shown.lines().any(|line| line.contains("> r40") && line.contains("not seen")), "{shown}");
-    let mut nothing = weftrun_tui::model::picture::TransportView::default();
+    let mut nothing = weftrun_tui::model::transport_view::TransportView::default();
     nothing.await_ranks(16, &std::collections::BTreeMap::new());
     assert!(nothing.ranks.is_empty(), "of a job that says nothing nobody is said to be missing");
 }

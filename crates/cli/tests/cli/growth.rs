@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::place::{Done, Place};
 

@@ -22,7 +22,7 @@ use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::model::picture::{Communicator, Kind, Link, Rank, Reached, Step, TransportView};
+use weftrun_tui::model::transport_view::{Communicator, Kind, Link, Rank, Reached, Step, TransportView};
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 use weftrun_tui::view::view;
@@ -83,8 +83,8 @@ fn reached(rank: u32) -> Reached {
 }
 
 /// 64 ranks on 8 nodes, node 4 on sockets, ranks 40 to 47 a step behind.
-pub fn picture() -> TransportView {
-    let mut picture = TransportView {
+pub fn transport_view() -> TransportView {
+    let mut transport_view = TransportView {
         verdict: "mixed".into(),
         ok: Some(false),
         gdr: "some".into(),
@@ -92,7 +92,7 @@ pub fn picture() -> TransportView {
     };
     for rank in 0..64u32 {
         let node = rank / 8;
-        picture.ranks.push(Rank {
+        transport_view.ranks.push(Rank {
             rank: Some(rank),
             host: format!("ip-1-{}", 12 + node),
             pid: 1450 + rank % 8,
@@ -103,7 +103,7 @@ pub fn picture() -> TransportView {
             reached: reached(rank),
         });
     }
-    picture.communicators = vec![
+    transport_view.communicators = vec![
         Communicator { id: "0xab2b80f81caae028".into(), nranks: 64, world: true },
         Communicator { id: "0xab2b80f81caae028/1/0".into(), nranks: 8, world: false },
     ];
@@ -124,9 +124,9 @@ pub fn picture() -> TransportView {
         };
         links.insert((rank, next), link);
     }
-    picture.rank_links = vec![links, BTreeMap::new()];
-    picture.throughput = (0..40).map(|step| 900.0 + f64::from(step * 7 % 40)).collect();
-    picture.unit = "samples/s".into();
+    transport_view.rank_links = vec![links, BTreeMap::new()];
+    transport_view.throughput = (0..40).map(|step| 900.0 + f64::from(step * 7 % 40)).collect();
+    transport_view.unit = "samples/s".into();
     let mut finding = Finding::error(
         "NCCL-NET-MIXED",
         "node 4 announced Socket while 7 nodes announced Libfabric: they cannot connect",
@@ -141,10 +141,10 @@ pub fn picture() -> TransportView {
     });
     let mut second = Finding::warning("NCCL-SHM", "node 2 uses shared memory where its peers use P2P");
     second.confidence = Some(Confidence::Medium);
-    picture.findings = vec![finding, second];
-    picture.group();
-    picture.fold_links();
-    picture
+    transport_view.findings = vec![finding, second];
+    transport_view.group();
+    transport_view.fold_links();
+    transport_view
 }
 
 pub fn batch(source: &Arc<SourceId>, lines: &[&str], second: i64) -> LogBatch {
@@ -199,7 +199,7 @@ pub fn opened() -> Model {
     let name = handle("moe-abl-2");
     press(&mut model, "enter");
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store())));
-    update(&mut model, Msg::TransportView(name.clone(), Arc::new(picture())));
+    update(&mut model, Msg::TransportView(name.clone(), Arc::new(transport_view())));
     let text = "0/8 nodes are available".to_owned();
     let event = JobEvent::Message {
         job: name.clone(),
@@ -224,11 +224,11 @@ pub fn one() -> Model {
     let mut store = LogStore::default();
     store.ingest(&batch(&rank_source(0), &["hello from rank 0", "WARNING: no GPU", "step 1 loss 2.5"], 1));
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
-    let mut picture = TransportView { verdict: "unknown".into(), ..TransportView::default() };
+    let mut transport_view = TransportView { verdict: "unknown".into(), ..TransportView::default() };
     let step = Step::Started;
-    picture.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, step, ..Rank::default() }];
-    picture.group();
-    update(&mut model, Msg::TransportView(name, Arc::new(picture)));
+    transport_view.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, step, ..Rank::default() }];
+    transport_view.group();
+    update(&mut model, Msg::TransportView(name, Arc::new(transport_view)));
     update(&mut model, Msg::LogsGrew);
     model
 }
