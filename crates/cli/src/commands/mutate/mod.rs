@@ -45,7 +45,7 @@ pub struct MutateArgs {
     /// Write the report to this file (YAML if its name ends so, else JSON)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write a document anew where it cannot be changed in place (aliases, merge keys, keys that stand twice);
+    /// Rewrite a document that cannot be edited in place (aliases, merge keys, duplicate keys);
     /// its comments are lost
     #[arg(long)]
     pub reformat: bool,

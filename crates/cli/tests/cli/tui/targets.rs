@@ -108,7 +108,7 @@ fn a_target_that_hangs_dies_or_answers_garbage_says_so_and_the_others_go_on() {
         || {},
     );
     // Why stands below the jobs, a line each.
-    for (name, why) in [("babble", "no list of jobs"), ("deaf", "no answer"), ("gone", "refused")] {
+    for (name, why) in [("babble", "unexpected squeue output"), ("deaf", "no answer"), ("gone", "refused")] {
         let said = screen
             .lines()
             .find(|line| line.contains(name) && line.contains("DOWN ") && !line.contains("[1 jobs]"));
