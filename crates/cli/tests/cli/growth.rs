@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
     ),
     ("keys.toml", |count| format!("{HEAD}{}", repeat(count, |at| format!("key{at} = 1"))), &["lint"]),
     (
-        "nuls.toml",
+        "env.nul.toml",
         |count| format!("{HEAD}[env]\n{}", repeat(count, |at| format!("V{at} = \"\\u0000\""))),
         &["lint"],
     ),
