@@ -398,6 +398,15 @@ fn a_linked_configuration_stays_a_link() {
     place.run("config set job.queue gpu").ok();
     assert!(fs::symlink_metadata(place.config()).unwrap().is_symlink());
     assert!(fs::read_to_string(&real).unwrap().contains("gpu"));
+    // The file that it leads to may still have to be made, and the link may be relative.
+    fs::remove_file(&real).unwrap();
+    place.run("config set job.queue cpu").ok();
+    assert!(fs::symlink_metadata(place.config()).unwrap().is_symlink());
+    assert!(fs::read_to_string(&real).unwrap().contains("cpu"));
+    fs::remove_file(place.config()).unwrap();
+    symlink("beside.toml", place.config()).unwrap();
+    place.run("config set job.queue gpu").ok();
+    assert!(fs::read_to_string(place.config().with_file_name("beside.toml")).unwrap().contains("gpu"));
 }
 
 /// The journal's records by state, wherever they lie.
