@@ -145,6 +145,15 @@ impl ClusterConfig {
         let named = kubeconfig.contexts.iter().find(|c| c.name == context).and_then(|c| c.context.as_ref());
         let cluster = named.map(|c| c.cluster.clone()).unwrap_or_default();
         let cluster = kubeconfig.clusters.iter().find(|c| c.name == cluster).and_then(|c| c.cluster.clone());
+        let user = named.and_then(|c| c.user.clone()).unwrap_or_default();
+        let user = kubeconfig.auth_infos.iter().find(|u| u.name == user).and_then(|u| u.auth_info.as_ref());
+        let files = [
+            cluster.as_ref().and_then(|c| c.certificate_authority.as_ref()),
+            user.and_then(|u| u.client_certificate.as_ref()),
+            user.and_then(|u| u.client_key.as_ref()),
+            user.and_then(|u| u.token_file.as_ref()),
+        ];
+        files.into_iter().flatten().try_for_each(|path| bounded(Path::new(path)))?;
         let own_proxy = cluster.as_ref().and_then(|c| c.proxy_url.clone()).filter(|url| !url.is_empty());
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used")
@@ -172,6 +181,21 @@ impl ClusterConfig {
         let client =
             exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
         Ok(Cluster { client, namespace, context, server })
+    }
+}
+
+/// Refuses a device, a FIFO or a very large file where kube would read all of it. One that is not there kube reports.
+fn bounded(path: &Path) -> Result<()> {
+    let bad = |why: String| {
+        Err(Error::new(ErrorKind::InvalidConfig, format!("a file of the kubeconfig cannot be used: {why}"))
+            .with("file", path.display()))
+    };
+    match files::open(path).and_then(|file| Ok(file.metadata()?.len())) {
+        Ok(size) if size > files::MAX_CREDENTIAL => {
+            bad(format!("it is {size} bytes; at most {} are read", files::MAX_CREDENTIAL))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => bad(error.to_string()),
+        _ => Ok(()),
     }
 }
 
@@ -294,5 +318,37 @@ mod tests {
         let error = super::super::from_kube(failed, "ask for the version");
         assert_eq!(error.kind(), ErrorKind::Credentials, "{error:?}");
         assert!(format!("{error:?}").contains("log in first"), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn files_that_a_kubeconfig_names_are_regular_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let huge = folder.path().join("huge");
+        std::fs::File::create(&huge).unwrap().set_len(1 << 30).unwrap();
+        for named in [Path::new("/dev/zero"), &fifo, &huge] {
+            for key in ["certificate-authority", "client-certificate", "client-key", "tokenFile"] {
+                let (mut cluster, mut user) =
+                    (serde_json::json!({"server": "https://127.0.0.1:1"}), serde_json::json!({}));
+                if key == "certificate-authority" {
+                    &mut cluster
+                } else {
+                    &mut user
+                }
+                [key] = named.to_str().unwrap().into();
+                let config = serde_json::json!({
+                    "apiVersion": "v1", "kind": "Config", "current-context": "x",
+                    "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                });
+                let path = folder.path().join("config");
+                std::fs::write(&path, config.to_string()).unwrap();
+                let config = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
+                let error = config.connect().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{key}: {error}");
+                assert!(error.message().contains("a file of the kubeconfig"), "{key}: {error}");
+            }
+        }
     }
 }
