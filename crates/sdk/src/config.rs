@@ -158,7 +158,7 @@ impl Config {
     /// # Errors
     /// What the change returns, or [`ErrorKind::Io`].
     pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
-        let file = std::fs::canonicalize(&self.user_file).unwrap_or_else(|_| self.user_file.clone());
+        let file = linked_file(&self.user_file);
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |error| files::io_error("cannot write", &file, error);
         // The folder of a file that was named holds other things, too, and keeps its mode.
@@ -257,6 +257,15 @@ fn named_text(path: &Path) -> Result<Option<String>> {
         }
         Err(error) => Err(files::io_error("cannot read", path, error)),
     }
+}
+
+/// The file that a path means, links followed; the last of them may lead to a file that is still to be made.
+fn linked_file(path: &Path) -> PathBuf {
+    if let Ok(whole) = std::fs::canonicalize(path) {
+        return whole;
+    }
+    let target = std::fs::read_link(path).ok().map(|target| path.parent().unwrap_or(path).join(target));
+    target.unwrap_or_else(|| path.to_owned())
 }
 
 /// The `weftrun` in `PATH`, if there is one.

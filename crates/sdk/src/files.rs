@@ -24,7 +24,9 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
 /// folders there, so one of our name that is another's, or open to others, is refused: what it says is not ours.
 pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
-    let dir = std::env::temp_dir().join(format!("weftrun-{user}"));
+    // A relative TMPDIR would lead to the folder one happens to be in, where anybody's archive may have put one of our name.
+    let temporary = Some(std::env::temp_dir()).filter(|folder| folder.is_absolute());
+    let dir = temporary.unwrap_or_else(|| PathBuf::from("/tmp")).join(format!("weftrun-{user}"));
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     // Where it cannot be made nothing can be kept, and the first write says so.

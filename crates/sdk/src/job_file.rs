@@ -51,7 +51,9 @@ impl JobSource {
             return Ok(Self { name: "stdin".to_owned(), bytes, folder: PathBuf::new() });
         }
         let bytes = read(path, "job file", MAX_BYTES)?;
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        // A pipe (`/dev/stdin`, process substitution) has no folder of its own: paths start from the current one, as for `-`.
+        let piped = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let folder = path.parent().filter(|_| !piped).map(Path::to_owned).unwrap_or_default();
         Ok(Self { name: path.display().to_string(), bytes, folder })
     }
 

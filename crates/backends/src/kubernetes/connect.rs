@@ -145,6 +145,15 @@ impl ClusterConfig {
         let named = kubeconfig.contexts.iter().find(|c| c.name == context).and_then(|c| c.context.as_ref());
         let cluster = named.map(|c| c.cluster.clone()).unwrap_or_default();
         let cluster = kubeconfig.clusters.iter().find(|c| c.name == cluster).and_then(|c| c.cluster.clone());
+        let user = named.and_then(|c| c.user.clone()).unwrap_or_default();
+        let user = kubeconfig.auth_infos.iter().find(|u| u.name == user).and_then(|u| u.auth_info.as_ref());
+        let files = [
+            cluster.as_ref().and_then(|c| c.certificate_authority.as_ref()),
+            user.and_then(|u| u.client_certificate.as_ref()),
+            user.and_then(|u| u.client_key.as_ref()),
+            user.and_then(|u| u.token_file.as_ref()),
+        ];
+        files.into_iter().flatten().try_for_each(|path| bounded(Path::new(path)))?;
         let own_proxy = cluster.as_ref().and_then(|c| c.proxy_url.clone()).filter(|url| !url.is_empty());
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used")
@@ -172,6 +181,21 @@ impl ClusterConfig {
         let client =
             exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
         Ok(Cluster { client, namespace, context, server })
+    }
+}
+
+/// Refuses a device, a FIFO or a very large file where kube would read all of it. One that is not there kube reports.
+fn bounded(path: &Path) -> Result<()> {
+    let bad = |why: String| {
+        Err(Error::new(ErrorKind::InvalidConfig, format!("a file of the kubeconfig cannot be used: {why}"))
+            .with("file", path.display()))
+    };
+    match files::open(path).and_then(|file| Ok(file.metadata()?.len())) {
+        Ok(size) if size > files::MAX_CREDENTIAL => {
+            bad(format!("it is {size} bytes; at most {} are read", files::MAX_CREDENTIAL))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => bad(error.to_string()),
+        _ => Ok(()),
     }
 }
 
@@ -215,5 +239,116 @@ mod tests {
         let error = config.connect().await.unwrap_err();
         assert_eq!(error.message(), "the kubeconfig has no context `prdo`");
         assert_eq!(error.hints(), ["did you mean `prod`?"]);
+    }
+
+    /// An API server that answers `/version` and tells what each request was authorised with.
+    fn api_server(requests: usize) -> (String, std::sync::mpsc::Receiver<String>) {
+        use std::io::{BufRead, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for _ in 0..requests {
+                let (mut stream, _) = listener.accept().unwrap();
+                let lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();
+                let head = lines.map(|line| line.unwrap()).take_while(|line| !line.is_empty());
+                let given = head.filter(|line| line.to_ascii_lowercase().starts_with("authorization:"));
+                said.send(given.collect()).unwrap();
+                let body = r#"{"major":"1","minor":"34","gitVersion":"v1","gitCommit":"","gitTreeState":"","buildDate":"",
+                    "goVersion":"","compiler":"","platform":""}"#;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+                write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+            }
+        });
+        (address, heard)
+    }
+
+    /// A target whose kubeconfig gets its token from a shell script.
+    fn by_plugin(folder: &Path, server: &str, script: &str) -> ClusterConfig {
+        std::fs::write(folder.join("plugin.sh"), script).unwrap();
+        let exec = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",
+            "args": [folder.join("plugin.sh")],
+        });
+        let config = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {"exec": exec}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        });
+        let path = folder.join("config");
+        std::fs::write(&path, config.to_string()).unwrap();
+        ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() }
+    }
+
+    #[tokio::test]
+    async fn every_request_carries_the_token_of_the_plugin_that_is_good_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, heard) = api_server(3);
+        let runs = folder.path().join("runs");
+        let script = |end: &str| {
+            format!(
+                "echo x >> {0}; printf '{{\"status\":{{\"token\":\"t%s\",\"expirationTimestamp\":\"{end}\"}}}}' $(grep -c x {0})",
+                runs.display()
+            )
+        };
+        let config = by_plugin(folder.path(), &server, &script("2020-01-01T00:00:00Z"));
+        let cluster = config.connect().await.unwrap();
+        // Its end was in the past, so that each request asks for a new one, until one has an end in the future.
+        cluster.client.apiserver_version().await.unwrap();
+        assert_eq!(heard.recv().unwrap().to_ascii_lowercase(), "authorization: bearer t2");
+        std::fs::write(folder.path().join("plugin.sh"), script("2120-01-01T00:00:00Z")).unwrap();
+        for _ in 0..2 {
+            cluster.client.apiserver_version().await.unwrap();
+            assert_eq!(heard.recv().unwrap().to_ascii_lowercase(), "authorization: bearer t3");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plugin_that_fails_is_an_error_of_credentials_whenever_it_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, _heard) = api_server(1);
+        let config = by_plugin(folder.path(), &server, "echo 'log in first' >&2; exit 1");
+        let error = config.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
+        let good = r#"printf '{"status":{"token":"t","expirationTimestamp":"2020-01-01T00:00:00Z"}}'"#;
+        let cluster = by_plugin(folder.path(), &server, good).connect().await.unwrap();
+        std::fs::write(folder.path().join("plugin.sh"), "echo 'log in first' >&2; exit 1").unwrap();
+        let failed = cluster.client.apiserver_version().await.unwrap_err();
+        let error = super::super::from_kube(failed, "ask for the version");
+        assert_eq!(error.kind(), ErrorKind::Credentials, "{error:?}");
+        assert!(format!("{error:?}").contains("log in first"), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn files_that_a_kubeconfig_names_are_regular_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let huge = folder.path().join("huge");
+        std::fs::File::create(&huge).unwrap().set_len(1 << 30).unwrap();
+        for named in [Path::new("/dev/zero"), &fifo, &huge] {
+            for key in ["certificate-authority", "client-certificate", "client-key", "tokenFile"] {
+                let (mut cluster, mut user) =
+                    (serde_json::json!({"server": "https://127.0.0.1:1"}), serde_json::json!({}));
+                if key == "certificate-authority" {
+                    &mut cluster
+                } else {
+                    &mut user
+                }
+                [key] = named.to_str().unwrap().into();
+                let config = serde_json::json!({
+                    "apiVersion": "v1", "kind": "Config", "current-context": "x",
+                    "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                });
+                let path = folder.path().join("config");
+                std::fs::write(&path, config.to_string()).unwrap();
+                let config = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
+                let error = config.connect().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{key}: {error}");
+                assert!(error.message().contains("a file of the kubeconfig"), "{key}: {error}");
+            }
+        }
     }
 }

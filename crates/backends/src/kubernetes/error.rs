@@ -21,7 +21,23 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
     }
 }
 
+/// The error of our own in a chain of causes, if there is one: a credential plugin failed before a request was sent.
+fn own(error: &kube::Error) -> Option<&Error> {
+    let mut next = std::error::Error::source(error);
+    while let Some(error) = next {
+        if let Some(own) = error.downcast_ref::<Error>() {
+            return Some(own);
+        }
+        next = error.source();
+    }
+    None
+}
+
 fn unreachable(error: kube::Error, what: &str) -> Error {
+    if let Some(own) = own(&error) {
+        let made = Error::new(own.kind(), own.message().to_owned()).with("while", what);
+        return own.hints().iter().fold(made, |made, hint| made.hint(hint.clone())).source(error);
+    }
     let text = causes(&error);
     let credentials = ["certificate", "UnknownIssuer", "BadSignature"].iter().any(|word| text.contains(word));
     if credentials && !text.contains("Connection refused") {

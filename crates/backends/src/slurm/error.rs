@@ -197,7 +197,9 @@ pub fn verdict(code: i32, stderr: &str) -> Verdict {
     }
     let failed = |text: &str| text.contains("submission failed:") || text.contains("allocation failure");
     let last = stderr.lines().rfind(|line| failed(line));
-    if last.is_some_and(|line| line.contains("(connect failure)")) {
+    // A line before it may say that a message went out, to the other controller.
+    let went_out = |line: &str| ["timed out", "recv", "receive"].iter().any(|part| line.contains(part));
+    if last.is_some_and(|line| line.contains("(connect failure)")) && !stderr.lines().any(went_out) {
         return Verdict::NotSent;
     }
     // Other lines may be a site's own (a job_submit plugin that says whom to contact), and count only where they are Slurm's.
@@ -371,6 +373,8 @@ mod tests {
         let lost = "sbatch: error: slurm_receive_msg: Socket timed out\nsbatch: error: Batch job submission failed: Unspecified error";
         assert_eq!(verdict(1, lost), Verdict::Unknown);
         assert_eq!(failed("Unable to contact slurm controller (connect failure)"), Verdict::NotSent);
+        let both = "sbatch: error: slurm_receive_msg: Socket timed out on send/recv operation\nsbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)";
+        assert_eq!(verdict(1, both), Verdict::Unknown);
         assert_eq!(verdict(127, "sh: 1: sbatch: not found\n"), Verdict::Refused);
         assert_eq!(verdict(1, "sbatch: unrecognized option '--nope'\n"), Verdict::Refused);
         assert_eq!(verdict(1, "sbatch: error: invalid partition specified: nope\n"), Verdict::Refused);

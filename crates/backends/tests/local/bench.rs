@@ -57,6 +57,7 @@ pub fn main() -> ExitCode {
             bad_input::a_truncated_log_is_told,
             bad_input::a_working_folder_that_is_not_there,
             bad_input::files_are_for_their_owner_only,
+            clones::a_clone_that_fails_says_why,
             clones::a_clone_that_hangs_is_cancelled,
             clones::a_clone_that_hangs_ends_at_the_time_limit,
             clones::a_clone_that_hangs_ends_with_its_supervisor,

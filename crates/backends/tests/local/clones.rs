@@ -82,6 +82,20 @@ fn has_git() -> bool {
     there
 }
 
+pub fn a_clone_that_fails_says_why() {
+    if !has_git() {
+        return;
+    }
+    block_on(async {
+        let local = Local::new();
+        let mut spec = local.job("clone", 1, 1, "true");
+        // Of this protocol git's message ends with an empty line. Nothing listens on port 1.
+        spec.code = Some(Code::Git { url: "git://127.0.0.1:1/repository".to_owned(), rev: None });
+        let job = Bench::new(&local).submit_spec(spec).await.unwrap();
+        ends(&job, JobPhase::Failed, "git clone: 127.0.0.1").await;
+    });
+}
+
 pub fn a_clone_that_hangs_is_cancelled() {
     if !has_git() {
         return;

@@ -118,6 +118,23 @@ fn without_a_home_what_others_left_in_the_temporary_folder_is_not_read() {
 }
 
 #[test]
+fn without_a_home_a_relative_temporary_folder_is_not_used() {
+    let place = Place::new();
+    let user = fs::metadata("/proc/self").unwrap().uid();
+    place.write(&format!("weftrun-{user}/config/config.toml"), "default_target = \"planted\"\n");
+    for folder in ["weftrun-USER/config", "weftrun-USER"] {
+        let folder = place.path(&folder.replace("USER", &user.to_string()));
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    for relative in ["", ".", "./", "../work"] {
+        let mut command = homeless(&place, "config show --origin");
+        command.env("TMPDIR", relative);
+        let done = Done::of(command);
+        assert!(!done.out.contains("planted"), "{relative:?}: {done:?}");
+    }
+}
+
+#[test]
 fn without_a_terminal_nothing_is_drawn_and_nothing_is_asked() {
     let place = Place::new();
     let done = place.run("");

@@ -55,6 +55,11 @@ const CASES: &[Case] = &[
     ),
     ("keys.toml", |count| format!("{HEAD}{}", repeat(count, |at| format!("key{at} = 1"))), &["lint"]),
     (
+        "env.nul.toml",
+        |count| format!("{HEAD}[env]\n{}", repeat(count, |at| format!("V{at} = \"\\u0000\""))),
+        &["lint"],
+    ),
+    (
         "secrets.toml",
         |count| format!("{HEAD}[secrets]\n{}", repeat(count, |at| format!("S{at} = \"a/b\""))),
         &["render -b slurm", "render -b kubeflow -n n"],
@@ -77,6 +82,17 @@ const CASES: &[Case] = &[
     (
         "containers.yaml",
         |count| manifest(&repeat(count, |at| format!("          - {{name: c{at}, image: i}}"))),
+        &["lint", "import", "mutate --profile dgxc --instance-type p5.48xlarge"],
+    ),
+    (
+        "mounts.yaml",
+        |count| {
+            manifest(&format!(
+                "            volumeMounts:\n{}          volumes:\n{}",
+                repeat(count, |at| format!("            - {{name: v{at}, mountPath: /m{at}}}")),
+                repeat(count, |at| format!("          - {{name: v{at}, hostPath: {{path: /h{at}}}}}"))
+            ))
+        },
         &["lint", "import", "mutate --profile dgxc --instance-type p5.48xlarge"],
     ),
     (

@@ -289,6 +289,18 @@ fn a_script_outside_the_job_files_folder_is_named_and_asked_for() {
     place.run("plan job/job.toml --script secret").ok();
 }
 
+#[test]
+fn a_job_file_from_a_pipe_names_scripts_of_the_current_folder() {
+    let place = Place::new();
+    place.write("x.py", "print('beside')\n");
+    let text = "name = \"s\"\ncommand = [\"python3\", \"x\"]\ncode.script = \"x.py\"\n";
+    for file in ["-", "/dev/stdin", "/proc/self/fd/0"] {
+        let done = place.feed(&format!("render {file} -b local"), text.as_bytes()).ok();
+        assert!(done.out.contains("beside"), "{file}: {done:?}");
+        place.feed(&format!("plan {file}"), text.replace("x.py", "/etc/hostname").as_bytes()).code(3);
+    }
+}
+
 /// Every path below a folder.
 fn walk(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -386,6 +398,15 @@ fn a_linked_configuration_stays_a_link() {
     place.run("config set job.queue gpu").ok();
     assert!(fs::symlink_metadata(place.config()).unwrap().is_symlink());
     assert!(fs::read_to_string(&real).unwrap().contains("gpu"));
+    // The file that it leads to may still have to be made, and the link may be relative.
+    fs::remove_file(&real).unwrap();
+    place.run("config set job.queue cpu").ok();
+    assert!(fs::symlink_metadata(place.config()).unwrap().is_symlink());
+    assert!(fs::read_to_string(&real).unwrap().contains("cpu"));
+    fs::remove_file(place.config()).unwrap();
+    symlink("beside.toml", place.config()).unwrap();
+    place.run("config set job.queue gpu").ok();
+    assert!(fs::read_to_string(place.config().with_file_name("beside.toml")).unwrap().contains("gpu"));
 }
 
 /// The journal's records by state, wherever they lie.

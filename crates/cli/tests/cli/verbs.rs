@@ -127,7 +127,9 @@ fn suspended_ranks_stand_still() {
     if done.code == 4 {
         assert!(done.err.contains("suspend"), "{}", done.err);
     } else {
-        comes_to(&place, "suspended");
+        let phase = |of: &Place| of.run("list --all -o json").ok().json()["jobs"][0]["phase"].clone();
+        // At once: the verb ends when the processes were stopped and the record says so.
+        assert_eq!(phase(&place), "suspended");
         let before = ticks();
         place.run(&format!("resume {handle}")).ok();
         while ticks() <= before {

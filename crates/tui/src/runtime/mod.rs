@@ -257,7 +257,7 @@ impl Loop {
                 Effect::Sleep => screen.sleep()?,
                 Effect::Redraw => {
                     #[cfg(debug_assertions)]
-                    panic_hook::on_demand();
+                    panic_hook::on_demand(screen);
                     screen.clear()?;
                 }
                 Effect::Mouse(on) => screen.mouse(on)?,

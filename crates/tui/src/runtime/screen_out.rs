@@ -3,7 +3,9 @@
 //! ratatui asks where the cursor is whenever it clears a screen (on every resize). The answer takes a round trip,
 //! competes with the keyboard, and some terminals and recorders never give it. A full screen needs no answer.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Write};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
@@ -12,12 +14,55 @@ use ratatui::layout::{Position, Size};
 /// One write a frame, however many cells change.
 const BUFFER: usize = 256 * 1024;
 
+/// Whether a panic has given the terminal back. Other threads run on until the process has ended: what they draw would
+/// hide the message, and their sequences would change the terminal that the shell has again.
+static CLOSED: Mutex<bool> = Mutex::new(false);
+/// How long a panic waits for a frame that another thread is writing. A terminal that takes nothing must not keep the
+/// message from stderr.
+const FRAME: Duration = Duration::from_secs(1);
+
+/// Whether the terminal may still be used. What is done to it while the guard is held comes before a panic gives it back.
+pub(super) fn open() -> Option<MutexGuard<'static, bool>> {
+    let guard = CLOSED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    (!*guard).then_some(guard)
+}
+
+/// Closes the terminal to frames, for good. The thread that panics may be the one that writes, so the wait is bounded.
+pub(super) fn close() {
+    let began = Instant::now();
+    loop {
+        match CLOSED.try_lock() {
+            Ok(mut closed) => return *closed = true,
+            Err(TryLockError::Poisoned(poisoned)) => return *poisoned.into_inner() = true,
+            Err(TryLockError::WouldBlock) if began.elapsed() > FRAME => return,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Stdout, until the terminal is closed to frames; then nothing.
+struct OpenStdout;
+
+impl Write for OpenStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(_open) = open() else { return Ok(bytes.len()) };
+        // In one piece, so that no frame is cut by what a panic writes.
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The terminal as frames are written to it.
-pub(super) struct ScreenOut(CrosstermBackend<BufWriter<Stdout>>);
+pub(super) struct ScreenOut(CrosstermBackend<BufWriter<OpenStdout>>);
 
 impl ScreenOut {
     pub(super) fn new() -> Self {
-        Self(CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout())))
+        Self(CrosstermBackend::new(BufWriter::with_capacity(BUFFER, OpenStdout)))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use weftrun::{Error, ErrorKind, Result};
 
 use super::clipboard;
-use super::screen_out::ScreenOut;
+use super::screen_out::{self, ScreenOut};
 
 /// The terminal while it is ours.
 pub(super) struct Screenful {
@@ -38,7 +38,8 @@ impl Screenful {
     pub(super) fn enter() -> Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            give_back();
+            screen_out::close();
+            restore();
             before(info);
         }));
         let terminal = Terminal::new(ScreenOut::new()).map_err(failed)?;
@@ -48,7 +49,9 @@ impl Screenful {
     }
 
     fn take(&mut self) -> Result<()> {
-        enable_raw_mode().map_err(failed)?;
+        if let Some(_open) = screen_out::open() {
+            enable_raw_mode().map_err(failed)?;
+        }
         let out = self.terminal.backend_mut();
         execute!(out, EnterAlternateScreen, EnableBracketedPaste, cursor::Hide).map_err(failed)?;
         self.terminal.clear().map_err(failed)?;
@@ -119,8 +122,15 @@ impl Drop for Screenful {
     }
 }
 
-/// Gives the terminal back; does no harm twice.
+/// Gives the terminal back, unless a panic has: a second time would move the cursor back over its message.
 fn give_back() {
+    if let Some(_open) = screen_out::open() {
+        restore();
+    }
+}
+
+/// Resets what [`Screenful::take`] set.
+fn restore() {
     let mut out = io::stdout();
     let _ = execute!(
         out,

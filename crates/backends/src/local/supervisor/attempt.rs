@@ -63,8 +63,9 @@ impl Supervisor {
                 Some((index, status)) = attempt.waiting.next() => self.ended(&mut attempt, index, status),
                 () = told.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor was told to end")),
                 _ = tick.tick() => {
-                    for request in told.requests(&self.folder) {
-                        self.obey(&mut attempt, request);
+                    let taken = told.requests(&self.folder, |_| true);
+                    for request in &taken.requests {
+                        self.obey(&mut attempt, *request);
                     }
                     self.keep_deadlines(&mut attempt);
                     if disk_looked.elapsed() > Duration::from_secs(1) {
@@ -72,6 +73,8 @@ impl Supervisor {
                         self.look_at_the_disk();
                     }
                     self.write();
+                    // Who asked is answered when the record says what was done.
+                    drop(taken);
                 }
             }
         }

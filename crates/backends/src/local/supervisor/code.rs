@@ -98,8 +98,8 @@ async fn git(supervisor: &mut Supervisor, told: &mut Told, arguments: &[&str]) -
         return Ok(());
     }
     let said = String::from_utf8_lossy(&said);
-    let said = said.lines().last().unwrap_or("git said nothing").to_owned();
-    Err(Error::new(ErrorKind::Refused, format!("git {}: {said}", arguments[0])).into())
+    let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
+    Err(Error::new(ErrorKind::Refused, format!("git {}: {why}", arguments[0])).into())
 }
 
 /// Ends a process group: TERM, and KILL for what is left after the time it has for that.

@@ -170,8 +170,8 @@ impl Supervisor {
     }
 
     /// Waits until something ends the job that has no processes yet: a cancel, its time limit, or a signal to this
-    /// process. Other requests are for processes, of which there are none.
-    async fn stopped(&self, told: &mut requests::Told) -> Stop {
+    /// process. Other requests are for processes: they wait until there are some, or are withdrawn.
+    async fn stopped(&mut self, told: &mut requests::Told) -> Stop {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -179,7 +179,11 @@ impl Supervisor {
                 biased;
                 () = told.terminated() => return Stop::Cancelled("its supervisor was told to end"),
                 _ = tick.tick() => {
-                    if told.requests(&self.folder).contains(&Request::Cancel) {
+                    let taken = told.requests(&self.folder, |request| request == Request::Cancel);
+                    if !taken.requests.is_empty() {
+                        self.record.phase = JobPhase::Stopping;
+                        self.unwritten = true;
+                        self.write();
                         return Stop::Cancelled("cancelled");
                     }
                     if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -1,6 +1,10 @@
 //! What others ask of a supervisor: files in the job's folder, which survive whoever wrote them.
+//!
+//! A supervisor renames a request when it takes it and removes it when it has acted on it and its record says so, so that
+//! a status that is read after the request was answered shows its effect. A request that was not taken can be withdrawn.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -42,15 +46,20 @@ impl Request {
     }
 }
 
-/// Asks, and waits until the supervisor took it. False if it does not, or ends first.
+/// What the name of a request begins with after it was taken.
+const TAKEN: &str = ".taken-";
+
+/// Asks, and waits until the supervisor has acted on it. False if it does not take it, or ends first.
 pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<bool> {
     folder::make(&folder.requests())?;
     let now = jiff::Timestamp::now().as_nanosecond();
     let name = format!("{now:020}-{}-{}", std::process::id(), request.word());
-    let file = folder.requests().join(name);
+    let file = folder.requests().join(&name);
+    let taken = folder.requests().join(format!("{TAKEN}{name}"));
     folder::write_new(&file, b"")?;
     for _ in 0..250 {
-        if !file.exists() {
+        // In this order: it is renamed from the first to the second.
+        if !file.exists() && !taken.exists() {
             return Ok(true);
         }
         if !supervisor.is_alive() {
@@ -59,7 +68,11 @@ pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> R
         std::thread::sleep(Duration::from_millis(20));
     }
     // Whoever withdraws it knows that nobody will act on it later.
-    Ok(fs::remove_file(&file).is_err())
+    if fs::remove_file(&file).is_ok() {
+        return Ok(false);
+    }
+    // A supervisor that was killed before it had acted leaves the name; one that is slow acts yet.
+    Ok(supervisor.is_alive() || fs::remove_file(&taken).is_err())
 }
 
 /// The ways a supervisor is told something.
@@ -89,13 +102,105 @@ impl Told {
         futures_util::future::select_all(waits).await;
     }
 
-    /// Takes the requests that are there, oldest first.
+    /// Takes the wanted ones of the requests that are there, oldest first.
     #[allow(clippy::unused_self, reason = "both ways of being told belong together")]
-    pub fn requests(&self, folder: &Folder) -> Vec<Request> {
-        let Ok(entries) = fs::read_dir(folder.requests()) else { return Vec::new() };
-        let mut names: Vec<_> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    pub fn requests(&self, folder: &Folder, wanted: impl Fn(Request) -> bool) -> Taken {
+        let mut taken = Taken { requests: Vec::new(), files: Vec::new() };
+        let Ok(entries) = fs::read_dir(folder.requests()) else { return taken };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
-        let taken = names.into_iter().filter(|name| fs::remove_file(folder.requests().join(name)).is_ok());
-        taken.filter_map(|name| Request::read(&name)).collect()
+        for name in names {
+            let request = Request::read(&name);
+            if request.is_some_and(|request| !wanted(request)) {
+                continue;
+            }
+            let file = folder.requests().join(format!("{TAKEN}{name}"));
+            if fs::rename(folder.requests().join(&name), &file).is_ok() {
+                taken.requests.extend(request);
+                taken.files.push(file);
+            }
+        }
+        taken
+    }
+}
+
+/// Requests that were taken. Dropping them tells who asked that they were acted on.
+pub(super) struct Taken {
+    pub requests: Vec<Request>,
+    files: Vec<PathBuf>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> (tempfile::TempDir, Folder, Told) {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path());
+        folder::make(&folder.requests()).unwrap();
+        (place, folder, Told { signals: Vec::new() })
+    }
+
+    fn this() -> Identity {
+        Identity::of(std::process::id().cast_signed())
+    }
+
+    fn taken(told: &Told, folder: &Folder) -> Taken {
+        loop {
+            let taken = told.requests(folder, |_| true);
+            if !taken.requests.is_empty() {
+                return taken;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_after_it_was_acted_on() {
+        let (_place, folder, told) = job();
+        for request in [Request::Suspend, Request::Resume, Request::Signal(10), Request::Cancel] {
+            let asked = folder.clone();
+            let asking = std::thread::spawn(move || ask(&asked, request, &this()).unwrap());
+            let taken = taken(&told, &folder);
+            assert_eq!(taken.requests, [request]);
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!asking.is_finished(), "{request:?} was answered before it was acted on");
+            assert!(told.requests(&folder, |_| true).requests.is_empty(), "{request:?} was taken twice");
+            drop(taken);
+            assert!(asking.join().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_taken_by_a_supervisor_that_was_killed_was_not_acted_on() {
+        let (_place, folder, told) = job();
+        let mut supervisor = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let identity = Identity::of(supervisor.id().cast_signed());
+        let asked = folder.clone();
+        let asking = std::thread::spawn(move || ask(&asked, Request::Cancel, &identity).unwrap());
+        std::mem::forget(taken(&told, &folder));
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        assert!(!asking.join().unwrap());
+        assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn requests_for_processes_wait_until_there_are_some() {
+        let (_place, folder, told) = job();
+        for word in ["0-1-suspend", "1-1-cancel"] {
+            fs::write(folder.requests().join(word), "").unwrap();
+        }
+        assert_eq!(told.requests(&folder, |request| request == Request::Cancel).requests, [Request::Cancel]);
+        assert_eq!(told.requests(&folder, |_| true).requests, [Request::Suspend]);
     }
 }

@@ -69,7 +69,7 @@ fn the_shell_gets_the_terminal_back_and_gives_it_again() {
 /// nothing could: what gives the terminal back is the hook.
 #[test]
 fn a_bug_gives_the_terminal_back_before_it_is_said() {
-    for place in ["loop", "task"] {
+    for place in ["loop", "task", "frame"] {
         let Some(t) = Tmux::with(&format!("bug-{place}"), (100, 30), |weftrun| {
             let weftrun = weftrun
                 .replace("-u NO_COLOR", &format!("-u NO_COLOR RUST_BACKTRACE=0 WEFTRUN_TEST_BUG={place}"));
@@ -92,6 +92,7 @@ fn a_bug_gives_the_terminal_back_before_it_is_said() {
             t.wait(&["a bug on demand", "this is a bug in weftrun", "ended with 70", " icanon", " echo "]);
         assert_eq!(modes(), "alternate 0 cursor 1 mouse 0", "{screen}");
         assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "{screen}");
+        assert!(!screen.contains("drawn over the message"), "{screen}");
     }
 }
 

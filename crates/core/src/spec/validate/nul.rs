@@ -1,6 +1,8 @@
 //! NUL characters: no program, no shell and no file name can carry one, and a shell that drops it may read as a command
 //! what was data.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Findings;
@@ -10,9 +12,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// Refuses a NUL in any field of the job, whatever reads the field later.
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
-    let known: Vec<Option<String>> = out.0.iter().map(|finding| finding.subject.clone()).collect();
+    // A set: every variable of a job with many may have a finding.
+    let known: HashSet<String> = out.0.iter().filter_map(|finding| finding.subject.clone()).collect();
     for path in of_job(job) {
-        if !known.contains(&Some(path.clone())) {
+        if !known.contains(&path) {
             out.error("SPEC-NUL", &path, "a NUL character stands here, which no program can be given")
                 .fix("remove the NUL character");
         }

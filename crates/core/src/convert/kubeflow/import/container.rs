@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde_json::Value as Json;
+
 use super::{Reading, rest};
 use crate::Finding;
 use crate::spec::{EnvVar, Role, SecretRef, Volume, VolumeSource};
@@ -36,13 +38,26 @@ impl Container {
     }
 
     fn volumes(&self, job: &mut Reading, role: &mut Role, mounts: &str) {
+        // Where each name stands in the pod and in the job: many mounts of many volumes are read in linear time.
+        let volumes = job.rest.before().pointer(&format!("{}/volumes", self.pod)).and_then(Json::as_array);
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (index, volume) in volumes.into_iter().flatten().enumerate() {
+            if let Some(name) = volume["name"].as_str() {
+                places.entry(name.to_owned()).or_insert(index);
+            }
+        }
+        let known = job.spec.volumes.iter().enumerate();
+        let mut names: HashMap<String, usize> = known.map(|(at, known)| (known.name.clone(), at)).collect();
+        let mut paths: HashSet<String> = job.spec.volumes.iter().map(|known| known.mount.clone()).collect();
         for index in 0..job.rest.len(mounts) {
             let at = format!("{mounts}/{index}");
             let Some(mount) = job.rest.peek(&at).cloned() else { continue };
             let (Some(name), Some(path)) = (mount["name"].as_str(), mount["mountPath"].as_str()) else {
                 continue;
             };
-            let Some((place, source)) = self.source(job, name) else { continue };
+            let Some((place, source)) = places.get(name).and_then(|index| self.source(job, *index)) else {
+                continue;
+            };
             let read_only = mount["readOnly"].as_bool().unwrap_or(false);
             let found = Volume { name: name.to_owned(), mount: path.to_owned(), source, read_only };
             let taken = match (&found.source, path.trim_end_matches('/')) {
@@ -50,17 +65,12 @@ impl Container {
                     role.shm = Some(size.clone());
                     true
                 }
-                _ if job.spec.volumes.contains(&found) => true,
+                _ if names.get(name).and_then(|at| job.spec.volumes.get(*at)) == Some(&found) => true,
                 // A volume has one place in a job file, and one meaning.
-                _ if job
-                    .spec
-                    .volumes
-                    .iter()
-                    .any(|known| known.name == found.name || known.mount == found.mount) =>
-                {
-                    false
-                }
+                _ if names.contains_key(name) || paths.contains(path) => false,
                 _ => {
+                    names.insert(name.to_owned(), job.spec.volumes.len());
+                    paths.insert(path.to_owned());
                     job.spec.volumes.push(found);
                     true
                 }
@@ -74,11 +84,10 @@ impl Container {
         }
     }
 
-    /// What a volume of the pod is, and where it stands; the text of the object, since two mounts may name one volume.
-    fn source(&self, job: &Reading, name: &str) -> Option<(String, VolumeSource)> {
-        let volumes = job.rest.before().pointer(&format!("{}/volumes", self.pod))?.as_array()?;
-        let index = volumes.iter().position(|volume| volume["name"] == name)?;
-        let volume = &volumes[index];
+    /// What a volume of the pod is, and where it stands.
+    fn source(&self, job: &Reading, index: usize) -> Option<(String, VolumeSource)> {
+        let place = format!("{}/volumes/{index}", self.pod);
+        let volume = job.rest.before().pointer(&place)?;
         let source = if let Some(path) = volume["hostPath"]["path"].as_str() {
             VolumeSource::HostPath(path.to_owned())
         } else if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
@@ -89,7 +98,7 @@ impl Container {
         } else {
             return None;
         };
-        Some((format!("{}/volumes/{index}", self.pod), source))
+        Some((place, source))
     }
 }
 
