@@ -40,6 +40,7 @@ use super::prefix::Level;
 use super::signature::{self, Signature};
 use super::throughput::Throughput;
 use crate::SourceId;
+use crate::failure::Failures;
 use communicator::Communicator;
 use link::LinkKey;
 use process::Process;
@@ -93,6 +94,7 @@ pub struct TransportMap {
     /// Ranks of communicators, over all processes.
     members: usize,
     signatures: Signatures,
+    failures: Failures,
     versions: BTreeMap<Box<str>, BTreeSet<u32>>,
     plugins: Vec<PluginSeen>,
     listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
@@ -121,7 +123,22 @@ impl TransportMap {
 
     /// Grows with every change, so that a screen knows whether to draw again.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.generation + self.failures.generation()
+    }
+
+    /// What the lines say about failures.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// The sources, by the numbers that [`Report::source`](crate::failure::Report) has.
+    pub fn source_ids(&self) -> impl Iterator<Item = &SourceId> {
+        self.sources.iter().map(|source| &*source.id)
+    }
+
+    /// Whether a source is an earlier attempt of another one.
+    pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
+        self.restarts.is_earlier(source)
     }
 
     /// The signatures found so far.

@@ -11,6 +11,8 @@ impl TransportMap {
         let mut events = Vec::new();
         let source = self.source(source);
         self.feed_into(source, bytes, &mut events);
+        let rank = self.sources.get(source as usize).and_then(|source| source.id.rank);
+        self.failures.read(source, rank, bytes);
         events
     }
 
@@ -19,6 +21,7 @@ impl TransportMap {
         let mut events = Vec::new();
         let source = self.source(source);
         self.finish_into(source, &mut events);
+        self.failures.end(source);
         events
     }
 
