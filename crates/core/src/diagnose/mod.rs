@@ -1,6 +1,8 @@
 //! Plan and map become findings: what is wrong, how sure that is, which lines prove it, what to change.
 
 mod anomalies;
+pub mod cause;
+mod collective;
 pub mod flight_recorder;
 mod rules;
 mod seen;
