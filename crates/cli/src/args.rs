@@ -139,6 +139,8 @@ pub enum Command {
     Explain(commands::explain::ExplainArgs),
     /// Say which transport each pair of ranks uses, and why not a faster one
     Transport(commands::transport::TransportArgs),
+    /// Say why a job failed or hangs: the first cause, its rank and its line
+    Why(commands::why::WhyArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
     /// Print what happens to a job until it ends

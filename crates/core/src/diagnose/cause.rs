@@ -251,7 +251,8 @@ impl Why {
         }
         for evidence in cause.evidence.iter().take(2) {
             let text: String = evidence.text.chars().take(160).collect();
-            lines.push(format!("  evidence  {}:{}: {text}", evidence.source, evidence.line));
+            let line = if evidence.line == 0 { String::new() } else { format!(":{}", evidence.line) };
+            lines.push(format!("  evidence  {}{line}: {text}", evidence.source));
         }
         if !self.victims.is_empty() {
             let word = if self.victims.len() == 1 { "rank" } else { "ranks" };

@@ -267,8 +267,12 @@ fn absentees<'a>(
         return found(Vec::new(), what, reports, Confidence::Low, false);
     }
     // Ranks whose own words say that they came to harm did not simply stay away.
-    let harmed: BTreeSet<u32> =
-        scene.reports.iter().filter(|known| known.report.fact != Fact::Finished).filter_map(|known| known.rank).collect();
+    let harmed: BTreeSet<u32> = scene
+        .reports
+        .iter()
+        .filter(|known| known.report.fact != Fact::Finished)
+        .filter_map(|known| known.rank)
+        .collect();
     let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
     let silent: Vec<u32> = (0..scene.world).filter(|rank| default && !spoke(rank)).collect();
     let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);

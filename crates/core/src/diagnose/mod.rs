@@ -4,11 +4,13 @@ mod anomalies;
 pub mod cause;
 mod collective;
 pub mod flight_recorder;
+mod job;
 mod rules;
 mod seen;
 
 use std::collections::BTreeSet;
 
+pub use job::why_of_job;
 pub use rules::{Rule, rules};
 
 use crate::fabric::FabricPlan;

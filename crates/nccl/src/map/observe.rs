@@ -25,6 +25,14 @@ impl TransportMap {
         events
     }
 
+    /// Takes the end of every source.
+    pub fn end_all(&mut self) {
+        let ids: Vec<Arc<SourceId>> = self.sources.iter().map(|source| Arc::clone(&source.id)).collect();
+        for id in &ids {
+            self.end(id);
+        }
+    }
+
     /// Whether a source prints steps of a training.
     pub fn steps(&self, source: &Arc<SourceId>) -> bool {
         self.source_index.get(source).is_some_and(|at| self.sources[*at as usize].throughput.steps())
