@@ -104,7 +104,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         }))?;
     } else {
         if let Some(why) = &why {
-            out.say(clean_text(&why.lines().join("\n")));
+            crate::commands::why::say(out, why);
         }
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);

@@ -34,7 +34,9 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();
     if context.out.format == Format::Table {
         if let Some(why) = &why {
-            context.out.line(printable(&why.lines().join("\n")))?;
+            for line in why.lines() {
+                context.out.line(printable(&line))?;
+            }
         }
         context.out.text(&text(&detail))?;
         for decision in decisions {

@@ -9,7 +9,7 @@ use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{SchemaName, WaitReport, WhyReport};
 
-use crate::commands::why::why_of;
+use crate::commands::why::{say, why_of};
 use crate::context::Context;
 use crate::follow::with_limits;
 
@@ -39,7 +39,7 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
             context.out.value(&WaitReport { schema: SchemaName, job: &summary, why })?;
         } else {
             if let Some(why) = &why {
-                context.out.say(clean_text(&why.lines().join("\n")));
+                say(&context.out, why);
             }
             let reason = clean_text(&summary.reason);
             context.out.say(format!("{}: {} {reason}", summary.handle, summary.phase));

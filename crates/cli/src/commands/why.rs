@@ -14,6 +14,7 @@ use weftrun::{Error, ErrorKind, Finding, Job, Result};
 use super::transport::{inputs, is_handle, read};
 use crate::args::Format;
 use crate::context::Context;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +43,11 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
         inputs => of_files(inputs)?,
     };
     match context.out.format {
-        Format::Table => context.out.line(clean_text(&why.lines().join("\n")))?,
+        Format::Table => {
+            for line in why.lines() {
+                context.out.line(clean_text(&line))?;
+            }
+        }
         Format::Json | Format::Yaml => context.out.value(&WhyReport::from(why))?,
         _ => {
             return Err(Error::new(ErrorKind::Usage, "`why` has no such output").hint(
@@ -68,6 +73,13 @@ fn of_files(named: &[String]) -> Result<Why> {
     let mut map = TransportMap::new();
     read::all(&inputs, false, &mut map, |_| Ok(()))?;
     Ok(why(&map, None))
+}
+
+/// Says it on stderr.
+pub fn say(out: &Output, why: &Why) {
+    for line in why.lines() {
+        out.say(clean_text(&line));
+    }
 }
 
 /// Why a job that was waited for failed. Nothing here is an error: the job's own result counts.

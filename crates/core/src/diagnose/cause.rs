@@ -231,6 +231,22 @@ pub struct Why {
 }
 
 impl Why {
+    /// The cause as a finding, for lists of findings; none where there is no cause.
+    pub fn finding(&self) -> Option<Finding> {
+        let cause = self.cause.as_ref()?;
+        let place = cause.frame.as_ref().map_or_else(String::new, |frame| {
+            format!(" ({}:{} in {})", frame.file, frame.line, frame.function)
+        });
+        let who = cause.who();
+        let message =
+            format!("{} {}: {}: {}{place}", self.state.as_str(), cause.class.as_str(), who, cause.what);
+        let mut finding = Finding::error("WHY-CAUSE", message).fix(cause.fix());
+        finding.confidence = Some(cause.confidence);
+        finding.ranks.clone_from(&cause.ranks);
+        finding.evidence.clone_from(&cause.evidence);
+        Some(finding)
+    }
+
     /// The answer in at most ten lines.
     pub fn lines(&self) -> Vec<String> {
         let Some(cause) = &self.cause else {
