@@ -139,6 +139,8 @@ pub enum Command {
     Explain(commands::explain::ExplainArgs),
     /// Show which transport each pair of ranks uses, and why it is not a faster one
     Transport(commands::transport::TransportArgs),
+    /// Say why a job failed or hangs: the first cause, its rank and its line
+    Why(commands::why::WhyArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
     /// Print the events of a job until it ends

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
+use weftrun::core::diagnose::cause::{WhyState, why};
+use weftrun::core::diagnose::why_of_job;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
-use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
-use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
+use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 
 use crate::context::Context;
@@ -86,6 +88,11 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = job.diagnose(&followed.map);
+    let why = match &followed.summary {
+        Some(summary) => why_of_job(&followed.map, &JobDetail::new(summary.clone())),
+        None => why(&followed.map, None),
+    };
+    let why = Some(why).filter(|why| matches!(why.state, WhyState::Failed | WhyState::Hanging));
     if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.item(&EventLine::from(OwnEvent::Ended {
@@ -93,8 +100,12 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
             job: followed.summary.as_ref(),
             planned,
             transport: &transport,
+            why: why.map(WhyReport::from),
         }))?;
     } else {
+        if let Some(why) = &why {
+            crate::commands::why::say(out, why);
+        }
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);
         // Of a job without GPUs no transport is expected, and none is missed.

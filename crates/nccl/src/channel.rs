@@ -219,14 +219,18 @@ fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transpo
     while at.eat(b"/") {
         let modifier = at.token();
         match modifier {
-            b"GDRDMA" | b"GDRDMA(PCI)" => transport.gdr = true,
-            b"Shared" => transport.shared = true,
+            // Another rank that wrote at the same moment may begin right behind the word.
+            whole if whole.starts_with(b"GDRDMA") => transport.gdr = true,
+            whole if whole.starts_with(b"Shared") => transport.shared = true,
             // Cut in the middle of a modifier: whether there was GPUDirect is not known.
             cut if at.rest().is_empty()
                 && is_cut(cut, &[b"GDRDMA(PCI)", b"Shared", b"GDCopy", b"flush="]) =>
             {
                 return None;
             }
+            other if other.starts_with(b"GDCopy") || other.starts_with(b"flush=") => {}
+            // Cut inside a modifier, with the text of another rank behind: `/GDSetting affinity`.
+            cut if matches!(cut.first(), Some(b'G' | b'S' | b'f')) => return None,
             _ => {}
         }
     }

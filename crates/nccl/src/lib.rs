@@ -18,6 +18,7 @@
 mod channel;
 mod comm;
 mod event;
+pub mod failure;
 pub mod flight_recorder;
 pub mod launcher;
 mod lines;

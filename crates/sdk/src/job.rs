@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::Backend;
-use weftrun_core::diagnose::{Diagnosis, diagnose};
+use weftrun_core::diagnose::cause::Why;
+use weftrun_core::diagnose::{Diagnosis, diagnose, why_of_job};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::Record;
 
@@ -71,6 +72,53 @@ impl Job {
     /// ```
     pub fn diagnose(&self, map: &TransportMap) -> Diagnosis {
         diagnose(self.plan(), map)
+    }
+
+    /// Why it failed or hangs: the first cause, out of its logs and what the cluster says of it.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
+    /// if let Some(cause) = job.why().await?.cause {
+    ///     println!("{}: {}", cause.who(), cause.what);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// At most 1 GiB of logs is read.
+    ///
+    /// # Errors
+    /// As [`Job::describe`]. Logs that cannot be read are no error: the answer then rests on what was read.
+    pub async fn why(&self) -> Result<Why> {
+        let detail = self.describe().await?;
+        Ok(self.why_with(&detail).await)
+    }
+
+    /// The same for a job whose description is known.
+    pub async fn why_with(&self, detail: &JobDetail) -> Why {
+        const MOST: usize = 1 << 30;
+        let mut map = TransportMap::new();
+        let (mut read, mut unread) = (0usize, None);
+        let mut logs = self.logs(LogOptions::default());
+        while let Some(batch) = logs.next().await {
+            match batch {
+                Ok(batch) => {
+                    read = read.saturating_add(batch.bytes.len());
+                    batch.read_into(&mut map);
+                }
+                Err(error) => unread = Some(format!("the logs cannot be read to their end: {error}")),
+            }
+            if read > MOST {
+                unread = Some("the logs are longer than 1 GiB; the rest was not read".to_owned());
+            }
+            if unread.is_some() {
+                break;
+            }
+        }
+        map.end_all();
+        let mut why = why_of_job(&map, detail);
+        why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
+        why
     }
 
     /// Everything known of it: replicas, history, what the backend tells of its own.

@@ -3,9 +3,9 @@
 use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
-use weftrun::core::job::JobDetail;
+use weftrun::core::job::{JobDetail, JobPhase};
 use weftrun::core::log::clean_text as printable;
-use weftrun::core::report::DescribeReport;
+use weftrun::core::report::{DescribeReport, WhyReport};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -22,20 +22,31 @@ pub struct DescribeArgs {
 /// Prints everything known of a job.
 pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     let client = context.client()?;
-    let (job, detail) = context.block_on(async {
+    let (job, detail, why) = context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
         let detail = job.describe().await?;
-        Ok((job, detail))
+        let why = match detail.summary.phase {
+            JobPhase::Failed => Some(job.why_with(&detail).await),
+            _ => None,
+        };
+        Ok((job, detail, why))
     })?;
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();
     if context.out.format == Format::Table {
+        if let Some(why) = &why {
+            for line in why.lines() {
+                context.out.line(printable(&line))?;
+            }
+        }
         context.out.text(&text(&detail))?;
         for decision in decisions {
             context.out.line(format!("  {} {} = {}", decision.rule, decision.target, decision.value))?;
         }
         context.out.findings(&detail.findings);
     } else {
-        context.out.value(&DescribeReport::new(job.handle(), &detail, job.plan()))?;
+        let mut report = DescribeReport::new(job.handle(), &detail, job.plan());
+        report.why = why.map(WhyReport::from);
+        context.out.value(&report)?;
     }
     Ok(exit_codes::OK)
 }

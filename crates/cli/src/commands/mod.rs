@@ -25,6 +25,7 @@ pub mod transport;
 pub mod tui;
 pub mod wait;
 pub mod watch;
+pub mod why;
 
 use weftrun::Result;
 use weftrun::core::job::Action;
@@ -44,6 +45,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Import(args)) => import::run(context, &args),
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
+        Some(Command::Why(args)) => why::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),

@@ -7,8 +7,9 @@ use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{SchemaName, WaitReport};
+use weftrun::core::report::{SchemaName, WaitReport, WhyReport};
 
+use crate::commands::why::{say, why_of};
 use crate::context::Context;
 use crate::follow::with_limits;
 
@@ -29,9 +30,17 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
     context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
         let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        let why = match summary.phase {
+            JobPhase::Failed => Some(why_of(&job).await),
+            _ => None,
+        };
         if context.out.is_data() {
-            context.out.value(&WaitReport { schema: SchemaName, job: &summary })?;
+            let why = why.map(WhyReport::from);
+            context.out.value(&WaitReport { schema: SchemaName, job: &summary, why })?;
         } else {
+            if let Some(why) = &why {
+                say(&context.out, why);
+            }
             let reason = clean_text(&summary.reason);
             context.out.say(format!("{}: {} {reason}", summary.handle, summary.phase));
         }

@@ -1,12 +1,16 @@
 //! Plan and map become findings: what is wrong, how sure that is, which lines prove it, what to change.
 
 mod anomalies;
+pub mod cause;
+mod collective;
 pub mod flight_recorder;
+mod job;
 mod rules;
 mod seen;
 
 use std::collections::BTreeSet;
 
+pub use job::why_of_job;
 pub use rules::{Rule, rules};
 
 use crate::fabric::FabricPlan;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{PlanShape, SchemaName, TransportReport};
+use super::{PlanShape, SchemaName, TransportReport, WhyReport};
 use crate::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use crate::nccl;
 use crate::request::Fabric;
@@ -79,6 +79,9 @@ pub enum OwnEvent<'a> {
         planned: Fabric,
         /// What its logs prove of its transports.
         transport: &'a TransportReport,
+        /// Why it failed; left out where it did not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<WhyReport>,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::SchemaName;
+use super::{SchemaName, WhyReport};
 use crate::Finding;
 use crate::fabric::{Decision, FabricPlan};
 use crate::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -25,6 +25,9 @@ pub struct WaitReport<'a> {
     pub schema: SchemaName,
     /// The job at its end.
     pub job: &'a JobSummary,
+    /// Why it failed; left out where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyReport>,
 }
 
 /// `weftrun cancel`, `delete`, `suspend` and `resume` with `-o json`: a line for each job it was done to.
@@ -77,6 +80,9 @@ pub struct DescribeReport<'a> {
     pub facts: &'a [(String, String)],
     /// What was decided for it.
     pub plan: PlanShape<'a>,
+    /// Why it failed; left out where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyReport>,
 }
 
 impl<'a> DescribeReport<'a> {
@@ -98,6 +104,7 @@ impl<'a> DescribeReport<'a> {
                 decisions: plan.map(|plan| plan.decisions.as_slice()).unwrap_or_default(),
                 findings: plan.map(|plan| plan.findings.as_slice()).unwrap_or_default(),
             },
+            why: None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod plan;
 pub mod schemas;
 mod site;
 pub mod transport;
+mod why;
 
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
@@ -19,6 +20,7 @@ pub use site::{
     TargetsReport,
 };
 pub use transport::TransportReport;
+pub use why::WhyReport;
 
 use serde::{Serialize, Serializer};
 

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use super::{
     ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
     EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport, MutateReport,
-    PlanReport, RenderReport, TargetsReport, TransportReport, WaitReport,
+    PlanReport, RenderReport, TargetsReport, TransportReport, WaitReport, WhyReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
@@ -30,6 +30,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("targets", of::<TargetsReport>()),
         ("transport", of::<TransportReport>()),
         ("wait", of::<WaitReport>()),
+        ("why", of::<WhyReport>()),
     ]
 }
 

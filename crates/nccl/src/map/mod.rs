@@ -40,6 +40,7 @@ use super::prefix::Level;
 use super::signature::{self, Signature};
 use super::throughput::Throughput;
 use crate::SourceId;
+use crate::failure::Failures;
 use communicator::Communicator;
 use link::LinkKey;
 use process::Process;
@@ -76,6 +77,8 @@ pub struct TransportMap {
     source_index: HashMap<Arc<SourceId>, u32>,
     processes: Vec<Process>,
     process_index: HashMap<(u32, u64, Box<str>), u32>,
+    /// The first processes of each source and process id, to find hosts with torn text before their name.
+    pids: HashMap<(u32, u64), Vec<u32>>,
     /// The process that was last found for some sources and pids: found again without a look at the index.
     recent: Vec<u32>,
     comms: Vec<Communicator>,
@@ -93,6 +96,7 @@ pub struct TransportMap {
     /// Ranks of communicators, over all processes.
     members: usize,
     signatures: Signatures,
+    failures: Failures,
     versions: BTreeMap<Box<str>, BTreeSet<u32>>,
     plugins: Vec<PluginSeen>,
     listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
@@ -121,7 +125,22 @@ impl TransportMap {
 
     /// Grows with every change, so that a screen knows whether to draw again.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.generation + self.failures.generation()
+    }
+
+    /// What the lines say about failures.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// The sources, by the numbers that [`Report::source`](crate::failure::Report) has.
+    pub fn source_ids(&self) -> impl Iterator<Item = &SourceId> {
+        self.sources.iter().map(|source| &*source.id)
+    }
+
+    /// Whether a source is an earlier attempt of another one.
+    pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
+        self.restarts.is_earlier(source)
     }
 
     /// The signatures found so far.
@@ -234,11 +253,15 @@ impl TransportMap {
             return Some(at);
         }
         let key = (source, pid.unwrap_or(u64::MAX), Box::<str>::from(host));
-        let at = match self.process_index.get(&key) {
-            Some(at) => *at,
+        let at = match self.process_index.get(&key).copied() {
+            Some(at) => at,
             None if self.processes.len() >= PROCESSES => {
                 self.others_dropped += 1;
                 return None;
+            }
+            None if let Some(at) = self.torn_twin(source, host, pid) => {
+                self.process_index.insert(key, at);
+                at
             }
             None => {
                 let at = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
@@ -247,12 +270,47 @@ impl TransportMap {
                 process.host_number = self.host(host, "");
                 self.processes.push(process);
                 self.process_index.insert(key, at);
+                if let Some(pid) = pid {
+                    let same = self.pids.entry((source, pid)).or_default();
+                    // One source rarely has several hosts with one process id; more than a few are looked at no further.
+                    if same.len() < 8 {
+                        same.push(at);
+                    }
+                }
                 at
             }
         };
         self.sources[source as usize].last_process = at;
         self.recent.resize(RECENT, u32::MAX);
         self.recent[place] = at;
+        Some(at)
+    }
+
+    /// The process that a host with the end of another rank's text glued to its front means: `samples/svm:617:689`. Of
+    /// two such names of one process id in one source, the shorter one is the host's.
+    fn torn_twin(&mut self, source: u32, host: &str, pid: Option<u64>) -> Option<u32> {
+        let pid = pid.filter(|pid| *pid != 0)?;
+        let glued = |long: &str, short: &str| {
+            !short.is_empty()
+                && long
+                    .strip_suffix(short)
+                    .and_then(|glue| glue.chars().next_back())
+                    .is_some_and(char::is_alphanumeric)
+                && short.starts_with(char::is_alphanumeric)
+        };
+        let twins = self.pids.get(&(source, pid))?;
+        let at = twins.iter().copied().find(|at| {
+            self.processes.get(*at as usize).is_some_and(|known| {
+                glued(host, &known.host) || (known.locals.is_empty() && glued(&known.host, host))
+            })
+        })?;
+        let shorter = self.processes.get(at as usize).is_some_and(|known| known.host.len() > host.len());
+        if shorter {
+            let number = self.host(host, "");
+            let process = self.processes.get_mut(at as usize)?;
+            process.host = host.into();
+            process.host_number = number;
+        }
         Some(at)
     }
 

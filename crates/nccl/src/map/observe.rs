@@ -11,6 +11,8 @@ impl TransportMap {
         let mut events = Vec::new();
         let source = self.source(source);
         self.feed_into(source, bytes, &mut events);
+        let rank = self.sources.get(source as usize).and_then(|source| source.id.rank);
+        self.failures.read(source, rank, bytes);
         events
     }
 
@@ -19,7 +21,16 @@ impl TransportMap {
         let mut events = Vec::new();
         let source = self.source(source);
         self.finish_into(source, &mut events);
+        self.failures.end(source);
         events
+    }
+
+    /// Takes the end of every source.
+    pub fn end_all(&mut self) {
+        let ids: Vec<Arc<SourceId>> = self.sources.iter().map(|source| Arc::clone(&source.id)).collect();
+        for id in &ids {
+            self.end(id);
+        }
     }
 
     /// Whether a source prints steps of a training.

@@ -34,7 +34,7 @@ impl Restarts {
     }
 
     /// Whether a source is of an earlier attempt.
-    fn is_earlier(&self, id: &SourceId) -> bool {
+    pub(super) fn is_earlier(&self, id: &SourceId) -> bool {
         self.attempts.get(&attempt_key(id)).is_some_and(|latest| id.attempt < *latest)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use weftrun::core::diagnose::cause::why;
 use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::log::LogBatch;
@@ -40,7 +41,9 @@ impl ViewBuilder {
         heard: &BTreeMap<u32, String>,
     ) -> TransportView {
         let world = self.map.world();
-        let found = diagnose(plan, &self.map);
+        let mut found = diagnose(plan, &self.map);
+        // The cause first: what else is wrong often follows from it.
+        found.findings.splice(0..0, why(&self.map, None).finding());
         let mut transport_view = TransportView {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,

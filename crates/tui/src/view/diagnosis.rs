@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::finding::Confidence;
+use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
 use super::paint::{Paint, fit, ranges, wrap};
@@ -16,7 +17,9 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, title(&findings));
     let columns = usize::from(inside.width);
     if findings.is_empty() {
+        let failed = open.detail.as_ref().is_some_and(|detail| detail.summary.phase == JobPhase::Failed);
         let text = match open.transport_view.ok {
+            _ if failed => " The job failed, and its logs do not show why.",
             Some(true) => " Nothing is wrong: the pairs use the planned fabric.",
             _ if open.transport_view.ranks.is_empty() => " Nothing is known yet.",
             _ => " Nothing wrong was seen.",

@@ -82,6 +82,10 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
             paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
         ));
     }
+    if let Some(cause) = transport_view.findings.iter().find(|finding| finding.code == "WHY-CAUSE") {
+        let text = format!(" ! {}", fit(&cause.message, columns.saturating_sub(3)));
+        lines.push(Line::from(paint.span(text, Meaning::Bad)));
+    }
     let total = transport_view.ranks.len();
     // A wide screen has room for who was last too.
     let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);

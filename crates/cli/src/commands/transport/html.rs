@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::nccl::{GdrSeen, Kind, Network};
 use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
@@ -25,6 +26,8 @@ struct Page<'a> {
     unproved: usize,
     shown_ranks: Vec<Rank>,
     hidden_ranks: usize,
+    why: &'a Why,
+    why_lines: Vec<String>,
 }
 
 struct Row {
@@ -51,7 +54,7 @@ struct Rank {
 }
 
 /// Writes the page.
-pub fn page(report: &TransportReport) -> Result<String> {
+pub fn page(report: &TransportReport, why: &Why) -> Result<String> {
     let (heads, rows, unproved) = matrix(report);
     let page = Page {
         report,
@@ -72,6 +75,8 @@ pub fn page(report: &TransportReport) -> Result<String> {
         unproved,
         shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
+        why,
+        why_lines: why.lines(),
     };
     page.render()
         .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
@@ -163,6 +168,11 @@ fn add(cell: &mut Cell, pair: &PairShape) {
         }
         cell.title.push_str(&line);
     }
+}
+
+/// Whether the cause of a failure is to be shown.
+pub fn failed(why: &Why) -> bool {
+    matches!(why.state, WhyState::Failed | WhyState::Hanging)
 }
 
 /// The class of a finding.

@@ -1,16 +1,17 @@
 //! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
 
 mod html;
-mod inputs;
+pub(super) mod inputs;
 mod mermaid;
 mod prefetch;
-mod read;
+pub(super) mod read;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use futures_util::StreamExt;
+use weftrun::core::diagnose::cause::why;
 use weftrun::core::diagnose::{Diagnosis, diagnose};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
@@ -84,7 +85,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     Ok(code)
 }
 
-fn is_handle(input: &str) -> bool {
+pub(super) fn is_handle(input: &str) -> bool {
     input.split_once("://").is_some_and(|(scheme, _)| {
         !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     })
@@ -144,7 +145,7 @@ fn print(context: &Context, diagnosis: Diagnosis, map: &TransportMap, follow: bo
     match out.format {
         Format::Table => out.text(&text::report(&diagnosis, map)),
         Format::Mermaid => out.document(&mermaid::graph(map)),
-        Format::Html => out.document(&html::page(&TransportReport::of(diagnosis, map))?),
+        Format::Html => out.document(&html::page(&TransportReport::of(diagnosis, map), &why(map, None))?),
         Format::Json | Format::Yaml => {
             let report = TransportReport::of(diagnosis, map);
             if follow {

@@ -1,0 +1,316 @@
+//! Collective operations that wait beyond their time limit: who did not join, or who joined with something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cause::{CauseClass, Scene, rank_list};
+use crate::Confidence;
+use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
+
+/// What the watchdogs of all ranks prove together.
+pub(super) struct Found<'a> {
+    pub class: CauseClass,
+    pub ranks: Vec<u32>,
+    pub what: String,
+    pub reports: Vec<&'a Report>,
+    pub confidence: Confidence,
+    /// Whether all ranks of the job are accounted for.
+    pub complete: bool,
+}
+
+/// How far one rank came in one process group, by the first that it reports.
+struct Standing<'a> {
+    enqueued: i64,
+    report: &'a Report,
+}
+
+/// A rank that waits.
+struct Wait<'a> {
+    work: &'a Work,
+    report: &'a Report,
+}
+
+const DEFAULT: &str = "default_pg";
+
+/// Finds the rank that keeps the others waiting.
+pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
+    if let Some(found) = told(scene) {
+        return Some(found);
+    }
+    let groups = standings(scene);
+    let waits = waits(scene, &groups);
+    let waiting: BTreeSet<u32> = waits.values().flatten().map(|(rank, _)| *rank).collect();
+    let mut unnamed = None;
+    for ((group, seq), ranks) in &waits {
+        if let Some(found) = differ(*seq, ranks) {
+            return Some(found);
+        }
+        let found = absentees(scene, group, *seq, ranks, groups.get(group), &waiting);
+        if !found.ranks.is_empty() {
+            return Some(found);
+        }
+        unnamed = unnamed.or(Some(found));
+    }
+    unnamed
+}
+
+/// What PyTorch's own checks say: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
+fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
+    let mut works: BTreeMap<u32, Work> = BTreeMap::new();
+    let mut missing: BTreeSet<u32> = BTreeSet::new();
+    let mut reports = Vec::new();
+    for known in &scene.reports {
+        let Fact::Exception(exception) = &known.report.fact else { continue };
+        let before = (works.len(), missing.len());
+        works.extend(mismatch(&exception.message));
+        missing.extend(absent(&exception.message));
+        if before != (works.len(), missing.len()) {
+            reports.push(known.report);
+        }
+    }
+    if !missing.is_empty() {
+        let ranks: Vec<u32> = missing.into_iter().collect();
+        let what = format!("{} did not come to monitoredBarrier", named(&ranks));
+        return Some(Found {
+            class: CauseClass::CollectiveTimeout,
+            ranks,
+            what,
+            reports,
+            confidence: Confidence::High,
+            complete: true,
+        });
+    }
+    let seq = works.values().next()?.seq;
+    let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
+    odd(seq, &all, reports)
+}
+
+/// The first standing of each rank in each group, as long as nothing had ended its wait.
+fn standings<'a>(scene: &Scene<'a>) -> BTreeMap<String, BTreeMap<u32, Standing<'a>>> {
+    let mut found: BTreeMap<String, BTreeMap<u32, Standing<'a>>> = BTreeMap::new();
+    let mut broken: BTreeSet<u32> = BTreeSet::new();
+    for known in &scene.reports {
+        let Some(rank) = known.rank else { continue };
+        match &known.report.fact {
+            Fact::RemoteExit => {
+                broken.insert(rank);
+            }
+            Fact::Progress { group, enqueued, .. } if !broken.contains(&rank) => {
+                let group = group.clone().unwrap_or_else(|| DEFAULT.to_owned());
+                let of_group = found.entry(group).or_default();
+                let fresh = Standing { enqueued: *enqueued, report: known.report };
+                let first = of_group.entry(rank).or_insert(fresh);
+                first.enqueued = first.enqueued.min(*enqueued);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+type Waits<'a> = BTreeMap<(String, i64), Vec<(u32, Wait<'a>)>>;
+
+/// The first operation that each rank waited for, by group and sequence number.
+fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing<'a>>>) -> Waits<'a> {
+    let mut found: Waits<'a> = BTreeMap::new();
+    let mut done: BTreeSet<u32> = BTreeSet::new();
+    for known in &scene.reports {
+        let (Fact::TimedOut { group, work }, Some(rank)) = (&known.report.fact, known.rank) else { continue };
+        if !done.insert(rank) {
+            continue;
+        }
+        // The line that names the operation has no group; the rank's next one has.
+        let reported = || {
+            let fits =
+                |of: &BTreeMap<u32, Standing<'_>>| of.get(&rank).is_some_and(|own| own.enqueued >= work.seq);
+            groups.iter().find(|(_, of)| fits(of)).map(|(group, _)| group.clone())
+        };
+        let group = group
+            .clone()
+            .or_else(reported)
+            .or_else(|| default_of(groups))
+            .unwrap_or_else(|| DEFAULT.to_owned());
+        found.entry((group, work.seq)).or_default().push((rank, Wait { work, report: known.report }));
+    }
+    found
+}
+
+fn default_of(groups: &BTreeMap<String, BTreeMap<u32, Standing<'_>>>) -> Option<String> {
+    groups.keys().find(|group| group.contains(DEFAULT)).cloned()
+}
+
+fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<Found<'a>> {
+    let all: Vec<(u32, &Work)> = ranks.iter().map(|(rank, wait)| (*rank, wait.work)).collect();
+    let mut found = odd(seq, &all, Vec::new())?;
+    let (mut odd, others): (Vec<_>, Vec<_>) = ranks.iter().partition(|(rank, _)| found.ranks.contains(rank));
+    odd.extend(others);
+    found.reports = odd.into_iter().map(|(_, wait)| wait.report).collect();
+    Some(found)
+}
+
+/// Whether ranks may rightly pass different sizes.
+fn uneven(op: &str) -> bool {
+    ["SEND", "RECV", "ALLTOALL", "GATHER", "SCATTER", "COALESCED", "UNKNOWN"]
+        .iter()
+        .any(|word| op.contains(word))
+}
+
+/// The ranks whose operation differs from that of most.
+fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<Found<'a>> {
+    let point_to_point = |work: &Work| work.op.contains("SEND") || work.op.contains("RECV");
+    if all.iter().any(|(_, work)| point_to_point(work)) {
+        return None;
+    }
+    let ops: BTreeSet<&str> = all.iter().map(|(_, work)| work.op.as_str()).collect();
+    let by_op = ops.len() > 1;
+    if !by_op && ops.iter().any(|op| uneven(op)) {
+        return None;
+    }
+    let mut kinds: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (rank, work) in all {
+        let kind = if by_op { work.op.clone() } else { work.size.as_ref().map(|size| size.1.clone())? };
+        kinds.entry(kind).or_default().push(*rank);
+    }
+    if kinds.len() < 2 {
+        return None;
+    }
+    let label = all.iter().find_map(|(_, work)| work.size.as_ref()).map_or("OpType", |size| size.0);
+    let most = kinds.values().map(Vec::len).max()?;
+    let majority: Vec<&String> =
+        kinds.iter().filter(|(_, ranks)| ranks.len() == most).map(|(kind, _)| kind).collect();
+    let (label, head) = if by_op {
+        ("OpType", format!("SeqNum {seq}"))
+    } else {
+        (label, format!("{} SeqNum {seq}", ops.first().copied().unwrap_or_default()))
+    };
+    let (what, ranks) = match majority.as_slice() {
+        [usual] => {
+            let odd = kinds.iter().filter(|(kind, _)| kind != usual);
+            let said: Vec<String> =
+                odd.clone().map(|(kind, ranks)| format!("{} {label} {kind}", has(ranks))).collect();
+            let ranks: BTreeSet<u32> = odd.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+            (format!("{head}: {}, the others {usual}", said.join(", ")), ranks.into_iter().collect())
+        }
+        _ => {
+            let said: Vec<String> =
+                kinds.iter().map(|(kind, ranks)| format!("{} {label} {kind}", has(ranks))).collect();
+            (format!("{head}: {}", said.join(", ")), Vec::new())
+        }
+    };
+    let confidence = if ranks.is_empty() { Confidence::Low } else { Confidence::High };
+    Some(Found { class: CauseClass::CollectiveMismatch, ranks, what, reports, confidence, complete: true })
+}
+
+fn named(ranks: &[u32]) -> String {
+    match ranks {
+        [one] => format!("rank {one}"),
+        many => format!("ranks {}", rank_list(many)),
+    }
+}
+
+fn has(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    let verb = if sorted.len() == 1 { "has" } else { "have" };
+    format!("{} {verb}", named(&sorted))
+}
+
+/// The ranks that did not join an operation: those whose own report says that they were not there yet; else those that
+/// report nothing, where everybody else does.
+fn absentees<'a>(
+    scene: &Scene<'a>,
+    group: &str,
+    seq: i64,
+    ranks: &[(u32, Wait<'a>)],
+    standings: Option<&BTreeMap<u32, Standing<'a>>>,
+    waiting: &BTreeSet<u32>,
+) -> Found<'a> {
+    let operation = ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {seq}", wait.work.op));
+    let joined: BTreeSet<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
+    let mut waiters: Vec<u32> = joined.iter().copied().collect();
+    waiters.sort_unstable();
+    let mut reports: Vec<&Report> = ranks.iter().map(|(_, wait)| wait.report).collect();
+    let behind: BTreeMap<u32, &Standing<'a>> = standings
+        .into_iter()
+        .flatten()
+        .filter(|(rank, own)| own.enqueued < seq && !joined.contains(rank) && !waiting.contains(rank))
+        .map(|(rank, own)| (*rank, own))
+        .collect();
+    let found = |ranks: Vec<u32>, what: String, reports, confidence, complete| Found {
+        class: CauseClass::CollectiveTimeout,
+        ranks,
+        what,
+        reports,
+        confidence,
+        complete,
+    };
+    if !behind.is_empty() {
+        let absent: Vec<u32> = behind.keys().copied().collect();
+        let last: BTreeSet<i64> = behind.values().map(|own| own.enqueued).collect();
+        let last: Vec<String> = last.iter().map(ToString::to_string).collect();
+        let whose = if absent.len() == 1 { "its" } else { "their" };
+        let what = format!(
+            "{} did not take part in {operation}; {whose} last enqueued work is {}",
+            named(&absent),
+            last.join(" or ")
+        );
+        reports.splice(0..0, behind.values().map(|own| own.report));
+        return found(absent, what, reports, Confidence::High, true);
+    }
+    let default = group.contains(DEFAULT);
+    let unseen = scene.unseen();
+    if default && !unseen.is_empty() {
+        let what = format!(
+            "{} wait in {operation}; the logs of rank {} were not read",
+            named(&waiters),
+            rank_list(&unseen)
+        );
+        return found(Vec::new(), what, reports, Confidence::Low, false);
+    }
+    // Ranks whose own words say that they came to harm did not simply stay away.
+    let harmed: BTreeSet<u32> = scene
+        .reports
+        .iter()
+        .filter(|known| known.report.fact != Fact::Finished)
+        .filter_map(|known| known.rank)
+        .collect();
+    let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
+    let silent: Vec<u32> = (0..scene.world).filter(|rank| default && !spoke(rank)).collect();
+    let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);
+    if silent.is_empty() {
+        let what = format!(
+            "{} wait in {operation}, and it does not complete: suspect the network or a GPU",
+            named(&waiters)
+        );
+        return found(Vec::new(), what, reports, Confidence::Medium, default && !broken);
+    }
+    // A rank is silent in a source that goes on after it: that is its own silence, not the end of the log.
+    let sources: BTreeSet<u32> =
+        waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
+    let proved = silent.iter().all(|rank| {
+        scene
+            .source_of
+            .get(rank)
+            .is_some_and(|source| sources.contains(source) && !scene.cut.contains(source))
+    });
+    let what = format!("{} did not take part in {operation} and report nothing about it", named(&silent));
+    if proved {
+        return found(
+            silent,
+            what.replace("and report nothing", "and reports nothing"),
+            reports,
+            Confidence::Medium,
+            true,
+        );
+    }
+    found(
+        Vec::new(),
+        format!(
+            "{} wait in {operation}; rank {} report nothing about it",
+            named(&waiters),
+            rank_list(&silent)
+        ),
+        reports,
+        Confidence::Low,
+        false,
+    )
+}

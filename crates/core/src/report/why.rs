@@ -1,0 +1,30 @@
+//! The report of `weftrun why -o json`: the first cause of a failure.
+
+use serde::Serialize;
+
+use super::SCHEMA;
+use crate::Finding;
+use crate::diagnose::cause::{Cause, Why, WhyState};
+
+/// `weftrun why -o json`: why a job failed or hangs.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WhyReport {
+    /// `weftrun/v1`.
+    pub schema: &'static str,
+    /// What became of the job.
+    pub state: WhyState,
+    /// The first cause; null where nothing failed, or nothing proves one.
+    pub cause: Option<Cause>,
+    /// Ranks that failed because of it.
+    pub victims: Vec<u32>,
+    /// What else is worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+impl From<Why> for WhyReport {
+    fn from(why: Why) -> Self {
+        let Why { state, cause, victims, findings } = why;
+        Self { schema: SCHEMA, state, cause, victims, findings }
+    }
+}

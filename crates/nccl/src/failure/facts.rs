@@ -1,0 +1,438 @@
+//! One line becomes facts.
+
+use super::{ClusterReason, Fact, Work, Writer};
+use crate::launcher;
+use crate::map::printable;
+
+/// What a line says.
+pub(super) enum Said<'a> {
+    /// A fact of a failure.
+    Fact(Fact),
+    /// A process is a rank of a communicator.
+    Joined { rank: u32, world: u32 },
+    /// A process runs on a host, with its `NCCL_HOSTID` if it has one.
+    Host(&'a str, Option<&'a str>),
+    /// A local rank is a global rank.
+    Is { local: u32, rank: u32 },
+    /// The launcher of a node saw a worker fail.
+    WorkerFailed,
+    /// The launcher of a node gives up.
+    AgentEnded,
+    /// The launcher starts its workers again.
+    Restarts,
+}
+
+/// Reports of launchers that span lines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    rank: Option<(u32, u32)>,
+    root: bool,
+    mpi_rank: Option<u32>,
+}
+
+/// Who wrote a line.
+pub(super) fn writer(line: &[u8]) -> Writer {
+    let prefix = launcher::prefix(line);
+    Writer {
+        rank: prefix.rank.or_else(|| launcher::told_rank(line)),
+        local: prefix.local.map(|(_, local)| local),
+        pid: prefix.process.map(|process| process.pid).filter(|pid| *pid != 0),
+        task: prefix.task,
+    }
+}
+
+/// Reads one line.
+pub(super) fn of_line<'a>(line: &'a [u8], table: &mut Table, mut say: impl FnMut(Writer, Said<'a>)) {
+    let text = Text(line);
+    if text.has("NCCL ") && nccl(line, &mut say) {
+        return;
+    }
+    if text.has("local_rank") || text.has("exitcode") || text.has("Root Cause (") || text.has("worker group")
+    {
+        return torchrun(text, table, &mut say);
+    }
+    if text.has("atchdog")
+        || text.has("enqueued")
+        || text.has("async exception")
+        || text.has("ncclRemoteError")
+    {
+        return watchdog(text, &mut say);
+    }
+    if text.has("srun: error") || text.has("slurmstepd") || text.has("OOMKilled") || text.has("oom_kill") {
+        return slurm(text, &mut say);
+    }
+    mpi(text, table, &mut say);
+    let who = || writer(line);
+    if text.has("terminate called") {
+        say(who(), Said::Fact(Fact::Died));
+    } else if text.has("NVRM: Xid") {
+        let number = text.after("): ").and_then(Text::number);
+        say(
+            Writer::default(),
+            Said::Fact(Fact::Xid(number.and_then(|xid| u32::try_from(xid).ok()).unwrap_or(0))),
+        );
+    } else if text.has("Segmentation fault") {
+        say(who(), Said::Fact(Fact::Signal(11)));
+    } else if text.has("died with") {
+        // subprocess: `Command '[…]' died with <Signals.SIGKILL: 9>.`
+        if let Some(signal) =
+            text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::number)
+        {
+            say(who(), Said::Fact(Fact::Signal(i32::try_from(signal).unwrap_or(0))));
+        }
+    } else if text.has("CUDA error") && !text.begins_like_source() {
+        let what = text.from("CUDA error").unwrap_or(text);
+        say(who(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
+    }
+}
+
+/// NCCL's own lines. Says whether that was all.
+fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
+    let prefix = launcher::prefix(line);
+    let Some(process) = prefix.process else { return false };
+    // A writer behind a time, a pod's name or a torn line of another is found by the same reader.
+    let who = writer(line);
+    let text = Text(line);
+    if let Some(rest) = text.after("NCCL_HOSTID set by environment to ") {
+        let id = std::str::from_utf8(rest.0).ok().and_then(|id| id.split_whitespace().next());
+        say(who, Said::Host(process.host, id.map(|id| id.trim_end_matches('.'))));
+    } else if let Some(rest) = text.after(" rank ") {
+        let rank = rest.number().and_then(|rank| u32::try_from(rank).ok());
+        let world = rest.after("ranks ").and_then(Text::number).and_then(|world| u32::try_from(world).ok());
+        if let (Some(rank), Some(world)) = (rank, world)
+            && rank < world
+        {
+            say(who, Said::Host(process.host, None));
+            say(who, Said::Joined { rank, world });
+            if text.has("Destroy COMPLETE") {
+                say(who, Said::Fact(Fact::Finished));
+            }
+        }
+    } else if let Some(what) = text.from("Cuda failure") {
+        say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
+    } else {
+        return false;
+    }
+    true
+}
+
+/// torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of failures.
+fn torchrun<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
+    if text.has("worker group") {
+        if text.has("estart") {
+            say(Writer::default(), Said::Restarts);
+        }
+        return;
+    }
+    if text.has("Root Cause (") {
+        table.root = true;
+        return;
+    }
+    if let Some(rest) = text.after("failed (exitcode: ") {
+        let code = rest.signed();
+        let local =
+            rest.after("local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
+        let pid = rest.after("(pid: ").and_then(Text::number);
+        if let (Some(code), Some(local)) = (code, local) {
+            *table = Table::default();
+            say(Writer::default(), Said::WorkerFailed);
+            let who = Writer { local: Some(local), pid, ..Writer::default() };
+            say(who, Said::Fact(Fact::Exit { code, first: true }));
+        }
+        return;
+    }
+    let trimmed = Text(text.tail_of_columns());
+    if let Some(rest) = trimmed.strip("rank ") {
+        let rank = rest.after(": ").and_then(Text::number).and_then(|rank| u32::try_from(rank).ok());
+        let local =
+            rest.after("(local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
+        table.rank = rank.zip(local);
+    } else if let Some(rest) = trimmed.strip("exitcode ")
+        && let Some((rank, local)) = table.rank.take()
+    {
+        say(Writer::default(), Said::AgentEnded);
+        say(Writer::default(), Said::Is { local, rank });
+        if let Some(code) = rest.after(": ").and_then(Text::signed) {
+            let pid = rest.after("(pid: ").and_then(Text::number);
+            let who = Writer { rank: Some(rank), local: Some(local), pid, task: None };
+            say(who, Said::Fact(Fact::Exit { code, first: table.root }));
+        }
+    }
+}
+
+/// PyTorch's watchdogs.
+fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
+    let mut who = writer(text.0);
+    let group = group(text);
+    if who.rank.is_none() && group.as_deref().is_none_or(|group| group.contains("default_pg")) {
+        who.rank = text.after("Rank ").and_then(Text::number).and_then(|rank| u32::try_from(rank).ok());
+    }
+    if text.has("terminated with exception") {
+        say(who, Said::Fact(Fact::Died));
+    }
+    if text.has("remote process exited") || text.has("ncclRemoteError") {
+        say(who, Said::Fact(Fact::RemoteExit));
+    } else if text.has("Watchdog caught collective operation timeout")
+        && let Some(work) = text.after("WorkNCCL(").and_then(work)
+    {
+        say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
+    }
+    let enqueued = text.after("ast enqueued work: ").or_else(|| text.after("ast enqueued NCCL work: "));
+    if let Some(rest) = enqueued {
+        let completed =
+            rest.after("ast completed work: ").or_else(|| rest.after("ast completed NCCL work: "));
+        if let (Some(enqueued), Some(completed)) = (rest.long(), completed.and_then(Text::long)) {
+            say(who, Said::Fact(Fact::Progress { group, enqueued, completed }));
+        }
+    }
+}
+
+/// `PG GUID 0(default_pg)` becomes `0(default_pg)`.
+fn group(text: Text<'_>) -> Option<String> {
+    let rest = text.after("PG GUID ")?;
+    let end = memchr::memmem::find(rest.0, b" Rank ")?;
+    Some(printable(rest.0.get(..end)?, 100))
+}
+
+/// `SeqNum=11, OpType=ALLREDUCE, NumelIn=65792, …`.
+fn work(text: Text<'_>) -> Option<Work> {
+    let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
+    let op = text.after("OpType=").map(Text::word)?;
+    let size = text
+        .after("NumelIn=")
+        .map(|rest| ("NumelIn", rest.word()))
+        .or_else(|| text.after("TensorShape=").map(|rest| ("TensorShape", rest.bracketed())));
+    Some(Work { seq, op, size })
+}
+
+/// What ranks run, out of `Detected mismatch between collectives on ranks. Rank 1 is running collective: …`.
+pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
+    let mut found = Vec::new();
+    for piece in message.split("Rank ").skip(1).take(64) {
+        let piece = Text(piece.as_bytes());
+        if let (Some(rank), Some(work)) = (
+            piece.number().and_then(|rank| u32::try_from(rank).ok()),
+            piece.after("CollectiveFingerPrint(").and_then(work),
+        ) {
+            found.push((rank, work));
+        }
+    }
+    found
+}
+
+/// Ranks out of `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass monitoredBarrier`.
+pub fn absent(message: &str) -> Vec<u32> {
+    let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
+    let list = before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s'));
+    list.split(',').take(4096).filter_map(|rank| rank.trim().parse().ok()).collect()
+}
+
+/// Slurm's words, and a kernel's.
+fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
+    let reason = if text.has("oom_kill")
+        || text.has("OOM Killed")
+        || text.has("OOMKilled")
+        || text.has("Out Of Memory")
+    {
+        Some(ClusterReason::OutOfMemory)
+    } else if text.has("DUE TO TIME LIMIT") {
+        Some(ClusterReason::TimeLimit)
+    } else if text.has("DUE TO PREEMPTION") {
+        Some(ClusterReason::Preempted)
+    } else if text.has("DUE TO NODE FAILURE") || text.has("Node failure on") || text.has("NODE_FAIL") {
+        Some(ClusterReason::NodeFailure)
+    } else {
+        None
+    };
+    let tasks = text.after(": task ").or_else(|| text.after(": tasks "));
+    let mut ranks = tasks.map(Text::ranges).unwrap_or_default();
+    if ranks.is_empty() {
+        ranks.push(None);
+    }
+    for task in ranks {
+        let who = Writer { task, ..Writer::default() };
+        if let Some(reason) = reason {
+            say(who, Said::Fact(Fact::Cluster(reason)));
+        } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
+            say(who, Said::Fact(Fact::Exit { code, first: false }));
+        } else if text.has(": Segmentation fault") {
+            say(who, Said::Fact(Fact::Signal(11)));
+        } else if text.has(": Killed") {
+            say(who, Said::Fact(Fact::Signal(9)));
+        } else if text.has(": Aborted") {
+            say(who, Said::Fact(Fact::Signal(6)));
+        }
+    }
+}
+
+/// MPI's launchers.
+fn mpi<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
+    let rank_of = |rest: Text<'_>| rest.number().and_then(|rank| u32::try_from(rank).ok());
+    if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
+        table.mpi_rank =
+            if text.has("MPI_ABORT") { rank_of(rest) } else { text.after("process ").and_then(rank_of) };
+        let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
+        let who = Writer { rank: table.mpi_rank, ..Writer::default() };
+        say(who, Said::Fact(Fact::Exit { code, first: true }));
+    } else if let Some(rest) = text.after("process rank ")
+        && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
+    {
+        let who = Writer { rank: rank_of(rest), ..Writer::default() };
+        say(who, Said::Fact(Fact::Signal(signal)));
+    } else if text.has("Process name: [[") {
+        table.mpi_rank = text.after("],").and_then(rank_of);
+    } else if let Some(rest) = text.after("Exit code: ")
+        && let Some(rank) = table.mpi_rank.take()
+        && let Some(code) = Text(rest.0.trim_ascii_start()).signed()
+    {
+        let who = Writer { rank: Some(rank), ..Writer::default() };
+        say(who, Said::Fact(Fact::Exit { code, first: true }));
+    } else if let Some(code) = text.after("EXIT CODE: ").and_then(Text::signed) {
+        say(Writer::default(), Said::Fact(Fact::Exit { code, first: true }));
+    } else if let Some(signal) = text.after("KILLED BY SIGNAL: ").and_then(Text::signed) {
+        say(Writer::default(), Said::Fact(Fact::Signal(signal)));
+    }
+}
+
+/// Bytes that are looked through.
+#[derive(Clone, Copy)]
+struct Text<'a>(&'a [u8]);
+
+impl<'a> Text<'a> {
+    fn has(self, needle: &str) -> bool {
+        memchr::memmem::find(self.0, needle.as_bytes()).is_some()
+    }
+
+    fn from(self, needle: &str) -> Option<Self> {
+        memchr::memmem::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(at..)).map(Text)
+    }
+
+    fn after(self, needle: &str) -> Option<Self> {
+        self.from(needle).and_then(|rest| rest.0.get(needle.len()..)).map(Text)
+    }
+
+    fn strip(self, word: &str) -> Option<Self> {
+        self.0.strip_prefix(word.as_bytes()).map(Text)
+    }
+
+    fn number(self) -> Option<u64> {
+        let digits = self.0.iter().take(19).take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(self.0.get(..digits)?).ok()?.parse().ok()
+    }
+
+    fn long(self) -> Option<i64> {
+        match self.strip("-") {
+            Some(rest) => rest.number().and_then(|number| i64::try_from(number).ok()).map(|number| -number),
+            None => self.number().and_then(|number| i64::try_from(number).ok()),
+        }
+    }
+
+    fn signed(self) -> Option<i32> {
+        self.long().and_then(|number| i32::try_from(number).ok())
+    }
+
+    /// Up to a comma, a blank or a bracket.
+    fn word(self) -> String {
+        let length = self
+            .0
+            .iter()
+            .take(60)
+            .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+            .count();
+        printable(self.0.get(..length).unwrap_or_default(), 60)
+    }
+
+    /// `[7, 3]`.
+    fn bracketed(self) -> String {
+        let end = memchr::memchr(b']', self.0.get(..self.0.len().min(120)).unwrap_or_default())
+            .map_or(0, |at| at + 1);
+        printable(self.0.get(..end).unwrap_or_default(), 120)
+    }
+
+    /// `1-3,7` as single numbers, a bounded number of them.
+    fn ranges(self) -> Vec<Option<u32>> {
+        const MOST: usize = 4096;
+        let length = self
+            .0
+            .iter()
+            .take(2000)
+            .take_while(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b'-'))
+            .count();
+        let list = std::str::from_utf8(self.0.get(..length).unwrap_or_default()).unwrap_or_default();
+        let mut found = Vec::new();
+        for part in list.split(',') {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            if let (Ok(from), Ok(to)) = (from.parse::<u32>(), to.parse::<u32>()) {
+                found.extend((from..=to).take(MOST.saturating_sub(found.len())).map(Some));
+            }
+        }
+        found
+    }
+
+    /// The line without what a launcher put before a row of a table.
+    fn tail_of_columns(self) -> &'a [u8] {
+        let at = ["rank ", "exitcode "].iter().find_map(|word| {
+            let at = memchr::memmem::find(self.0, word.as_bytes())?;
+            self.0.get(at..)?.get(word.len()..)?.trim_ascii_start().starts_with(b": ").then_some(at)
+        });
+        at.and_then(|at| self.0.get(at..)).unwrap_or_default()
+    }
+
+    /// Whether the line is a line of source code in a traceback, or a log's quote of one.
+    fn begins_like_source(self) -> bool {
+        self.0.first().is_none_or(|first| matches!(first, b' ' | b'\t'))
+            || self.has("raise ")
+            || self.has("\"CUDA error")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(lines: &[&str]) -> Vec<(Writer, Fact)> {
+        let (mut table, mut found) = (Table::default(), Vec::new());
+        for line in lines {
+            of_line(line.as_bytes(), &mut table, |who, said| {
+                if let Said::Fact(fact) = said {
+                    found.push((who, fact));
+                }
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn launchers_of_slurm_and_mpi_name_their_tasks_and_ranks() {
+        let found = facts(&[
+            "srun: error: n1: tasks 2-3: Exited with exit code 7",
+            "srun: error: n2: task 5: Out Of Memory",
+            "mpirun noticed that process rank 3 with PID 77 on node n2 exited on signal 9 (Killed).",
+            "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD",
+        ]);
+        let tasks: Vec<_> = found.iter().map(|(who, _)| who.task.or(who.rank)).collect();
+        assert_eq!(tasks, [Some(2), Some(3), Some(5), Some(3), Some(2)]);
+        assert_eq!(found[2].1, Fact::Cluster(ClusterReason::OutOfMemory));
+        assert_eq!(found[3].1, Fact::Signal(9));
+    }
+
+    #[test]
+    fn a_range_of_all_tasks_is_bounded() {
+        assert_eq!(facts(&["srun: error: n1: tasks 0-4294967295: Killed"]).len(), 4096);
+    }
+
+    #[test]
+    fn a_mismatch_names_what_each_rank_runs() {
+        let found = mismatch(
+            "Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=11, \
+             OpType=ALLREDUCE, TensorShape=[7], x), but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=11, \
+             OpType=ALLREDUCE, TensorShape=[65792], x).",
+        );
+        let sizes: Vec<_> = found.iter().map(|(rank, work)| (*rank, work.size.clone())).collect();
+        assert_eq!(
+            sizes,
+            [(1, Some(("TensorShape", "[7]".to_owned()))), (0, Some(("TensorShape", "[65792]".to_owned())))]
+        );
+        assert_eq!(absent("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms"), [2, 3]);
+    }
+}

@@ -1,0 +1,421 @@
+//! What log lines say about a failure: tracebacks, watchdogs, exit codes, signals, and the words of launchers and clusters.
+//!
+//! [`Failures`] takes bytes and keeps bounded evidence for each rank. Which fact is the cause and which ranks are victims
+//! is decided elsewhere (`weftrun_core::diagnose::cause`), since that needs all sources.
+
+mod facts;
+mod lines;
+mod traceback;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::{Discriminant, discriminant};
+
+pub use facts::{absent, mismatch};
+pub use traceback::{Exception, Frame, is_library};
+
+use crate::map::printable;
+use lines::Cutter;
+use traceback::Tracebacks;
+
+/// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
+const SAME: u32 = 8;
+/// Most facts kept in all.
+const FACTS: usize = 400_000;
+/// Most ranks, processes and local ranks kept of one source.
+const RANKS: usize = 65_536;
+/// Characters kept of a line.
+const TEXT: usize = 400;
+
+/// One collective operation as a watchdog prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Sequence number in its process group.
+    pub seq: i64,
+    /// Operation, such as `ALLREDUCE`.
+    pub op: String,
+    /// What was sent: `NumelIn` or `TensorShape`, with its value.
+    pub size: Option<(&'static str, String)>,
+}
+
+/// A cluster's own reason for the end of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClusterReason {
+    /// A cgroup's memory limit was reached.
+    OutOfMemory,
+    /// A node failed.
+    NodeFailure,
+    /// The time limit was reached.
+    TimeLimit,
+    /// Another job took the nodes.
+    Preempted,
+    /// Kubernetes evicted a pod.
+    Evicted,
+    /// The image could not be pulled.
+    Image,
+    /// No node can take a pod.
+    Unschedulable,
+}
+
+/// What one line, or one traceback, says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A Python exception ended a traceback.
+    Exception(Exception),
+    /// A watchdog gave up waiting for a collective operation.
+    TimedOut {
+        /// Process group, as printed (`0(default_pg)`), where the line has it.
+        group: Option<String>,
+        /// The operation.
+        work: Work,
+    },
+    /// A watchdog reports how far a process group came.
+    Progress {
+        /// Process group, as printed.
+        group: Option<String>,
+        /// Last operation that was enqueued.
+        enqueued: i64,
+        /// Last operation that was completed.
+        completed: i64,
+    },
+    /// NCCL reports that another process went away.
+    RemoteExit,
+    /// A process ended with an exit code; negative is a signal.
+    Exit {
+        /// The code as Python's `subprocess` gives it.
+        code: i32,
+        /// Whether the launcher names it the first failure it saw.
+        first: bool,
+    },
+    /// A process was ended by a signal, in words.
+    Signal(i32),
+    /// A CUDA call failed.
+    Cuda(String),
+    /// The driver reports an error of a GPU.
+    Xid(u32),
+    /// The cluster says why.
+    Cluster(ClusterReason),
+    /// Ranks disagree about a collective operation: what each named rank runs.
+    Mismatch(Vec<(u32, Work)>),
+    /// Ranks did not come to a barrier.
+    Absent(Vec<u32>),
+    /// The launcher could not bring the processes together.
+    Rendezvous(String),
+    /// The process ends itself after an error.
+    Died,
+    /// The world's communicator was destroyed in order.
+    Finished,
+}
+
+/// Who wrote a line, as far as the line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// Global rank.
+    pub rank: Option<u32>,
+    /// Rank on its node.
+    pub local: Option<u32>,
+    /// Process id.
+    pub pid: Option<u64>,
+    /// Task of Slurm.
+    pub task: Option<u32>,
+}
+
+/// A fact and the line it stands in.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Index of the source.
+    pub source: u32,
+    /// Line, from 1.
+    pub line: u64,
+    /// The line, safe to print.
+    pub text: String,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// What it says.
+    pub fact: Fact,
+}
+
+/// What one source says about who is who.
+#[derive(Clone, Debug, Default)]
+pub struct SourceRanks {
+    /// Rank of a process id.
+    pub by_pid: BTreeMap<u64, u32>,
+    /// Rank of a local rank.
+    pub by_local: BTreeMap<u32, u32>,
+    /// Local rank of a process id.
+    pub local_of_pid: BTreeMap<u64, u32>,
+    /// `NCCL_HOSTID` of a process id.
+    pub host_of_pid: BTreeMap<u64, String>,
+    /// Ranks that wrote something.
+    pub seen: BTreeSet<u32>,
+    /// Local ranks that wrote something.
+    pub locals: BTreeSet<u32>,
+    /// Host names that NCCL printed.
+    pub hosts: BTreeSet<String>,
+    /// Most ranks of a communicator.
+    pub world: Option<u32>,
+    /// Where a second and later life begins: lines, in order.
+    pub lives: Vec<u64>,
+    /// Lines read.
+    pub lines: u64,
+    /// Whether the last line was cut off.
+    pub cut: bool,
+    /// Whether a launcher for each node (torchrun) wrote here.
+    pub agent: bool,
+}
+
+impl SourceRanks {
+    /// The life that a line belongs to, from 0.
+    pub fn life(&self, line: u64) -> usize {
+        self.lives.iter().filter(|start| **start <= line).count()
+    }
+
+    /// The global rank of a writer, as far as this source proves it.
+    pub fn rank(&self, writer: &Writer) -> Option<u32> {
+        let by_pid = || writer.pid.and_then(|pid| self.by_pid.get(&pid).copied());
+        let local = writer.local.or_else(|| self.local_of_pid.get(&writer.pid?).copied());
+        let by_local = || {
+            let local = local?;
+            // A launcher numbers the ranks of a node in a row.
+            self.by_local.get(&local).copied().or_else(|| {
+                let (known, rank) = self.by_local.iter().next()?;
+                (*rank + local).checked_sub(*known)
+            })
+        };
+        writer.rank.or_else(by_pid).or_else(by_local)
+    }
+}
+
+/// One source as it is read.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    cutter: Cutter,
+    tracebacks: Tracebacks,
+    table: facts::Table,
+    kept: HashMap<(Writer, Discriminant<Fact>), u32>,
+    ranks: SourceRanks,
+    /// Whether a failure was seen since the last life began.
+    failed: bool,
+    /// Line of the launcher's report of a failed worker in this life.
+    worker_failed: Option<u64>,
+    /// Rank that the backend knows this source to be.
+    told_rank: Option<u32>,
+    /// Where the last exception of each writer is kept.
+    last_exception: HashMap<Writer, usize>,
+}
+
+/// Facts of failures, collected from any number of sources.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    sources: Vec<Reading>,
+    reports: Vec<Report>,
+    dropped: u64,
+    generation: u64,
+}
+
+impl Failures {
+    /// Takes the next bytes of a source; sources are numbered by the caller.
+    pub fn read(&mut self, source: u32, rank: Option<u32>, bytes: &[u8]) {
+        self.with(source, rank, |reading, sink| {
+            let mut cutter = std::mem::take(&mut reading.cutter);
+            cutter.feed(bytes, |line, number| reading.line(line, number, sink));
+            reading.cutter = cutter;
+        });
+    }
+
+    /// Takes the end of a source.
+    pub fn end(&mut self, source: u32) {
+        self.with(source, None, |reading, sink| {
+            let mut cutter = std::mem::take(&mut reading.cutter);
+            reading.ranks.cut |= cutter.finish(|line, number| reading.line(line, number, sink));
+            reading.cutter = cutter;
+            reading.tracebacks.end();
+        });
+    }
+
+    fn with(&mut self, source: u32, rank: Option<u32>, act: impl FnOnce(&mut Reading, &mut Sink<'_>)) {
+        let at = source as usize;
+        if self.sources.len() <= at {
+            self.sources.resize_with(at + 1, Reading::default);
+        }
+        let Some(reading) = self.sources.get_mut(at) else { return };
+        reading.told_rank = rank.or(reading.told_rank);
+        let before = self.reports.len();
+        let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+        act(reading, &mut sink);
+        reading.ranks.lines = reading.cutter.lines();
+        self.generation += u64::from(self.reports.len() != before);
+    }
+
+    /// Everything found, in the order it was read.
+    pub fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    /// What a source says about its ranks.
+    pub fn ranks(&self, source: u32) -> Option<&SourceRanks> {
+        self.sources.get(source as usize).map(|reading| &reading.ranks)
+    }
+
+    /// What all sources say about their ranks, by their numbers.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceRanks> {
+        self.sources.iter().map(|reading| &reading.ranks)
+    }
+
+    /// Grows with every new fact.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Facts that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// Where facts go.
+struct Sink<'a> {
+    source: u32,
+    reports: &'a mut Vec<Report>,
+    dropped: &'a mut u64,
+}
+
+impl Reading {
+    /// Takes one line; says whether the next line is wanted too, whatever it holds.
+    fn line(&mut self, bytes: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+        let whole = crate::unwrap::unwrap(bytes);
+        let plain = whole.as_deref().unwrap_or(bytes);
+        for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.piece(piece, number, sink);
+        }
+        self.tracebacks.are_open()
+    }
+
+    fn piece(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) {
+        if let Some(done) = self.tracebacks.line(piece, number) {
+            let mut writer = facts::writer(done.prefix.as_slice());
+            writer.local = writer.local.or(done.local);
+            if !done.exception.is_launcher() {
+                self.see(&writer);
+            }
+            let earlier =
+                self.last_exception.get(&writer).copied().filter(|_| done.exception.cause.is_some());
+            if let Some(report) = earlier.and_then(|at| sink.reports.get_mut(at)) {
+                // One failure, told in parts: the last part knows the whole.
+                if !done.keeps_line {
+                    report.line = number;
+                    report.text = printable(&done.text, TEXT);
+                }
+                report.fact = Fact::Exception(done.exception);
+                return;
+            }
+            self.last_exception.insert(writer, sink.reports.len());
+            self.keep(writer, number, done.text.as_slice(), Fact::Exception(done.exception), sink);
+            return;
+        }
+        let mut table = std::mem::take(&mut self.table);
+        facts::of_line(piece, &mut table, |writer, fact| match fact {
+            facts::Said::Fact(fact) => self.keep(writer, number, piece, fact, sink),
+            facts::Said::Joined { rank, world } => self.joined(&writer, rank, world, number),
+            facts::Said::Host(name, id) => self.host(&writer, name, id),
+            facts::Said::WorkerFailed => self.worker_failed(number),
+            facts::Said::AgentEnded => self.worker_failed = None,
+            facts::Said::Restarts => self.begin_life(number),
+            facts::Said::Is { local, rank } => {
+                self.ranks.agent = true;
+                if self.ranks.by_local.len() < RANKS {
+                    self.ranks.by_local.insert(local, rank);
+                    self.ranks.seen.insert(rank);
+                }
+            }
+        });
+        self.table = table;
+    }
+
+    fn see(&mut self, writer: &Writer) {
+        if self.ranks.seen.len() >= RANKS || self.ranks.locals.len() >= RANKS {
+            return;
+        }
+        if let Some(local) = writer.local {
+            self.ranks.locals.insert(local);
+            if let Some(rank) = writer.rank {
+                self.ranks.by_local.insert(local, rank);
+            }
+            if let Some(pid) = writer.pid
+                && self.ranks.local_of_pid.len() < RANKS
+            {
+                self.ranks.local_of_pid.insert(pid, local);
+            }
+        }
+        self.ranks.seen.extend(writer.rank);
+    }
+
+    /// A rank of a communicator: of the largest one it is the global rank.
+    fn joined(&mut self, writer: &Writer, rank: u32, world: u32, number: u64) {
+        self.see(writer);
+        let known = self.ranks.world.unwrap_or(0);
+        if world < known || world <= 1 {
+            return;
+        }
+        if world > known {
+            self.ranks.by_pid.clear();
+            self.ranks.world = Some(world);
+        }
+        let Some(pid) = writer.pid else { return };
+        let fresh = !self.ranks.by_pid.contains_key(&pid);
+        let replaced = fresh && self.failed && self.ranks.by_pid.values().any(|other| *other == rank);
+        if replaced {
+            self.begin_life(self.worker_failed.map_or(number, |line| line + 1));
+            self.ranks.by_pid.clear();
+        }
+        if self.ranks.by_pid.len() < RANKS {
+            self.ranks.by_pid.insert(pid, rank);
+            self.ranks.seen.insert(rank);
+            if let Some(local) = writer.local {
+                self.ranks.by_local.insert(local, rank);
+            }
+        }
+    }
+
+    fn host(&mut self, writer: &Writer, name: &str, id: Option<&str>) {
+        if self.ranks.hosts.len() < RANKS && !name.is_empty() {
+            self.ranks.hosts.insert(printable(name.as_bytes(), TEXT));
+        }
+        if let (Some(pid), Some(id)) = (writer.pid, id)
+            && self.ranks.host_of_pid.len() < RANKS
+        {
+            self.ranks.host_of_pid.insert(pid, printable(id.as_bytes(), TEXT));
+        }
+    }
+
+    /// torchrun reports a failed worker once in each life.
+    fn worker_failed(&mut self, number: u64) {
+        self.ranks.agent = true;
+        if let Some(earlier) = self.worker_failed {
+            self.begin_life(earlier + 1);
+        }
+        self.worker_failed = Some(number);
+    }
+
+    fn begin_life(&mut self, line: u64) {
+        if self.ranks.lives.last().is_none_or(|last| *last < line) && self.ranks.lives.len() < RANKS {
+            self.ranks.lives.push(line);
+        }
+        self.failed = false;
+        self.worker_failed = None;
+        self.kept.clear();
+    }
+
+    fn keep(&mut self, mut writer: Writer, line: u64, text: &[u8], fact: Fact, sink: &mut Sink<'_>) {
+        writer.rank = writer.rank.or(self.told_rank);
+        self.see(&writer);
+        self.failed |= !matches!(fact, Fact::Finished | Fact::Progress { .. });
+        let count = self.kept.entry((writer, discriminant(&fact))).or_default();
+        *count += 1;
+        if *count > SAME || sink.reports.len() >= FACTS {
+            *sink.dropped += 1;
+            return;
+        }
+        let text = printable(text, TEXT);
+        sink.reports.push(Report { source: sink.source, line, text, writer, fact });
+    }
+}

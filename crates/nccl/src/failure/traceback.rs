@@ -1,0 +1,419 @@
+//! Python tracebacks, put together line by line, also where those of several ranks are interleaved.
+
+use crate::map::printable;
+
+/// Most tracebacks open at a time in one source.
+const OPEN: usize = 64;
+/// Lines without one of a traceback's own after which it is given up.
+const PATIENCE: u64 = 400;
+/// Bytes of a launcher's prefix.
+const PREFIX: usize = 200;
+const TEXT: usize = 1000;
+const HEADER: &[u8] = b"Traceback (most recent call last):";
+
+/// A place in the user's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// File, as printed.
+    pub file: String,
+    /// Line.
+    pub line: u64,
+    /// Function.
+    pub function: String,
+}
+
+/// The exception that a traceback ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Type with its module, as printed.
+    pub name: String,
+    /// First line of its message.
+    pub message: String,
+    /// The innermost frame outside of libraries.
+    pub frame: Option<Frame>,
+    /// The innermost frame.
+    pub innermost: Option<Frame>,
+    /// The exception this one was raised for, where the program said so.
+    pub cause: Option<Box<Exception>>,
+    /// Whether `cause` is the direct cause (`raise … from …`, or the original of a worker's), not merely earlier.
+    pub direct: bool,
+}
+
+impl Exception {
+    /// The type without its module.
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or(&self.name)
+    }
+
+    /// Type and message.
+    pub fn what(&self) -> String {
+        if self.message.is_empty() {
+            return self.name.clone();
+        }
+        format!("{}: {}", self.name, self.message)
+    }
+
+    /// Whether a launcher raised it about its workers: it names no cause.
+    pub fn is_launcher(&self) -> bool {
+        matches!(
+            self.short_name(),
+            "ChildFailedError" | "ProcessRaisedException" | "SignalException" | "ChildProcessError"
+        )
+    }
+}
+
+/// Whether a file belongs to Python, a package or the environment, not to the user's code.
+pub fn is_library(file: &str) -> bool {
+    const PACKAGES: &[&str] = &[
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "accelerate",
+        "deepspeed",
+        "lightning",
+        "pytorch_lightning",
+        "numpy",
+        "jax",
+        "jaxlib",
+        "flax",
+        "ray",
+        "datasets",
+        "triton",
+        "apex",
+        "fsspec",
+        "mpi4py",
+    ];
+    let parts = || file.split('/');
+    let under_lib =
+        parts().zip(parts().skip(1)).any(|(parent, child)| parent == "lib" && PACKAGES.contains(&child));
+    file.starts_with('<')
+        || under_lib
+        || file.starts_with("/usr/lib/")
+        || file.starts_with("/opt/conda/")
+        || parts().any(|part| {
+            matches!(part, "site-packages" | "dist-packages" | "venv" | ".venv")
+                || part.strip_prefix("python3").is_some_and(|rest| {
+                    rest.starts_with('.') && rest.len() <= 4 && file.contains("/lib/python3")
+                })
+        })
+}
+
+/// How an exception relates to the one before it in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chain {
+    /// `raise … from …`.
+    Direct,
+    /// Raised while another was handled.
+    Handling,
+    /// What follows is the original of an exception that a worker handed on.
+    Original,
+}
+
+/// A traceback that has not ended.
+#[derive(Clone, Debug)]
+struct Open {
+    prefix: Vec<u8>,
+    key: Vec<u8>,
+    frame: Option<Frame>,
+    innermost: Option<Frame>,
+    frames: u32,
+    /// Whether the line before was one of this traceback.
+    contiguous: bool,
+    last: u64,
+    chain: Option<Chain>,
+    local: Option<u32>,
+}
+
+/// A stream's last exception, which the next one may be raised for.
+#[derive(Clone, Debug)]
+struct Last {
+    key: Vec<u8>,
+    exception: Exception,
+    line: u64,
+    chain: Option<Chain>,
+}
+
+/// A traceback that ended.
+pub(super) struct Done {
+    pub prefix: Vec<u8>,
+    pub text: Vec<u8>,
+    pub local: Option<u32>,
+    pub exception: Exception,
+    /// Whether the line that ended the earlier exception is the one to cite.
+    pub keeps_line: bool,
+}
+
+/// The tracebacks of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tracebacks {
+    open: Vec<Open>,
+    last: Vec<Last>,
+    /// Local rank that `torch.multiprocessing` named before a traceback.
+    named: Option<u32>,
+}
+
+impl Tracebacks {
+    /// Whether any traceback waits for its end.
+    pub fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Forgets what has not ended.
+    pub fn end(&mut self) {
+        self.open.clear();
+        self.last.clear();
+    }
+
+    /// Takes a line; returns the traceback that it ends.
+    pub fn line(&mut self, line: &[u8], number: u64) -> Option<Done> {
+        if let Some(at) = memchr::memmem::find(line, HEADER) {
+            self.begin(line.get(..at).unwrap_or_default(), number);
+            return None;
+        }
+        self.chain(line, number);
+        self.open.retain(|open| number.saturating_sub(open.last) <= PATIENCE);
+        // The latest traceback first: two without a prefix nest.
+        let at = self.open.iter().rposition(|open| belongs(open, line))?;
+        let open = self.open.get_mut(at)?;
+        let body = line.get(open.prefix.len()..).unwrap_or_default();
+        if let Some(frame) = frame(body) {
+            if !is_library(&frame.file) {
+                open.frame = Some(frame.clone());
+            }
+            open.innermost = Some(frame);
+            open.frames += 1;
+            open.contiguous = true;
+            open.last = number;
+            return None;
+        }
+        if body.first().is_none_or(|first| *first == b' ' || *first == b'\t') {
+            open.contiguous |= !body.is_empty();
+            return None;
+        }
+        let bare = open.prefix.is_empty();
+        let Some((name, message)) = exception(body, open.contiguous && !bare) else {
+            open.contiguous = false;
+            return None;
+        };
+        let open = self.open.remove(at);
+        Some(self.close(open, &name, message, line, number))
+    }
+
+    fn begin(&mut self, before: &[u8], number: u64) {
+        let (before, original) = match before.strip_suffix(b"Original ") {
+            Some(rest) => (rest, true),
+            None => (before, false),
+        };
+        if before.len() > PREFIX || self.open.len() >= OPEN {
+            return;
+        }
+        let key = key(before);
+        let last = self.last.iter().find(|last| last.key == key);
+        let chain = match last {
+            Some(last) if original && number.saturating_sub(last.line) <= 3 => Some(Chain::Original),
+            Some(last) => last.chain,
+            None => None,
+        };
+        self.open.push(Open {
+            prefix: before.to_vec(),
+            key,
+            frame: None,
+            innermost: None,
+            frames: 0,
+            contiguous: true,
+            last: number,
+            chain,
+            local: self.named.take(),
+        });
+    }
+
+    fn chain(&mut self, line: &[u8], number: u64) {
+        let near = line.get(..line.len().min(PREFIX + 120)).unwrap_or_default();
+        if let Some(at) = memchr::memmem::find(near, b"-- Process ")
+            && near.ends_with(b"terminated with the following error:")
+        {
+            let digits: Vec<u8> =
+                near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
+            self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+        }
+        let (at, chain) =
+            if let Some(at) = memchr::memmem::find(near, b"During handling of the above exception") {
+                (at, Chain::Handling)
+            } else if let Some(at) = memchr::memmem::find(near, b"The above exception was the direct cause") {
+                (at, Chain::Direct)
+            } else {
+                return;
+            };
+        let key = key(near.get(..at).unwrap_or_default());
+        if let Some(last) =
+            self.last.iter_mut().find(|last| last.key == key && number.saturating_sub(last.line) <= PATIENCE)
+        {
+            last.chain = Some(chain);
+        }
+    }
+
+    fn close(&mut self, open: Open, name: &[u8], message: &[u8], line: &[u8], number: u64) -> Done {
+        let mut exception = Exception {
+            name: printable(name, 200),
+            message: printable(message, TEXT),
+            frame: open.frame,
+            innermost: open.innermost,
+            cause: None,
+            direct: false,
+        };
+        let place = self.last.iter().position(|last| last.key == open.key);
+        let before = place.map(|at| self.last.remove(at));
+        if let (Some(before), Some(chain)) = (before, open.chain) {
+            let mut earlier = before.exception;
+            earlier.cause = None;
+            exception = match chain {
+                Chain::Original => Exception { cause: Some(Box::new(exception)), direct: true, ..earlier },
+                Chain::Direct => Exception { cause: Some(Box::new(earlier)), direct: true, ..exception },
+                Chain::Handling => Exception { cause: Some(Box::new(earlier)), direct: false, ..exception },
+            };
+        }
+        if self.last.len() >= OPEN {
+            self.last.remove(0);
+        }
+        self.last.push(Last { key: open.key, exception: exception.clone(), line: number, chain: None });
+        let keeps_line = open.chain == Some(Chain::Direct);
+        Done { prefix: open.prefix, text: line.to_vec(), local: open.local, exception, keeps_line }
+    }
+}
+
+/// Whether a line stands behind the prefix of a traceback; times in it may differ.
+fn belongs(open: &Open, line: &[u8]) -> bool {
+    let Some(head) = line.get(..open.prefix.len()) else { return false };
+    head == open.prefix || key(head) == open.key
+}
+
+/// A prefix with the digits of times blotted out, so that two lines of one stream have the same.
+fn key(prefix: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(prefix.len());
+    for token in prefix.split_inclusive(|byte| *byte == b' ') {
+        let times = token.windows(3).filter(|three| {
+            three[0].is_ascii_digit() && matches!(three[1], b':' | b'-' | b'/') && three[2].is_ascii_digit()
+        });
+        let is_time = times.count() >= 2;
+        out.extend(token.iter().map(|byte| if is_time && byte.is_ascii_digit() { b'0' } else { *byte }));
+    }
+    out
+}
+
+/// `  File "train.py", line 10, in compute_loss`.
+fn frame(body: &[u8]) -> Option<Frame> {
+    let rest = body.trim_ascii_start().strip_prefix(b"File \"")?;
+    let end = memchr::memmem::find(rest, b"\", line ")?;
+    let (file, rest) = (rest.get(..end)?, rest.get(end + 8..)?);
+    let digits = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+    let line = std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()?;
+    let function = rest.get(digits..)?.strip_prefix(b", in ").unwrap_or(b"<module>");
+    Some(Frame { file: printable(file, 400), line, function: printable(function, 200) })
+}
+
+/// `ValueError: text`. Words that are no usual name of an exception are one only where `sure`.
+fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
+    const ENDS: &[&str] = &[
+        "Error",
+        "Exception",
+        "Interrupt",
+        "Exit",
+        "Failure",
+        "Timeout",
+        "Warning",
+        "Iteration",
+        "Group",
+        "NotFound",
+        "Fault",
+        "Abort",
+        "Closed",
+        "Expired",
+    ];
+    let length = body
+        .iter()
+        .take(200)
+        .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+        .count();
+    let (name, rest) = (body.get(..length)?, body.get(length..)?);
+    let message = match rest {
+        [] => rest,
+        [b':', rest @ ..] if rest.is_empty() || rest.starts_with(b" ") => rest,
+        _ => return None,
+    };
+    let text = std::str::from_utf8(name).ok()?;
+    let last = text.rsplit('.').next().unwrap_or(text);
+    let capital = last.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
+    let usual =
+        ENDS.iter().any(|end| last.ends_with(end)) || (text.contains('.') && capital && !message.is_empty());
+    (usual && !last.is_empty() || (sure && capital)).then(|| (name.to_vec(), message.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<Exception> {
+        let mut tracebacks = Tracebacks::default();
+        (1..)
+            .zip(text.lines())
+            .filter_map(|(number, line)| tracebacks.line(line.as_bytes(), number))
+            .map(|done| done.exception)
+            .collect()
+    }
+
+    #[test]
+    fn interleaved_tracebacks_of_two_ranks_are_told_apart() {
+        let found = read(
+            "[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n\
+             [rank0]:   File \"/job/a.py\", line 1, in f\n[rank1]:   File \"/job/b.py\", line 2, in g\n\
+             [rank1]: KeyError: 'b'\nh:1:1 [0] NCCL INFO x\n[rank0]: ValueError: a",
+        );
+        let whats: Vec<_> = found.iter().map(Exception::what).collect();
+        assert_eq!(whats, ["KeyError: 'b'", "ValueError: a"]);
+        let frames: Vec<_> =
+            found.iter().filter_map(|one| one.frame.as_ref()).map(|frame| &*frame.function).collect();
+        assert_eq!(frames, ["g", "f"]);
+    }
+
+    #[test]
+    fn times_before_each_line_do_not_tear_a_traceback() {
+        let found = read(
+            "2026-01-01T10:00:00.001Z [pod/w-0] Traceback (most recent call last):\n\
+             2026-01-01T10:00:00.002Z [pod/w-0]   File \"/job/a.py\", line 1, in f\n\
+             2026-01-01T10:00:00.003Z [pod/w-1] ValueError: of another pod\n\
+             2026-01-01T10:00:00.003Z [pod/w-0] RuntimeError: x",
+        );
+        assert_eq!(found.iter().map(Exception::what).collect::<Vec<_>>(), ["RuntimeError: x"]);
+    }
+
+    #[test]
+    fn a_worker_of_a_data_loader_hands_on_its_exception() {
+        let found = read(
+            "Traceback (most recent call last):\n  File \"/job/a.py\", line 1, in f\n\
+             ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n\
+             \x20 File \"/job/data.py\", line 7, in __getitem__\nValueError: bad row",
+        );
+        let last = found.last().and_then(|last| last.cause.as_deref()).expect("the original");
+        assert_eq!(
+            (last.what().as_str(), last.frame.as_ref().map(|frame| frame.line)),
+            ("ValueError: bad row", Some(7))
+        );
+    }
+
+    #[test]
+    fn files_of_libraries_are_no_user_code() {
+        for library in [
+            "/venv/lib/torch/_tensor.py",
+            "<frozen runpy>",
+            "/opt/conda/lib/python3.11/runpy.py",
+            "/home/u/.local/lib/python3.10/site-packages/x/y.py",
+            "/usr/lib/python3.12/json/decoder.py",
+        ] {
+            assert!(is_library(library), "{library}");
+        }
+        for own in ["/job/train.py", "train.py", "/home/u/project/lib/util.py", "/workspace/torch_train.py"] {
+            assert!(!is_library(own), "{own}");
+        }
+    }
+}
