@@ -150,7 +150,7 @@ pub enum Command {
     List(commands::list::ListArgs),
     /// Print everything known of a job
     Describe(commands::describe::DescribeArgs),
-    /// Stop a job; its record and logs stay
+    /// Stop a job and keep its record; on Kubernetes its pods are removed, and their logs with them
     Cancel(commands::act::CancelArgs),
     /// Stop a job and remove its record
     Delete(commands::act::DeleteArgs),

@@ -213,9 +213,11 @@ impl Draft<'_> {
 
     /// `runPolicy` as training-operator and mpi-operator share it.
     pub fn run_policy(&self) -> Value {
-        // An ended master or launcher ends the job while workers may still run: without this they would keep their
-        // GPUs (training-operator's default is None).
-        let clean = self.settings.clean_pod_policy.as_deref().unwrap_or("Running");
+        // The log of a rank goes with its pod, so the pods of a PyTorchJob stay: with `Running` the operator deletes every
+        // worker that still runs when the master ends, before its last lines. Workers of an MPIJob only run sshd and never
+        // end by themselves; they would keep their GPUs. (docs/decisions/pods-of-ended-jobs-stay.md)
+        let default = if self.kind == Kind::PyTorchJob { "None" } else { "Running" };
+        let clean = self.settings.clean_pod_policy.as_deref().unwrap_or(default);
         let mut policy = json!({"cleanPodPolicy": clean});
         match self.spec.restart {
             // training-operator ends a job when its containers' restarts reach the limit, that is, when the last one that was

@@ -20,6 +20,11 @@ use crate::kubernetes::{
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
 
+/// The code of pods that outlive their job.
+pub const PODS_LEFT: &str = "K8S-PODS-LEFT";
+/// Most pods of a job whose absence is looked for.
+const MOST_PLACES: u32 = 100_000;
+
 /// A job object with its kind.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -244,6 +249,51 @@ impl Job {
         Some(if self.kind == Kind::PyTorchJob { limit.saturating_sub(1) } else { limit })
     }
 
+    /// Pods that run on after the job has ended, and hold their GPUs.
+    pub fn left_over(&self, pods: &[&Pod]) -> Option<Finding> {
+        if !self.phase(pods).0.is_terminal() {
+            return None;
+        }
+        let left: Vec<_> = pods.iter().filter(|pod| !pod.ended() && pod.node.is_some()).collect();
+        let first = left.first()?;
+        let gpus: u64 = left.iter().map(|pod| pod.gpus).sum();
+        let (pods, hold) =
+            if left.len() == 1 { ("pod still runs", "holds") } else { ("pods still run", "hold") };
+        let held = if gpus == 0 { String::new() } else { format!(" and {hold} {gpus} GPUs") };
+        let message = format!("the job has ended, but {} {pods}{held}", left.len());
+        let finding = Finding::warning(PODS_LEFT, message).at(&first.name);
+        Some(finding.fix(
+            "wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs",
+        ))
+    }
+
+    /// The pods that the job had while it ran, by role and number, as far as their logs are those of ranks.
+    pub fn expected_places(&self) -> Vec<(String, u32)> {
+        let numbered = |role: &str, count: u64| {
+            let count = u32::try_from(count).unwrap_or(u32::MAX).min(MOST_PLACES);
+            (0..count).map(|number| (role.to_owned(), number)).collect::<Vec<_>>()
+        };
+        match self.kind {
+            Kind::PyTorchJob => {
+                let specs = self.object.pointer("/spec/pytorchReplicaSpecs").and_then(Value::as_object);
+                specs
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|(role, spec)| {
+                        numbered(&role.to_lowercase(), spec["replicas"].as_u64().unwrap_or(1))
+                    })
+                    .collect()
+            }
+            // The launcher carries what the ranks write; the workers run sshd.
+            Kind::MpiJobV1 | Kind::MpiJobV2 => numbered("launcher", 1),
+            // How many there are is the runtime's where the job does not say.
+            Kind::TrainJob => {
+                let nodes = self.object.pointer("/spec/trainer/numNodes").and_then(Value::as_u64);
+                numbered("node", nodes.unwrap_or(0))
+            }
+        }
+    }
+
     /// Its pods as replicas.
     pub fn replicas(&self, pods: &[&Pod]) -> Vec<ReplicaStatus> {
         let most = self.most_restarts().unwrap_or(u32::MAX);
@@ -285,6 +335,7 @@ impl Job {
         if phase.is_terminal() && phase != JobPhase::Failed {
             findings.retain(|finding| finding.severity != Severity::Warning);
         }
+        findings.extend(self.left_over(pods));
         findings
     }
 }
