@@ -19,6 +19,7 @@ use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::{CANCELLED, Job};
+use super::submit::adopt_maps;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource};
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
@@ -95,7 +96,11 @@ impl Client {
     /// The job of a submission.
     pub async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let selector = format!("{SUBMISSION}={id}");
-        Ok(self.jobs(&selector).await?.first().map(|job| job.handle(&self.target)))
+        let jobs = self.jobs(&selector).await?;
+        let Some(job) = jobs.first() else { return Ok(None) };
+        // Whoever submitted it may have been cut off before this.
+        adopt_maps(self.cluster().await?, job).await;
+        Ok(Some(job.handle(&self.target)))
     }
 
     /// The jobs of a label selector in the namespace.
@@ -201,7 +206,11 @@ impl Client {
             _ => json!({"spec": {"runPolicy": {"suspend": suspend}}}),
         };
         let patch = match action {
-            Action::Delete => return named.cluster.delete(&resource, &named.name, Some(job.uid())).await,
+            Action::Delete => {
+                // A ConfigMap that the job does not own yet would stay.
+                adopt_maps(&named.cluster, &job).await;
+                return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
+            }
             Action::Cancel => {
                 let (phase, _) = job.phase(&[]);
                 if phase.is_terminal() {

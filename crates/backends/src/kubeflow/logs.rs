@@ -40,7 +40,7 @@ pub fn logs(
             name: named.name.clone(),
             cluster: named.cluster.clone(),
             selector: kind.selector(&named.name),
-            place: Arc::new(move |pod| pod_of(pod, &job).then(|| kind.place(pod))),
+            place: Arc::new(move |pod| pod_of(pod, &job).then(|| job.place(pod))),
             ended,
             expected,
             options,

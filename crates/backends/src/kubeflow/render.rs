@@ -44,7 +44,12 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let settings = target.for_job(spec)?;
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
-    let delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
+    let mut delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
+    if let Delivery::ConfigMap { name, .. } = &mut delivery {
+        // One that an interrupted submission left behind is never in the way of the next.
+        let own: String = job.submission.as_str().chars().take(8).collect();
+        *name = format!("{name}-{own}");
+    }
     let known = job.facts.extra.get("trainer-version").and_then(Value::as_str);
     let trainer = match settings.trainer_version.as_deref().or(known) {
         Some(text) => trainer_version(text)?,

@@ -13,6 +13,7 @@ use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
+use crate::kubernetes::logs::Place;
 use crate::kubernetes::{
     ContainerState, NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
 };
@@ -153,9 +154,10 @@ impl Job {
         if crashing {
             return (JobPhase::Restarting, why());
         }
-        if self.condition("Running").is_some()
-            || (all && up == pods.iter().filter(|pod| !pod.ended()).count())
-        {
+        // A job of which a pod could not be made does not work, however many of the others run and wait for it.
+        let runs = self.condition("Running").is_some()
+            || (all && up == pods.iter().filter(|pod| !pod.ended()).count());
+        if runs && !self.lacks_pods(pods) {
             return (JobPhase::Running, String::new());
         }
         if pods.is_empty() {
@@ -167,8 +169,17 @@ impl Job {
             return (JobPhase::Pending, why());
         }
         let reason = why();
-        let waiting = format!("{up} of {} pods run", pods.len());
+        let launcher = usize::from(matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2));
+        let waiting = format!("{up} of {} pods run", pods.len().max(self.nodes() as usize + launcher));
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
+    }
+
+    /// Whether a pod is missing that the job needs: one of its nodes, or its launcher.
+    fn lacks_pods(&self, pods: &[&Pod]) -> bool {
+        let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
+        let launchers = pods.iter().filter(launcher).count();
+        let needs_launcher = matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2);
+        (needs_launcher && launchers == 0) || pods.len() - launchers < self.nodes() as usize
     }
 
     /// The job's own exit code: of the pod that decides, else of the first that failed. An MPIJob's workers only serve its
@@ -267,6 +278,27 @@ impl Job {
         ))
     }
 
+    /// What a pod is in the job, with its rank where each pod runs one process: the operators number the pods by it.
+    pub fn place(&self, pod: &Pod) -> Place {
+        let mut place = self.kind.place(pod);
+        let single = match self.kind {
+            Kind::PyTorchJob => &self.object["spec"]["nprocPerNode"],
+            Kind::TrainJob => &self.object["spec"]["trainer"]["numProcPerNode"],
+            Kind::MpiJobV1 | Kind::MpiJobV2 => return place,
+        };
+        if single != "1" && *single != 1 {
+            return place;
+        }
+        let master = self.object.pointer("/spec/pytorchReplicaSpecs/Master").is_some();
+        place.rank = match place.role.as_str() {
+            "master" => Some(0),
+            "worker" => place.replica.checked_add(u32::from(master)),
+            "node" => Some(place.replica),
+            _ => None,
+        };
+        place
+    }
+
     /// The pods that the job had while it ran, by role and number, as far as their logs are those of ranks.
     pub fn expected_places(&self) -> Vec<(String, u32)> {
         let numbered = |role: &str, count: u64| {
@@ -315,16 +347,17 @@ impl Job {
             }
         };
         pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
-        // What an event said before the job or its pod ran is over, except that a node was lost.
+        // What an event said of a pod is over once that pod has run, and what one said of the job once all its pods are there,
+        // except that a node was lost.
         let begun = pods.iter().filter(|pod| pod.containers.iter().any(ContainerState::has_begun));
         let begun: HashSet<&str> = begun.map(|pod| pod.uid.as_str()).collect();
-        let started = matches!(phase, JobPhase::Running | JobPhase::Succeeded);
+        let over = phase == JobPhase::Succeeded || (phase == JobPhase::Running && !self.lacks_pods(pods));
         events
             .iter()
             .filter_map(|event| Some((job_event_finding(event)?, begun.contains(event.about.2.as_str()))))
             .filter(|(finding, begun)| match finding.code.as_str() {
                 NODE_LOST => phase != JobPhase::Succeeded,
-                _ => !started && !begun,
+                _ => !over && !begun,
             })
             .map(|(finding, _)| finding)
             .map(|finding| on_node(finding, pods))

@@ -14,6 +14,7 @@ mod ending;
 mod fabric;
 mod failures;
 mod findings;
+mod holding;
 mod kinds;
 mod line;
 mod logs;
