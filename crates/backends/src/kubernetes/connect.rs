@@ -168,9 +168,7 @@ impl ClusterConfig {
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
-        let plugin = exec_plugin::take(&mut config).await?;
-        let client =
-            exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
+        let client = exec_plugin::client(config).await?;
         Ok(Cluster { client, namespace, context, server })
     }
 }

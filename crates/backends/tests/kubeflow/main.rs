@@ -11,6 +11,7 @@ mod bed;
 mod cli;
 mod conformance;
 mod ending;
+mod exec;
 mod fabric;
 mod failures;
 mod findings;
