@@ -198,6 +198,7 @@ impl Client {
                 None if began.elapsed() > PATIENCE => return Err(error),
                 None => sleep(pause).await,
             }
+            pause = (pause * 2).min(Duration::from_secs(5));
         }
     }
 }

@@ -86,12 +86,11 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Makes the client of a configuration. Where it has a plugin, that is run once.
+/// Makes the client of a configuration that has a plugin, which is run once.
 ///
 /// # Errors
 /// [`ErrorKind::Credentials`] where the plugin fails or does not end in time.
-pub(super) async fn client(mut config: kube::Config) -> Result<kube::Client> {
-    let Some(exec) = config.auth_info.exec.take() else { return bounded(config) };
+pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kube::Client> {
     let asks = exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal();
     let time = if asks { INTERACTIVE_TIME } else { TIME };
     let namespace = config.default_namespace.clone();
@@ -100,7 +99,7 @@ pub(super) async fn client(mut config: kube::Config) -> Result<kube::Client> {
 }
 
 /// Makes a client. Of an error's body no more is read than an error has.
-fn bounded(config: kube::Config) -> Result<kube::Client> {
+pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
     let bounded = MapResponseLayer::new(|response: Response<_>| {
         let most = if response.status().is_client_error() || response.status().is_server_error() {
             LARGEST_ERROR

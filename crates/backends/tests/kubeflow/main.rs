@@ -21,4 +21,5 @@ mod line;
 mod logs;
 mod losing;
 mod proxy;
+mod refusing;
 mod stuck;
