@@ -10,7 +10,7 @@ k wait --for=condition=Established crd/mpijobs.kubeflow.org --timeout=30s >/dev/
 if ! alive mpi-operator; then
   k -n mpi-operator delete lease mpi-operator --ignore-not-found >/dev/null  # a dead leader's lease costs 15 s
   # its health port 8080 is fixed
-  KUBECONFIG=$S/mpi-operator.kubeconfig setsid nohup $B/mpi-operator -alsologtostderr --lock-namespace=mpi-operator >>$S/log/mpi-operator.log 2>&1 </dev/null & echo $! > $S/pids/mpi-operator
+  KUBECONFIG=$S/mpi-operator.kubeconfig setsid nohup $HERE/keep.sh $B/mpi-operator -alsologtostderr --lock-namespace=mpi-operator >>$S/log/mpi-operator.log 2>&1 </dev/null & echo $! > $S/pids/mpi-operator
 fi
 for i in $(seq 120); do k -n mpi-operator get lease mpi-operator >/dev/null 2>&1 && exit 0; sleep 0.25; done
 echo "mpi-operator has no lease"; tail -5 $S/log/mpi-operator.log; exit 1

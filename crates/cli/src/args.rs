@@ -152,7 +152,7 @@ pub enum Command {
     List(commands::list::ListArgs),
     /// Show the details of a job
     Describe(commands::describe::DescribeArgs),
-    /// Stop a job and keep its record and logs
+    /// Stop a job and keep its record; on Kubernetes its pods are removed, and their logs with them
     Cancel(commands::act::CancelArgs),
     /// Stop a job and remove its record
     Delete(commands::act::DeleteArgs),

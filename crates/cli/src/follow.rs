@@ -1,5 +1,6 @@
 //! Following a job: its events, its logs, its transport map, until it has ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -11,7 +12,7 @@ use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
-use weftrun::{Error, ErrorKind, Job, Result};
+use weftrun::{Error, ErrorKind, Job, Plan, Result};
 
 use crate::context::Context;
 use crate::live_map::LiveMap;
@@ -160,6 +161,42 @@ pub fn event_text(event: &JobEvent) -> String {
     }
 }
 
+/// Adds to an error that the job goes on, and how to reach it.
+fn goes_on(error: Error, handle: &JobHandle) -> Error {
+    error
+        .with("job", handle)
+        .hint(format!("the job goes on; `weftrun logs -f '{handle}'` follows it again"))
+        .hint(format!("`weftrun cancel '{handle}'` stops it"))
+}
+
+/// Submits a plan. After Ctrl-C the cluster's answer is awaited, so that the handle of a job that was made is known; a second one
+/// stops that too.
+///
+/// # Errors
+/// Those of [`Plan::submit`]. The second value is the error to end with where the user interrupted a submission that went through.
+pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Error>)> {
+    let stopped = AtomicBool::new(false);
+    let mut sending = std::pin::pin!(planned.submit_unless(|| stopped.load(Ordering::Relaxed)));
+    tokio::select! {
+        done = &mut sending => return done.map(|job| (job, None)),
+        Ok(()) = tokio::signal::ctrl_c() => {}
+    }
+    stopped.store(true, Ordering::Relaxed);
+    context.out.say("interrupted: waiting for the cluster's answer, to know the job's handle (Ctrl-C again stops waiting)");
+    tokio::select! {
+        done = sending => done.map(|job| {
+            let error = goes_on(Error::new(ErrorKind::Interrupted, "interrupted"), job.handle());
+            (job, Some(error))
+        }),
+        Ok(()) = tokio::signal::ctrl_c() => {
+            let message = "interrupted; it is not known whether the job was made";
+            Err(Error::new(ErrorKind::Interrupted, message)
+                .with("submission", &planned.planned().submission)
+                .hint("`weftrun list` shows it if it was, and says so if it was not"))
+        }
+    }
+}
+
 /// Runs a future until it ends, the time is out, or the user interrupts; says that the job goes on.
 pub async fn with_limits<T>(
     future: impl Future<Output = Result<T>>,
@@ -178,12 +215,7 @@ pub async fn with_limits<T>(
             None => std::future::pending().await,
         }
     };
-    let goes_on = |error: Error| {
-        error
-            .with("job", handle)
-            .hint(format!("the job goes on; `weftrun logs -f '{handle}'` follows it again"))
-            .hint(format!("`weftrun cancel '{handle}'` stops it"))
-    };
+    let goes_on = |error: Error| goes_on(error, handle);
     futures_util::select_biased! {
         done = Box::pin(future).fuse() => done,
         () = Box::pin(interrupted).fuse() => Err(goes_on(Error::new(ErrorKind::Interrupted, "interrupted"))),

@@ -117,6 +117,14 @@ impl Plan {
     /// Errors of the plan are [`ErrorKind::InvalidSpec`]; what the cluster refuses is [`ErrorKind::Refused`]. After
     /// [`ErrorKind::Unreachable`] the job may be there: [`Client::unresolved_on`] finds it by its submission id.
     pub async fn submit(&self) -> Result<Job> {
+        self.submit_unless(|| false).await
+    }
+
+    /// Submits it as [`Plan::submit`] does, unless the caller says, after all checks and before anything is sent, that it is not to be.
+    ///
+    /// # Errors
+    /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was not to be: then nothing was sent.
+    pub async fn submit_unless(&self, stop: impl Fn() -> bool) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
             ErrorKind::InvalidSpec,
@@ -131,6 +139,9 @@ impl Plan {
             "the cluster would refuse the job",
         )?;
 
+        if stop() {
+            return Err(Error::new(ErrorKind::Interrupted, "interrupted before anything was sent"));
+        }
         let mut record = Record {
             submission: self.planned.submission.clone(),
             target: self.target.name.clone(),

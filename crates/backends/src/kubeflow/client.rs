@@ -19,6 +19,7 @@ use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::{CANCELLED, Job};
+use super::submit::adopt_maps;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource};
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
@@ -95,7 +96,11 @@ impl Client {
     /// The job of a submission.
     pub async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let selector = format!("{SUBMISSION}={id}");
-        Ok(self.jobs(&selector).await?.first().map(|job| job.handle(&self.target)))
+        let jobs = self.jobs(&selector).await?;
+        let Some(job) = jobs.first() else { return Ok(None) };
+        // Whoever submitted it may have been cut off before this.
+        adopt_maps(self.cluster().await?, job).await;
+        Ok(Some(job.handle(&self.target)))
     }
 
     /// The jobs of a label selector in the namespace.
@@ -128,8 +133,13 @@ impl Client {
         };
         let cluster = self.cluster().await?;
         let pods: Vec<Pod> = cluster.list(&Resource::PODS, "").await?.iter().map(Pod::of_json).collect();
-        let mut summaries: Vec<_> =
-            jobs.iter().map(|job| job.summary(&self.target, &pods_of(job, &pods))).collect();
+        let summary = |job: &Job| {
+            let pods = pods_of(job, &pods);
+            let mut summary = job.summary(&self.target, &pods);
+            said_of_leftovers(&mut summary, job, &pods);
+            summary
+        };
+        let mut summaries: Vec<_> = jobs.iter().map(summary).collect();
         summaries.retain(|job| filter.ended || !job.phase.is_terminal());
         summaries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| a.name.cmp(&b.name)));
         summaries.truncate(filter.limit.unwrap_or(usize::MAX));
@@ -173,6 +183,7 @@ impl Client {
         events.retain(|event| about(&job, &pods, event));
         events.sort_by_key(|event| event.time);
         let mut detail = JobDetail::new(job.summary(&self.target, &pods));
+        said_of_leftovers(&mut detail.summary, &job, &pods);
         detail.replicas = job.replicas(&pods);
         detail.replicas.sort_by(|a, b| (&a.role, a.index).cmp(&(&b.role, b.index)));
         detail.findings = job.findings(&pods, &events.iter().collect::<Vec<_>>());
@@ -195,11 +206,15 @@ impl Client {
             _ => json!({"spec": {"runPolicy": {"suspend": suspend}}}),
         };
         let patch = match action {
-            Action::Delete => return named.cluster.delete(&resource, &named.name, Some(job.uid())).await,
+            Action::Delete => {
+                // A ConfigMap that the job does not own yet would stay.
+                adopt_maps(&named.cluster, &job).await;
+                return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
+            }
             Action::Cancel => {
                 let (phase, _) = job.phase(&[]);
                 if phase.is_terminal() {
-                    return Ok(());
+                    return end_leftovers(&named, &job).await;
                 }
                 // Suspended, its pods go and its record stays. Kueue would start a suspended job again, so there it goes.
                 if job.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].is_string() {
@@ -245,6 +260,27 @@ impl Client {
             sleep(Duration::from_millis(250)).await;
         }
     }
+}
+
+/// Adds to the reason of an ended job that pods of it still run.
+fn said_of_leftovers(summary: &mut JobSummary, job: &Job, pods: &[&Pod]) {
+    let Some(finding) = job.left_over(pods) else { return };
+    let before = std::mem::take(&mut summary.reason);
+    let stop = if before.is_empty() { "" } else { "; " };
+    summary.reason = format!("{before}{stop}{}", finding.message);
+}
+
+/// Ends the pods of an ended job that still run. The operators clean up after an ended job whenever it changes, by the policy
+/// that it has then (training-operator 1.9, mpi-operator 0.6: `DeletePodsAndServices`, `cleanUpWorkerPods`); pods that ended
+/// stay, and with them their logs.
+async fn end_leftovers(named: &Named, job: &Job) -> Result<()> {
+    let cleans = matches!(named.kind, Kind::PyTorchJob | Kind::MpiJobV1 | Kind::MpiJobV2);
+    let keeps = job.object.pointer("/spec/runPolicy/cleanPodPolicy").is_none_or(|policy| policy == "None");
+    if !cleans || !keeps {
+        return Ok(());
+    }
+    let patch = json!({"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}});
+    named.cluster.patch(&named.kind.resource(), &named.name, &patch).await.map(drop)
 }
 
 /// The pods of a job.

@@ -121,7 +121,10 @@ impl Client {
 /// Notes a right that one does not have, where it would be needed.
 fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
     if right.resource == Resource::CONFIG_MAPS {
-        facts.extra.insert("may-create-configmaps".into(), json!(allowed));
+        // Whoever may make one and not give it to its job would leave it behind.
+        let before = facts.extra.get("may-create-configmaps").cloned().unwrap_or(json!(allowed));
+        let both = if allowed == Some(false) { json!(allowed) } else { before };
+        facts.extra.insert("may-create-configmaps".into(), both);
         return;
     }
     let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
@@ -170,6 +173,7 @@ pub fn wanted_rights() -> Vec<Right> {
         of("get", Resource::PODS, "log"),
         of("list", Resource::EVENTS, ""),
         of("create", Resource::CONFIG_MAPS, ""),
+        of("patch", Resource::CONFIG_MAPS, ""),
     ]);
     rights
 }

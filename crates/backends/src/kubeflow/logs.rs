@@ -9,6 +9,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{ErrorKind, Result};
 
 use super::client::{Client, Named, pod_of};
+use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::logs::{LogJob, QUIET, logs as pod_logs};
 use crate::kubernetes::{Change, changes, is_not_found};
@@ -25,12 +26,23 @@ pub fn logs(
         let (sender, ended) = watch::channel(false);
         let kind = named.kind;
         let uid = job.uid().to_owned();
+        let ended_before = job.phase(&[]).0.is_terminal();
+        let places = if ended_before { job.expected_places() } else { Vec::new() };
+        let expected = places.into_iter().map(|(role, number)| {
+            let name = match kind {
+                Kind::TrainJob => format!("{}-{role}-0-{number}", named.name),
+                _ => format!("{}-{role}-{number}", named.name),
+            };
+            (role, number, name)
+        });
+        let expected = expected.collect();
         let job = LogJob {
             name: named.name.clone(),
             cluster: named.cluster.clone(),
             selector: kind.selector(&named.name),
-            place: Arc::new(move |pod| pod_of(pod, &job).then(|| kind.place(pod))),
+            place: Arc::new(move |pod| pod_of(pod, &job).then(|| job.place(pod))),
             ended,
+            expected,
             options,
             quiet: QUIET,
         };

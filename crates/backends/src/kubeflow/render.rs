@@ -44,7 +44,12 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let settings = target.for_job(spec)?;
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
-    let delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
+    let mut delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
+    if let Delivery::ConfigMap { name, .. } = &mut delivery {
+        // One that an interrupted submission left behind is never in the way of the next.
+        let own: String = job.submission.as_str().chars().take(8).collect();
+        *name = format!("{name}-{own}");
+    }
     let known = job.facts.extra.get("trainer-version").and_then(Value::as_str);
     let trainer = match settings.trainer_version.as_deref().or(known) {
         Some(text) => trainer_version(text)?,
@@ -213,9 +218,11 @@ impl Draft<'_> {
 
     /// `runPolicy` as training-operator and mpi-operator share it.
     pub fn run_policy(&self) -> Value {
-        // An ended master or launcher ends the job while workers may still run: without this they would keep their
-        // GPUs (training-operator's default is None).
-        let clean = self.settings.clean_pod_policy.as_deref().unwrap_or("Running");
+        // The log of a rank goes with its pod, so the pods of a PyTorchJob stay: with `Running` the operator deletes every
+        // worker that still runs when the master ends, before its last lines. Workers of an MPIJob only run sshd and never
+        // end by themselves; they would keep their GPUs. (docs/decisions/pods-of-ended-jobs-stay.md)
+        let default = if self.kind == Kind::PyTorchJob { "None" } else { "Running" };
+        let clean = self.settings.clean_pod_policy.as_deref().unwrap_or(default);
         let mut policy = json!({"cleanPodPolicy": clean});
         match self.spec.restart {
             // training-operator ends a job when its containers' restarts reach the limit, that is, when the last one that was

@@ -13,12 +13,18 @@ use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
+use crate::kubernetes::logs::Place;
 use crate::kubernetes::{
     ContainerState, NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
 };
 
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
+
+/// The code of pods that outlive their job.
+pub const PODS_LEFT: &str = "K8S-PODS-LEFT";
+/// Most pods of a job whose absence is looked for.
+const MOST_PLACES: u32 = 100_000;
 
 /// A job object with its kind.
 #[derive(Clone, Debug)]
@@ -148,9 +154,10 @@ impl Job {
         if crashing {
             return (JobPhase::Restarting, why());
         }
-        if self.condition("Running").is_some()
-            || (all && up == pods.iter().filter(|pod| !pod.ended()).count())
-        {
+        // A job of which a pod could not be made does not work, however many of the others run and wait for it.
+        let runs = self.condition("Running").is_some()
+            || (all && up == pods.iter().filter(|pod| !pod.ended()).count());
+        if runs && !self.lacks_pods(pods) {
             return (JobPhase::Running, String::new());
         }
         if pods.is_empty() {
@@ -162,8 +169,17 @@ impl Job {
             return (JobPhase::Pending, why());
         }
         let reason = why();
-        let waiting = format!("{up} of {} pods run", pods.len());
+        let launcher = usize::from(matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2));
+        let waiting = format!("{up} of {} pods run", pods.len().max(self.nodes() as usize + launcher));
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
+    }
+
+    /// Whether a pod is missing that the job needs: one of its nodes, or its launcher.
+    fn lacks_pods(&self, pods: &[&Pod]) -> bool {
+        let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
+        let launchers = pods.iter().filter(launcher).count();
+        let needs_launcher = matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2);
+        (needs_launcher && launchers == 0) || pods.len() - launchers < self.nodes() as usize
     }
 
     /// The job's own exit code: of the pod that decides, else of the first that failed. An MPIJob's workers only serve its
@@ -244,6 +260,72 @@ impl Job {
         Some(if self.kind == Kind::PyTorchJob { limit.saturating_sub(1) } else { limit })
     }
 
+    /// Pods that run on after the job has ended, and hold their GPUs.
+    pub fn left_over(&self, pods: &[&Pod]) -> Option<Finding> {
+        if !self.phase(pods).0.is_terminal() {
+            return None;
+        }
+        let left: Vec<_> = pods.iter().filter(|pod| !pod.ended() && pod.node.is_some()).collect();
+        let first = left.first()?;
+        let gpus: u64 = left.iter().map(|pod| pod.gpus).sum();
+        let (pods, hold) =
+            if left.len() == 1 { ("pod still runs", "holds") } else { ("pods still run", "hold") };
+        let held = if gpus == 0 { String::new() } else { format!(" and {hold} {gpus} GPUs") };
+        let message = format!("the job has ended, but {} {pods}{held}", left.len());
+        let finding = Finding::warning(PODS_LEFT, message).at(&first.name);
+        Some(finding.fix(
+            "wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs",
+        ))
+    }
+
+    /// What a pod is in the job, with its rank where each pod runs one process: the operators number the pods by it.
+    pub fn place(&self, pod: &Pod) -> Place {
+        let mut place = self.kind.place(pod);
+        let single = match self.kind {
+            Kind::PyTorchJob => &self.object["spec"]["nprocPerNode"],
+            Kind::TrainJob => &self.object["spec"]["trainer"]["numProcPerNode"],
+            Kind::MpiJobV1 | Kind::MpiJobV2 => return place,
+        };
+        if single != "1" && *single != 1 {
+            return place;
+        }
+        let master = self.object.pointer("/spec/pytorchReplicaSpecs/Master").is_some();
+        place.rank = match place.role.as_str() {
+            "master" => Some(0),
+            "worker" => place.replica.checked_add(u32::from(master)),
+            "node" => Some(place.replica),
+            _ => None,
+        };
+        place
+    }
+
+    /// The pods that the job had while it ran, by role and number, as far as their logs are those of ranks.
+    pub fn expected_places(&self) -> Vec<(String, u32)> {
+        let numbered = |role: &str, count: u64| {
+            let count = u32::try_from(count).unwrap_or(u32::MAX).min(MOST_PLACES);
+            (0..count).map(|number| (role.to_owned(), number)).collect::<Vec<_>>()
+        };
+        match self.kind {
+            Kind::PyTorchJob => {
+                let specs = self.object.pointer("/spec/pytorchReplicaSpecs").and_then(Value::as_object);
+                specs
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|(role, spec)| {
+                        numbered(&role.to_lowercase(), spec["replicas"].as_u64().unwrap_or(1))
+                    })
+                    .collect()
+            }
+            // The launcher carries what the ranks write; the workers run sshd.
+            Kind::MpiJobV1 | Kind::MpiJobV2 => numbered("launcher", 1),
+            // How many there are is the runtime's where the job does not say.
+            Kind::TrainJob => {
+                let nodes = self.object.pointer("/spec/trainer/numNodes").and_then(Value::as_u64);
+                numbered("node", nodes.unwrap_or(0))
+            }
+        }
+    }
+
     /// Its pods as replicas.
     pub fn replicas(&self, pods: &[&Pod]) -> Vec<ReplicaStatus> {
         let most = self.most_restarts().unwrap_or(u32::MAX);
@@ -265,16 +347,17 @@ impl Job {
             }
         };
         pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
-        // What an event said before the job or its pod ran is over, except that a node was lost.
+        // What an event said of a pod is over once that pod has run, and what one said of the job once all its pods are there,
+        // except that a node was lost.
         let begun = pods.iter().filter(|pod| pod.containers.iter().any(ContainerState::has_begun));
         let begun: HashSet<&str> = begun.map(|pod| pod.uid.as_str()).collect();
-        let started = matches!(phase, JobPhase::Running | JobPhase::Succeeded);
+        let over = phase == JobPhase::Succeeded || (phase == JobPhase::Running && !self.lacks_pods(pods));
         events
             .iter()
             .filter_map(|event| Some((job_event_finding(event)?, begun.contains(event.about.2.as_str()))))
             .filter(|(finding, begun)| match finding.code.as_str() {
                 NODE_LOST => phase != JobPhase::Succeeded,
-                _ => !started && !begun,
+                _ => !over && !begun,
             })
             .map(|(finding, _)| finding)
             .map(|finding| on_node(finding, pods))
@@ -285,6 +368,7 @@ impl Job {
         if phase.is_terminal() && phase != JobPhase::Failed {
             findings.retain(|finding| finding.severity != Severity::Warning);
         }
+        findings.extend(self.left_over(pods));
         findings
     }
 }

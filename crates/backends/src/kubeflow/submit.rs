@@ -1,5 +1,6 @@
 //! A job is tried, and then made exactly once.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,7 +13,61 @@ use super::client::{Client, PATIENCE};
 use super::error;
 use super::pod::SUBMISSION;
 use super::status::Job;
-use crate::kubernetes::{Cluster, Write, is_conflict, is_not_found, is_unsent};
+use crate::kubernetes::code::VOLUME;
+use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
+
+/// Removes ConfigMaps of a job that was not made. One that stays is named in the error.
+async fn remove_maps(cluster: &Cluster, names: &[String], error: Error) -> Error {
+    let mut error = error;
+    for name in names {
+        match cluster.delete(&Resource::CONFIG_MAPS, name, None).await {
+            Ok(()) => {}
+            Err(removal) if is_not_found(&removal) => {}
+            Err(removal) => {
+                error = error
+                    .with("left behind", format!("the ConfigMap {name}: {}", removal.message()))
+                    .hint(format!("`kubectl delete configmap {name}` removes it"));
+            }
+        }
+    }
+    error
+}
+
+/// Makes a job the owner of the ConfigMaps it mounts, so that they go with it. The job runs without that too: where it is refused,
+/// or this process ends before, the ConfigMap only stays when the job is deleted.
+pub async fn adopt_maps(cluster: &Cluster, job: &Job) {
+    let resource = job.kind.resource();
+    let owner = json!({
+        "apiVersion": resource.api_version(), "kind": resource.kind, "name": job.name(), "uid": job.uid(),
+        "controller": false, "blockOwnerDeletion": false,
+    });
+    let own = format!("{}-code", job.name());
+    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
+        let patch = json!({"metadata": {"ownerReferences": [owner]}});
+        if let Err(error) = cluster.patch(&Resource::CONFIG_MAPS, name, &patch).await {
+            tracing::warn!(%error, name, "the ConfigMap stays when the job is deleted");
+        }
+    }
+}
+
+/// The ConfigMaps with code that a job mounts, wherever its kind has the volumes.
+fn mounted_maps(object: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![object];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                let code = fields.get("name").is_some_and(|name| name == VOLUME);
+                let map = fields.get("configMap").and_then(|map| map["name"].as_str());
+                found.extend(map.filter(|_| code).map(str::to_owned));
+                open.extend(fields.values());
+            }
+            _ => {}
+        }
+    }
+    found
+}
 
 impl Client {
     /// The cluster's own opinion of what would be sent. What it refuses may come of facts that are no longer so.
@@ -62,42 +117,37 @@ impl Client {
 
     /// Creates the job once. After a lost answer the name is looked up before anything is sent again; the API server
     /// gives a name to one object only, so nothing can be there twice.
+    ///
+    /// A ConfigMap is made before the job that mounts it: whoever is killed in between leaves no job whose pods wait for ever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
         let documents = error::documents(rendered)?;
-        let mut owner: Option<Job> = None;
-        for document in &documents {
-            let cluster = document.in_namespace(base);
-            let mut object = document.object.clone();
-            if let Some(owner) = &owner {
-                // The ConfigMap goes with the job; pods wait for it.
-                object["metadata"]["ownerReferences"] = json!([{
-                    "apiVersion": owner.kind.resource().api_version(), "kind": owner.kind.resource().kind,
-                    "name": owner.name(), "uid": owner.uid(), "controller": false, "blockOwnerDeletion": false,
-                }]);
+        let (jobs, maps): (Vec<_>, Vec<_>) = documents.iter().partition(|document| document.kind.is_some());
+        let [document] = jobs.as_slice() else {
+            return Err(Error::new(ErrorKind::Unexpected, "a submission has exactly one job"));
+        };
+        let kind = document.kind.ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is no job"))?;
+        let cluster = document.in_namespace(base);
+        let mut made = Vec::new();
+        for map in &maps {
+            if let Err(error) = self.create_once(&map.in_namespace(base), map, &map.object, rendered).await {
+                self.cache().await?.forget().await;
+                return Err(remove_maps(&cluster, &made, error).await);
             }
-            let made = match self.create_once(&cluster, document, &object, rendered).await {
-                Ok(made) => made,
-                Err(error) => {
-                    self.cache().await?.forget().await;
-                    if let Some(owner) = owner.filter(|_| !is_unsent(&error)) {
-                        // Its pods would wait for the rest for ever.
-                        let resource = owner.kind.resource();
-                        cluster.delete(&resource, owner.name(), Some(owner.uid())).await?;
-                    }
-                    return Err(error);
-                }
-            };
-            if owner.is_none() {
-                let kind = document
-                    .kind
-                    .ok_or_else(|| Error::new(ErrorKind::Unexpected, "the first document is no job"))?;
-                owner = Some(Job { kind, object: made });
-            }
+            made.push(map.name());
         }
-        owner
-            .map(|job| job.handle(&self.target))
-            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is nothing to submit"))
+        let object = match self.create_once(&cluster, document, &document.object, rendered).await {
+            Ok(object) => object,
+            Err(error) => {
+                self.cache().await?.forget().await;
+                // After a lost answer the job may be there, and need it.
+                let made = if is_unsent(&error) { Vec::new() } else { made };
+                return Err(remove_maps(&cluster, &made, error).await);
+            }
+        };
+        let job = Job { kind, object };
+        adopt_maps(&cluster, &job).await;
+        Ok(job.handle(&self.target))
     }
 
     async fn create_once(
@@ -148,6 +198,7 @@ impl Client {
                 None if began.elapsed() > PATIENCE => return Err(error),
                 None => sleep(pause).await,
             }
+            pause = (pause * 2).min(Duration::from_secs(5));
         }
     }
 }

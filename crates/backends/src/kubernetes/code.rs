@@ -23,6 +23,8 @@ pub enum Scripts {
 /// Where code stands in the container.
 const FOLDER: &str = "/tmp/weftrun-code";
 const MOUNT: &str = "/opt/weftrun/code";
+/// The volume of a ConfigMap with code.
+pub const VOLUME: &str = "weftrun-code";
 /// A script of this size is still readable inside a command.
 const SMALL: usize = 16 * 1024;
 /// The kernel takes at most 128 KiB in one argument, and base64 makes four bytes of three.
@@ -132,8 +134,8 @@ impl Delivery {
     pub fn volume(&self) -> Option<(Value, Value)> {
         let Self::ConfigMap { name, .. } = self else { return None };
         Some((
-            json!({"name": "weftrun-code", "configMap": {"name": name, "defaultMode": 0o555}}),
-            json!({"name": "weftrun-code", "mountPath": MOUNT, "readOnly": true}),
+            json!({"name": VOLUME, "configMap": {"name": name, "defaultMode": 0o555}}),
+            json!({"name": VOLUME, "mountPath": MOUNT, "readOnly": true}),
         ))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::exec_plugin;
+use super::{exec_plugin, patience};
 use crate::files;
 use crate::proxy::proxy_for;
 
@@ -177,9 +177,11 @@ impl ClusterConfig {
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
-        let plugin = exec_plugin::take(&mut config).await?;
-        let client =
-            exec_plugin::client(config, plugin).map_err(|error| super::from_kube(error, "connect"))?;
+        let client = match config.auth_info.exec.take() {
+            Some(exec) => exec_plugin::client(exec, config).await?,
+            None => exec_plugin::bounded(config)?,
+        };
+        let client = patience::patient(client);
         Ok(Cluster { client, namespace, context, server })
     }
 }

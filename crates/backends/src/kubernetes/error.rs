@@ -17,6 +17,11 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
         kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) | kube::Error::TlsRequired => {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).source(error)
         }
+        // What a layer of our own says: a credential plugin that failed.
+        kube::Error::Service(error) => match error.downcast::<Error>() {
+            Ok(own) => own.with("while", what),
+            Err(error) => unreachable(kube::Error::Service(error), what),
+        },
         error => unreachable(error, what),
     }
 }

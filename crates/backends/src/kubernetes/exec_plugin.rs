@@ -2,17 +2,19 @@
 //!
 //! kube runs them by itself, without one and on the thread of the runtime: a plugin that waits for a network that is not
 //! there would hold the whole program for ever. Here a plugin runs in a process group of its own, which is killed when its
-//! time is over, and its token is put into every request by a layer of the client.
+//! time is over. One client of kube is made for each certificate that it gives, behind a client that adds its token to every
+//! request; the plugin runs again shortly before a credential ends, and when the API server refuses one (401).
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>, 2026-11-22)
 
 use std::io::IsTerminal;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine as _;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, header::AUTHORIZATION};
+use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{ExecConfig, ExecInteractiveMode};
@@ -22,9 +24,9 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tower::BoxError;
-use tower::buffer::BufferLayer;
-use tower::filter::{AsyncFilterLayer, AsyncPredicate};
+use tower::Service;
 use tower::util::MapResponseLayer;
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -38,30 +40,37 @@ const AFTER_ITS_END: Duration = Duration::from_secs(2);
 const LONGEST: u64 = 1 << 20;
 /// A token is renewed so long before its end.
 const MARGIN: Duration = Duration::from_secs(60);
-/// Requests that may wait for the connection, as in kube's own client.
-const WAITING: usize = 1024;
+/// The plugin is not run again for a refusal so soon after it was run for one.
+const REFUSED_AGAIN: Duration = Duration::from_secs(10);
 /// Largest error of an API server that is read; a `Status` is far below.
 const LARGEST_ERROR: usize = 4 << 20;
 
-/// A plugin, and the token it gave last.
+/// A plugin.
 #[derive(Clone)]
 pub(super) struct Plugin {
     exec: Arc<ExecConfig>,
-    token: Arc<Mutex<Token>>,
     time: Duration,
 }
 
-/// A token with its end, where the plugin says one.
-#[derive(Default)]
-struct Token {
-    secret: Option<SecretString>,
-    ends: Option<Timestamp>,
+/// The service of a client whose credentials a plugin gives.
+#[derive(Clone)]
+struct Renewing {
+    plugin: Plugin,
+    config: Arc<kube::Config>,
+    current: Arc<Mutex<Current>>,
 }
 
-impl From<Status> for Token {
-    fn from(status: Status) -> Self {
-        Self { secret: status.token.map(SecretString::from), ends: status.expiration_timestamp }
-    }
+/// What the plugin gave last.
+struct Current {
+    /// The client with its certificate.
+    client: kube::Client,
+    token: Option<SecretString>,
+    /// When it ends, where the plugin says so.
+    ends: Option<Timestamp>,
+    /// How often the plugin has run.
+    runs: u64,
+    /// When it was last run because its credential was refused.
+    refused: Option<Instant>,
 }
 
 /// What a plugin prints.
@@ -79,28 +88,21 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Takes the plugin out of a configuration and runs it once: its certificate becomes the configuration's own.
+/// Makes the client of a configuration that has a plugin, which is run once.
 ///
 /// # Errors
-/// [`ErrorKind::Credentials`] where it fails or does not end in time.
-pub(super) async fn take(config: &mut kube::Config) -> Result<Option<Plugin>> {
-    let Some(exec) = config.auth_info.exec.take() else { return Ok(None) };
+/// [`ErrorKind::Credentials`] where the plugin fails or does not end in time.
+pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kube::Client> {
     let asks = exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal();
     let time = if asks { INTERACTIVE_TIME } else { TIME };
-    let plugin = Plugin { exec: Arc::new(exec), token: Arc::default(), time };
-    let status = plugin.run().await?;
-    if let (Some(certificate), Some(key)) = (&status.client_certificate_data, &status.client_key_data) {
-        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        config.auth_info.client_certificate_data = Some(encode(certificate));
-        config.auth_info.client_key_data = Some(SecretString::from(encode(key)));
-    }
-    *plugin.token.lock().await = Token::from(status);
-    Ok(Some(plugin))
+    let namespace = config.default_namespace.clone();
+    let service = Renewing::start(Plugin { exec: Arc::new(exec), time }, config).await?;
+    Ok(kube::Client::new(service, namespace))
 }
 
-/// Makes the client. Of an error's body no more is read than an error has.
-pub(super) fn client(config: kube::Config, plugin: Option<Plugin>) -> kube::Result<kube::Client> {
-    let bounded = MapResponseLayer::new(|response: http::Response<_>| {
+/// Makes a client. Of an error's body no more is read than an error has.
+pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
+    let bounded = MapResponseLayer::new(|response: Response<_>| {
         let most = if response.status().is_client_error() || response.status().is_server_error() {
             LARGEST_ERROR
         } else {
@@ -108,45 +110,104 @@ pub(super) fn client(config: kube::Config, plugin: Option<Plugin>) -> kube::Resu
         };
         response.map(|body| http_body_util::Limited::new(body, most))
     });
-    let builder = ClientBuilder::try_from(config)?.with_layer(&bounded);
-    Ok(match plugin {
-        None => builder.build(),
-        // A filter asks of a service that it can be cloned, which the client's own cannot.
-        Some(plugin) => {
-            builder.with_layer(&BufferLayer::new(WAITING)).with_layer(&AsyncFilterLayer::new(plugin)).build()
-        }
-    })
+    let builder = ClientBuilder::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
+    Ok(builder.with_layer(&bounded).build())
 }
 
-impl AsyncPredicate<Request<Body>> for Plugin {
-    type Future = BoxFuture<'static, std::result::Result<Request<Body>, BoxError>>;
-    type Request = Request<Body>;
-
-    fn check(&mut self, mut request: Request<Body>) -> Self::Future {
-        let plugin = self.clone();
-        Box::pin(async move {
-            if let Some(header) = plugin.header().await? {
-                request.headers_mut().insert(AUTHORIZATION, header);
-            }
-            Ok(request)
-        })
+impl Renewing {
+    async fn start(plugin: Plugin, config: kube::Config) -> Result<Self> {
+        let status = plugin.run().await?;
+        let current = Current {
+            client: bounded(with_certificate(config.clone(), &status))?,
+            token: status.token.map(SecretString::from),
+            ends: status.expiration_timestamp,
+            runs: 1,
+            refused: None,
+        };
+        Ok(Self { plugin, config: Arc::new(config), current: Arc::new(Mutex::new(current)) })
     }
+
+    /// The client and the header of a credential that is good for a while, and which run of the plugin gave it. `refused` is the run
+    /// whose credential the API server has just refused.
+    async fn credential(&self, refused: Option<u64>) -> Result<(kube::Client, Option<HeaderValue>, u64)> {
+        let mut current = self.current.lock().await;
+        let ends = current.ends.is_some_and(|ends| Timestamp::now() + MARGIN >= ends);
+        let refused = refused == Some(current.runs)
+            && current.refused.is_none_or(|before| before.elapsed() >= REFUSED_AGAIN);
+        if ends || refused {
+            let status = self.plugin.run().await?;
+            if status.client_certificate_data.is_some() {
+                current.client = bounded(with_certificate((*self.config).clone(), &status))?;
+            }
+            current.token = status.token.map(SecretString::from);
+            current.ends = status.expiration_timestamp;
+            current.runs += 1;
+            if refused {
+                current.refused = Some(Instant::now());
+            }
+        }
+        let header = match &current.token {
+            None => None,
+            Some(secret) => {
+                let header = HeaderValue::try_from(format!("Bearer {}", secret.expose_secret()));
+                let mut header =
+                    header.map_err(|_| self.plugin.failed("gave a token that no header can hold"))?;
+                header.set_sensitive(true);
+                Some(header)
+            }
+        };
+        Ok((current.client.clone(), header, current.runs))
+    }
+
+    /// Sends a request; once more with a new credential if the API server refuses the present one, which did nothing then.
+    async fn send(self, request: Request<Body>) -> std::result::Result<Response<Body>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let again = body.try_clone();
+        let (client, header, run) = self.credential(None).await?;
+        let response = client.send(with_header(Request::from_parts(parts.clone(), body), header)).await?;
+        let Some(again) = again.filter(|_| response.status() == StatusCode::UNAUTHORIZED) else {
+            return Ok(response);
+        };
+        let (client, header, newer) = self.credential(Some(run)).await?;
+        if newer == run {
+            return Ok(response);
+        }
+        Ok(client.send(with_header(Request::from_parts(parts, again), header)).await?)
+    }
+}
+
+impl Service<Request<Body>> for Renewing {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, std::result::Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().send(request))
+    }
+}
+
+fn with_header(mut request: Request<Body>, header: Option<HeaderValue>) -> Request<Body> {
+    if let Some(header) = header {
+        request.headers_mut().insert(AUTHORIZATION, header);
+    }
+    request
+}
+
+/// The configuration with the certificate that a plugin gave, if it gave one.
+fn with_certificate(mut config: kube::Config, status: &Status) -> kube::Config {
+    if let (Some(certificate), Some(key)) = (&status.client_certificate_data, &status.client_key_data) {
+        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        config.auth_info.client_certificate_data = Some(encode(certificate));
+        config.auth_info.client_key_data = Some(SecretString::from(encode(key)));
+    }
+    config
 }
 
 impl Plugin {
-    /// The header with a token that is good for a while; none where the plugin gives certificates.
-    async fn header(&self) -> std::result::Result<Option<HeaderValue>, BoxError> {
-        let mut token = self.token.lock().await;
-        if token.ends.is_some_and(|ends| Timestamp::now() + MARGIN >= ends) && token.secret.is_some() {
-            let status = self.run().await?;
-            *token = Token::from(status);
-        }
-        let Some(secret) = &token.secret else { return Ok(None) };
-        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.expose_secret()))?;
-        header.set_sensitive(true);
-        Ok(Some(header))
-    }
-
     fn name(&self) -> &str {
         self.exec.command.as_deref().unwrap_or_default()
     }
@@ -277,7 +338,7 @@ mod tests {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
             "interactiveMode": "Never", "env": [{"name": "GIVEN", "value": "given"}],
         });
-        Plugin { exec: Arc::new(serde_json::from_value(exec).unwrap()), token: Arc::default(), time }
+        Plugin { exec: Arc::new(serde_json::from_value(exec).unwrap()), time }
     }
 
     #[tokio::test]
@@ -341,13 +402,27 @@ mod tests {
                 runs.display()
             )
         };
+        let _ = rustls::crypto::ring::default_provider().install_default();
         for (ends, count) in [("2020-01-01T00:00:00Z", 2), ("2120-01-01T00:00:00Z", 1)] {
             let _ = std::fs::remove_file(&runs);
-            let plugin = plugin(&script(ends), TIME);
-            let status = plugin.run().await.unwrap();
-            *plugin.token.lock().await = Token::from(status);
-            assert_eq!(plugin.header().await.unwrap().unwrap(), "Bearer t");
+            let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+            let service = Renewing::start(plugin(&script(ends), TIME), config).await.unwrap();
+            assert_eq!(service.credential(None).await.unwrap().1.unwrap(), "Bearer t");
             assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), count, "{ends}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refused_credential_is_renewed_once_in_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let service = Renewing::start(plugin(&script, TIME), config).await.unwrap();
+        assert_eq!(service.credential(Some(1)).await.unwrap().2, 2, "refused");
+        assert_eq!(service.credential(Some(1)).await.unwrap().2, 2, "another request's, renewed already");
+        assert_eq!(service.credential(Some(2)).await.unwrap().2, 2, "the new one too, at once");
+        assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 2);
     }
 }

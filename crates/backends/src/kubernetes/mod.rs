@@ -24,6 +24,7 @@ pub mod expansion;
 mod facts;
 pub mod logs;
 pub mod mpirun;
+mod patience;
 mod pod;
 mod queues;
 mod request;

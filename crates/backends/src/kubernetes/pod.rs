@@ -35,6 +35,8 @@ pub struct Pod {
     pub containers: Vec<ContainerState>,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// GPUs that its containers hold.
+    pub gpus: u64,
 }
 
 /// A container of a pod.
@@ -108,6 +110,14 @@ pub struct PodEvent {
 /// Reason of an end that nobody saw (k8s.io/kubernetes pkg/kubelet/kubelet_pods.go, read in the cluster's answers 2026-11-21).
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
+/// Returns the GPUs that the containers of a pod ask together (`nvidia.com/gpu`, `amd.com/gpu`).
+fn gpus(spec: &Value) -> u64 {
+    let containers = spec["containers"].as_array().into_iter().flatten();
+    let limits = containers.filter_map(|container| container["resources"]["limits"].as_object()).flatten();
+    let counts = limits.filter(|(name, _)| name.ends_with("/gpu"));
+    counts.filter_map(|(_, count)| count.as_u64().or_else(|| count.as_str()?.parse().ok())).sum()
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -156,6 +166,7 @@ impl Pod {
             message: one_line(status["message"].as_str().unwrap_or_default()),
             node: spec["nodeName"].as_str().map(str::to_owned),
             unschedulable,
+            gpus: gpus(spec),
             ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
             containers: containers
                 .iter()

@@ -7,6 +7,9 @@ use super::pod::{Exit, Pod, PodEvent, State};
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
 
+/// How often something must have happened that may pass by itself.
+const REPEATED: u64 = 5;
+
 /// What keeps a pod from running, or made it fail, from its own status.
 pub fn pod_finding(pod: &Pod) -> Option<Finding> {
     if pod.deleting {
@@ -128,7 +131,16 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let text = event.message.as_str();
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
+        // An operator that has just started does not know yet which pods it made, and makes one again. Where it goes on, another
+        // pod has the name.
+        "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
+            if text.contains("already exists") && event.count < REPEATED =>
+        {
+            return None;
+        }
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
+        // mpi-operator 0.6 says so of a launcher whose Job the API server refuses; the MPIJob itself does not fail.
+        "MPIJobFailed" if text.contains("launcher pod created failed") => refused_pod(event),
         // A kubelet that has not yet heard of the pod's ConfigMaps tries again at once.
         "FailedMount" if text.contains("failed to sync") && text.contains("cache") => return None,
         "FailedMount" | "FailedAttachVolume" => {
@@ -235,6 +247,10 @@ mod tests {
         }
         let passing = "MountVolume.SetUp failed for volume \"kube-api-access-tqrpl\" : failed to sync configmap cache: timed out waiting for the condition";
         assert_eq!(job_event_finding(&event("FailedMount", passing)), None);
+        let mut again = event("FailedCreatePod", "Error creating: pods \"quota-worker-0\" already exists");
+        assert_eq!(job_event_finding(&again), None, "the operator has just started");
+        again.count = 20;
+        assert_eq!(job_event_finding(&again).unwrap().code, "K8S-POD-REFUSED");
         assert_eq!(job_event_finding(&event("Pulled", "Container image present")), None);
     }
 

@@ -260,6 +260,17 @@ impl Read {
         self.text.lines().filter(|text| text.rsplit("<stdout>:").next() == Some(line)).count()
     }
 
+    /// The gaps of attempts below a number. The operator deletes the pod of the attempt that reaches a job's limit, wherever it is
+    /// by then, and its last lines with it.
+    pub fn gaps_below(&self, attempt: u32) -> Vec<&Mark> {
+        let gap = |mark: &Mark| matches!(mark, Mark::Gap { .. });
+        self.marks
+            .iter()
+            .filter(|(_, at, mark)| *at < attempt && gap(mark))
+            .map(|(_, _, mark)| mark)
+            .collect()
+    }
+
     pub fn gaps(&self) -> Vec<&str> {
         self.marks
             .iter()

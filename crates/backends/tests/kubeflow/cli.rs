@@ -9,6 +9,7 @@ use serde_json::Value;
 use weftrun_testkit::replay::{Capture, Replay, Shape};
 
 use crate::bed::{Bed, bed, name};
+use crate::holding::Holding;
 
 /// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
 static WHOLE_CLUSTER: Mutex<()> = Mutex::new(());
@@ -220,7 +221,11 @@ fn a_pytorch_job_of_32_ranks() {
     assert_mutated(&object["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]);
     assert_mutated(&shell.bed.get(&["pod", &format!("{name}-worker-3")])["spec"]);
     // The script is in a ConfigMap that goes with the job.
-    let map = shell.bed.get(&["configmap", &format!("{name}-code")]);
+    let of = format!(
+        "weftrun.dev/submission={}",
+        object["metadata"]["labels"]["weftrun.dev/submission"].as_str().unwrap()
+    );
+    let map = &shell.bed.get(&["configmap", "-l", &of])["items"][0];
     assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], object["metadata"]["uid"]);
     shell.delete(&handle_of(&ran));
 }
@@ -487,7 +492,7 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
         assert_eq!(ran.lines().get(&format!("hello from rank {rank}")), Some(&1), "{}", ran.stdout);
     }
     // Without the right to make ConfigMaps the script is in the command.
-    assert!(!shell.bed.kubectl_says(&["get", "configmap", &format!("{name}-code")]).0);
+    assert!(!shell.bed.kubectl(&["get", "configmap", "-o", "name"]).contains(&format!("{name}-code")));
     // Whoever insists on one is refused, and no job is left behind that would wait for it.
     let insists = text.replace(&name, &format!("{name}-map"));
     shell.write("map.toml", &format!("{insists}[backend.kubeflow]\nscripts = \"configmap\"\n"));
@@ -550,4 +555,146 @@ fn alone_a_followed_job_outlives_the_api_server() {
     assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
     assert_complete(&ran, &replay);
     shell.delete(&handle_of(&ran));
+}
+
+const MAPPED: &str = "image = \"busybox:1.36\"\nlaunch = \"per-node\"\nnodes = 2\nranks_per_node = 1\nfabric = \"off\"\n\
+    command = [\"sh\", \"play.sh\"]\ncode = { script = \"play.sh\" }\n[backend.kubeflow]\nscripts = \"configmap\"\n";
+
+/// A submit that is killed after any of its requests leaves no job whose pods wait for a ConfigMap; what it left is not in the way
+/// of the next, and the next command gives a ConfigMap to its job.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submit_that_is_killed_leaves_no_job_that_hangs() {
+    let Some(bed) = bed() else { return };
+    for request in 1..=3 {
+        let holding = Holding::start(&bed, request).await;
+        let (mut shell, name) = (Shell::of(bed.clone(), "researcher"), name("killed"));
+        shell.write("play.sh", "echo done\n");
+        shell.write("job.toml", &format!("name = \"{name}\"\n{MAPPED}"));
+        let direct = std::mem::replace(&mut shell.kubeconfig, holding.proxy.kubeconfig.clone());
+        let mut child =
+            shell.command(&shell.binary, &["submit", "-b", "kubeflow", "job.toml"]).spawn().unwrap();
+        holding.held().await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        shell.kubeconfig = direct;
+        let exists = || bed.kubectl_says(&["get", "pytorchjob", &name]).0;
+        // The first request is the ConfigMap's, the second the job's, the third gives the one to the other.
+        assert_eq!(exists(), request > 1, "request {request}");
+        if !exists() {
+            let again = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml"]);
+            assert_eq!(again.code, 0, "{}", again.stderr);
+        }
+        let listed = shell.weftrun(&["list", "-a", "-b", "kubeflow"]);
+        assert_eq!(listed.code, 0, "{}", listed.stderr);
+        crate::bed::poll("the job's end", || {
+            let phase = "jsonpath={.status.conditions[?(@.type=='Succeeded')].status}";
+            (bed.kubectl(&["get", "pytorchjob", &name, "-o", phase]) == "True").then_some(())
+        });
+        let object = bed.get(&["pytorchjob", &name]);
+        let of = object["metadata"]["labels"]["weftrun.dev/submission"].as_str().unwrap().to_owned();
+        let map = &bed.get(&["configmap", "-l", &format!("weftrun.dev/submission={of}")])["items"][0];
+        assert_eq!(
+            map["metadata"]["ownerReferences"][0]["uid"], object["metadata"]["uid"],
+            "request {request}: {map}"
+        );
+        bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
+    }
+}
+
+/// Ctrl-C while a plain submit waits for the cluster's answer: the handle of the job that was made is printed, and the exit code is 130.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_submit_names_its_job() {
+    let Some(bed) = bed() else { return };
+    let holding = Holding::start(&bed, 2).await;
+    let (mut shell, name) = (Shell::of(bed.clone(), "researcher"), name("ctrlc"));
+    shell.write("play.sh", "echo done\n");
+    shell.write("job.toml", &format!("name = \"{name}\"\n{MAPPED}"));
+    shell.kubeconfig = holding.proxy.kubeconfig.clone();
+    let mut command = shell.command(&shell.binary, &["submit", "-b", "kubeflow", "job.toml"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    holding.held().await;
+    let interrupt = || {
+        let done = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    };
+    interrupt();
+    // The answer is let through once it has said that it waits for it.
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = String::new();
+    while !stderr.contains("waiting for the cluster's answer") {
+        let read = std::io::BufRead::read_line(&mut said, &mut stderr).unwrap();
+        assert!(read > 0, "{stderr}");
+    }
+    holding.release();
+    std::io::Read::read_to_string(&mut said, &mut stderr).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{stderr}");
+    let handle = ran.stdout.trim();
+    assert!(handle.starts_with("kubeflow://") && handle.contains(&name), "{handle}");
+    assert!(stderr.contains("the job goes on") && stderr.contains(handle), "{stderr}");
+    bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
+}
+
+/// `logs --rank` prints the lines of a rank, wherever its rank is proved only by later lines, and nobody else's; a rank that is not
+/// there is an error.
+#[test]
+fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
+    let Some(bed) = bed() else { return };
+    let _whole = whole_cluster();
+    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-rank"));
+    let (replay, script) = over_efa();
+    shell.write("play.sh", &script);
+    shell.write("job.toml", &job(&name, "per-rank", ""));
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stderr, ran.ended());
+    let handle = handle_of(&ran);
+    for rank in [0u32, 5, 31] {
+        let mut log = Vec::new();
+        replay.write_log(rank, &mut log).unwrap();
+        let wanted: Vec<String> =
+            String::from_utf8(log).unwrap().lines().map(|line| line.replace("tcp;ofi_rxm", "efa")).collect();
+        let read = shell.weftrun(&["logs", "--no-prefix", "--rank", &rank.to_string(), &handle]);
+        assert_eq!(read.code, 0, "{}", read.stderr);
+        let mut seen: Vec<&str> = read.stdout.lines().collect();
+        // Lines without NCCL's prefix prove no rank.
+        let mut proved: Vec<&str> =
+            wanted.iter().map(String::as_str).filter(|line| line.contains("NCCL")).collect();
+        seen.retain(|line| line.contains("NCCL"));
+        (seen.sort_unstable(), proved.sort_unstable());
+        assert_eq!(seen, proved, "rank {rank}");
+    }
+    let unknown = shell.weftrun(&["logs", "--rank", "30-40", &handle]);
+    assert_eq!(unknown.code, 6, "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("no output of rank 32-40 was found"), "{}", unknown.stderr);
+    assert!(unknown.stdout.contains("NCCL"), "the ranks that are there are printed");
+    shell.delete(&handle);
+}
+
+/// Where each pod runs one process, its number is its rank, without a line of NCCL's.
+#[test]
+fn the_rank_of_a_pod_with_one_process_is_known() {
+    let Some(bed) = bed() else { return };
+    // With torchrun the first is the master; it ends last, since the workers' init containers wait for it.
+    for (launch, file) in [("per-node", "play.sh"), ("torchrun", "play.py")] {
+        let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("cli-one"));
+        shell.write(file, "echo I am $RANK; [ $RANK != 0 ] || sleep 20\n");
+        let text = format!("name = \"{name}\"\n{MAPPED}").replace("per-node", launch);
+        let text =
+            if launch == "torchrun" { text.replace("\"sh\", ", "").replace("play.sh", file) } else { text };
+        shell.write("job.toml", &text);
+        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--wait", "job.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let handle = ran.stdout.trim();
+        for rank in 0..2 {
+            let read = shell.weftrun(&["logs", "--no-prefix", "--rank", &rank.to_string(), handle]);
+            assert_eq!(
+                (read.code, read.stdout.trim()),
+                (0, format!("I am {rank}").as_str()),
+                "{}",
+                read.stderr
+            );
+        }
+        assert_eq!(shell.weftrun(&["logs", "--rank", "2", handle]).code, 6);
+        shell.delete(handle);
+    }
 }

@@ -11,6 +11,7 @@ use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use crate::bed::{Running, bed, job, of_kind, plan, poll, restarting};
 use crate::line::Line;
 use crate::losing::Losing;
+use crate::refusing::{Refusing, Turn};
 
 /// The connection is cut after the create: one job, and its handle is given.
 #[tokio::test]
@@ -426,4 +427,33 @@ async fn a_suspended_job_waits_and_an_ended_one_goes() {
     };
     running.until("its end", gone).await;
     poll("its removal", || (!bed.kubectl_says(&["get", "pytorchjob", &name]).0).then_some(()));
+}
+
+/// A busy API server turns requests away: reads are sent again after 429, 503 and a reset, a create after 429, and after as long as
+/// the server asks.
+#[tokio::test]
+async fn requests_that_are_turned_away_are_sent_again() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(job("busy", 1, "sleep 600")).await;
+    let refusing = Refusing::start(&bed).await;
+    let backend = bed.connect_to(bed.target(&refusing.proxy.kubeconfig)).await.unwrap();
+    for turns in [&[Turn::Later][..], &[Turn::Unavailable], &[Turn::Reset], &[Turn::Reset, Turn::Unavailable]]
+    {
+        refusing.turn_away(turns);
+        backend.list(&JobFilter::one(&running.handle)).await.unwrap();
+        refusing.turn_away(turns);
+        backend.describe(&running.handle).await.unwrap();
+        assert!(refusing.done(), "{turns:?}");
+    }
+    let rendered = backend.render(&plan(&*backend, job("busy-b", 1, "true")).await).unwrap();
+    let before = refusing.creates.load(Ordering::SeqCst);
+    refusing.turn_away(&[Turn::Later, Turn::Later]);
+    let began = std::time::Instant::now();
+    let handle = backend.submit(&rendered).await.unwrap();
+    assert!(began.elapsed() >= std::time::Duration::from_secs(2), "Retry-After was not kept");
+    assert_eq!(refusing.creates.load(Ordering::SeqCst) - before, 3);
+    let ours = backend.list(&JobFilter::all()).await.unwrap();
+    assert_eq!(ours.iter().filter(|job| job.submission.as_ref() == Some(&rendered.submission)).count(), 1);
+    backend.act(&handle, Action::Delete).await.unwrap();
+    running.delete().await;
 }

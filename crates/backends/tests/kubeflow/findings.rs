@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{IMAGE, PATIENCE, Running, bed, job, name, of_kind, poll, restarting};
+use crate::bed::{Bed, IMAGE, PATIENCE, Read, Running, bed, job, name, of_kind, poll, restarting};
 
 /// 1: a log that is opened again at once gives the dead container's log again.
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn f01_a_restart_in_place_neither_repeats_nor_loses() {
         let times = read.count(&format!("step {step}"));
         assert!((3..=attempts.len()).contains(&times), "step {step} came {times} times: {read:?}");
     }
-    assert!(read.gaps().is_empty(), "{:?}", read.marks);
+    assert!(read.gaps_below(3).is_empty(), "{:?}", read.marks);
     running.delete().await;
 }
 
@@ -73,17 +73,33 @@ async fn f03_an_evicted_pod_is_followed_under_its_new_uid() {
 #[tokio::test]
 async fn f04_a_follower_waits_for_the_start() {
     let Some(bed) = bed() else { return };
-    // With torchrun there is a master, for which the workers' init containers wait. When it ends the operator deletes the workers
-    // that still run: it ends last.
-    let text = "echo started; [ $RANK != 0 ] || sleep 30\n";
+    // With torchrun there is a master, for which the workers' init containers wait: it runs until the worker has been read.
+    let text = "echo started; while [ $RANK = 0 ] && [ ! -e /tmp/end ]; do sleep 0.2; done\n";
     let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("f04")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(2).command(["train.py"])).build().unwrap();
     let running = bed.submit(spec).await;
-    let read = running.follow().await;
+    let mut read = Read::default();
+    let mut logs = running.backend.logs(&running.handle, LogOptions::follow());
+    let reading = async {
+        while let Some(batch) = logs.next().await {
+            let before = read.count("started");
+            read.add(&batch.unwrap());
+            if before < 2 && read.count("started") == 2 {
+                end_master(&bed, &running);
+            }
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, reading).await.expect("the logs do not end");
     assert_eq!(read.count("started"), 2, "{read:?}");
     assert!(read.gaps().is_empty(), "{read:?}");
     running.delete().await;
+}
+
+/// Lets a master end that waits for `/tmp/end`.
+fn end_master(bed: &Bed, running: &Running) {
+    let pod = format!("{}-master-0", running.handle.name());
+    poll("the master's end", || bed.kubectl_says(&["exec", &pod, "--", "touch", "/tmp/end"]).0.then_some(()));
 }
 
 /// 5: pods of a failed MPIJob are deleted, and their last lines with them.
@@ -215,24 +231,152 @@ async fn f07_ended_jobs_keep_no_pods() {
     panic!("workers run on");
 }
 
-/// 7 too: a master that ends ends the job, and workers that are still at work go with it.
+/// 7 too: a master that ends ends the job. Its workers end by themselves, and all logs stay readable: with
+/// `cleanPodPolicy: Running` the operator would delete the workers at that moment, before their last lines.
 #[tokio::test]
-async fn f07_workers_do_not_outlive_their_master() {
+async fn f07_logs_of_workers_that_end_after_their_master_stay() {
     let Some(bed) = bed() else { return };
-    let text = "[ $RANK = 0 ] || exec sleep 600\necho the master is done\n".to_owned();
-    let code = Code::Script { name: "train.py".into(), text };
-    let spec = JobSpec::builder(name("f07m")).image(IMAGE).launch(Launch::Torchrun).code(code);
+    let text = "echo begins $RANK; [ $RANK != 0 ] || while [ ! -e /tmp/end ]; do sleep 0.2; done; \
+                [ $RANK = 0 ] || sleep 5; echo ends $RANK\n";
+    let code = Code::Script { name: "train.py".into(), text: text.into() };
+    let spec = JobSpec::builder(name("f07w")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(3).command(["train.py"])).build().unwrap();
     let running = bed.submit(spec).await;
+    poll("all ranks", || {
+        let pods = pods_of(&bed, &running);
+        (pods.iter().filter(|pod| pod["status"]["phase"] != "Pending").count() == 3).then_some(())
+    });
+    end_master(&bed, &running);
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
-    let selector = format!("training.kubeflow.org/job-name={}", running.handle.name());
-    poll("no worker runs", || {
-        let pods = bed.get(&["pods", "-l", &selector]);
-        let alive = |pod: &&serde_json::Value| pod["status"]["phase"] == "Running";
-        (pods["items"].as_array().unwrap().iter().filter(alive).count() == 0).then_some(())
+    poll("all pods ended", || {
+        let pods = pods_of(&bed, &running);
+        assert_eq!(pods.len(), 3, "a pod was deleted");
+        pods.iter().all(|pod| pod["status"]["phase"] == "Succeeded").then_some(())
     });
+    let read = running.read(LogOptions::default()).await;
+    for rank in 0..3 {
+        assert_eq!(read.count(&format!("ends {rank}")), 1, "{read:?}");
+    }
+    assert!(read.gaps().is_empty(), "{read:?}");
+    let detail = running.backend.describe(&running.handle).await.unwrap();
+    assert!(detail.findings.is_empty() && detail.summary.reason.is_empty(), "{detail:?}");
+    // A pod that is gone took its log along, which is said.
+    bed.kubectl(&["delete", "pod", &format!("{}-worker-1", running.handle.name())]);
+    for options in [LogOptions::default(), LogOptions::follow()] {
+        let read = running.read(options).await;
+        let gone = format!("the pod {}-worker-1 is gone, and its log with it", running.handle.name());
+        assert_eq!(read.gaps(), [gone], "{read:?}");
+        assert_eq!(read.count("ends 2"), 0, "{read:?}");
+    }
     running.delete().await;
+}
+
+/// 7 too: workers that run on after their job has ended hold their GPUs. `list` and `describe` say so, and `cancel` ends them
+/// without the logs of the others.
+#[tokio::test]
+async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
+    let Some(bed) = bed() else { return };
+    let text =
+        "echo begins $RANK; [ $RANK = 0 ] || exec sleep 600; while [ ! -e /tmp/end ]; do sleep 0.2; done\n";
+    let code = Code::Script { name: "train.py".into(), text: text.into() };
+    let spec = JobSpec::builder(name("f07m")).image(IMAGE).launch(Launch::Torchrun).code(code);
+    let worker = Role::worker().nodes(3).gpus_per_node(1).command(["train.py"]);
+    let running = bed.submit(spec.role(worker).build().unwrap()).await;
+    poll("all ranks", || {
+        let pods = pods_of(&bed, &running);
+        (pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count() == 3).then_some(())
+    });
+    end_master(&bed, &running);
+    let (end, _) = running.wait().await;
+    assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
+    // The kubelet may be a moment behind with the master's own phase.
+    poll("the master's end", || {
+        let ended = |pod: &Value| pod["status"]["phase"] == "Succeeded";
+        pods_of(&bed, &running).iter().any(ended).then_some(())
+    });
+    let said = "the job has ended, but 2 pods still run and hold 2 GPUs";
+    let detail = running.backend.describe(&running.handle).await.unwrap();
+    let left = detail.findings.iter().find(|finding| finding.code == "K8S-PODS-LEFT").unwrap();
+    assert!(left.message == said && detail.summary.reason == said, "{detail:?}");
+    let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
+    assert!(listed[0].phase == JobPhase::Succeeded && listed[0].reason == said, "{listed:?}");
+    running.backend.act(&running.handle, Action::Cancel).await.unwrap();
+    poll("no worker runs", || {
+        let alive = |pod: &&Value| pod["status"]["phase"] == "Running";
+        (pods_of(&bed, &running).iter().filter(alive).count() == 0).then_some(())
+    });
+    let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
+    assert!(listed[0].phase == JobPhase::Succeeded && listed[0].reason.is_empty(), "{listed:?}");
+    let read = running.read(LogOptions::default()).await;
+    assert_eq!(read.count("begins 0"), 1, "{read:?}");
+    running.delete().await;
+}
+
+/// An MPIJob whose launcher the cluster refuses does not run, although all its workers do: the phase and the finding say so in
+/// `list`, `describe` and `watch`.
+#[tokio::test]
+async fn a_launcher_that_cannot_be_made_is_a_finding_while_workers_run() {
+    let Some(bed) = bed() else { return };
+    // The API server refuses the launcher's Job: huge pages want cpu or memory beside them.
+    let mut launcher = Role::launcher();
+    launcher.resources.insert("hugepages-2Mi".into(), "4Mi".into());
+    launcher_refused(&bed, "nolaunch", launcher, "K8S-HUGEPAGES").await;
+    // A policy refuses the pod of the launcher's Job, as a quota or a webhook would.
+    bed.apply(
+        "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: weft-no-launcher}, \
+          spec: {failurePolicy: Fail, matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], \
+          operations: [CREATE], resources: [pods]}]}, matchConditions: [{name: ours, expression: \
+          \"(has(object.metadata.name) ? object.metadata.name : object.metadata.generateName).startsWith('weftrefused-') && \
+          (has(object.metadata.name) ? object.metadata.name : object.metadata.generateName).contains('-launcher')\"}], \
+          validations: [{expression: 'false', message: 'exceeded quota: launchers'}]}}\n---\n\
+         {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: weft-no-launcher}, \
+          spec: {policyName: weft-no-launcher, validationActions: [Deny]}}",
+    );
+    poll("the policy", || {
+        let (made, said) =
+            bed.kubectl_says(&["run", "weftrefused-x-launcher", "--image=busybox:1.36", "--dry-run=server"]);
+        (!made && said.contains("exceeded quota: launchers")).then_some(())
+    });
+    launcher_refused(&bed, "weftrefused", Role::launcher(), "K8S-QUOTA").await;
+    bed.kubectl(&[
+        "delete",
+        "validatingadmissionpolicybinding,validatingadmissionpolicy",
+        "weft-no-launcher",
+    ]);
+}
+
+async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
+    let spec = JobSpec::builder(name(what))
+        .image("example.test/mpi:1")
+        .launch(Launch::Mpi)
+        .role(launcher)
+        .role(Role::worker().nodes(2).command(["hostname"]))
+        .build()
+        .unwrap();
+    let running = bed.submit(spec).await;
+    let (found, message, _) = running.stuck().await;
+    assert_eq!(found, code, "{message}");
+    poll("both workers run", || {
+        let up = |pod: &&Value| pod["status"]["phase"] == "Running";
+        (pods_of(bed, &running).iter().filter(up).count() == 2).then_some(())
+    });
+    // The operator tries again and again; what it says stays true while the workers run.
+    for _ in 0..3 {
+        let detail = running.backend.describe(&running.handle).await.unwrap();
+        assert_eq!(detail.summary.phase, JobPhase::Starting, "{detail:?}");
+        assert!(detail.findings.iter().any(|finding| finding.code == code), "{detail:?}");
+        let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
+        assert!(listed[0].phase == JobPhase::Starting && listed[0].reason == "2 of 3 pods run", "{listed:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    running.delete().await;
+}
+
+/// The pods of a job, as the API server has them.
+fn pods_of(bed: &Bed, running: &Running) -> Vec<Value> {
+    let selector = format!("training.kubeflow.org/job-name={}", running.handle.name());
+    bed.get(&["pods", "-l", &selector])["items"].as_array().unwrap().clone()
 }
 
 /// 10: deleting returns at once; pods go later, and what they still say is read.

@@ -101,8 +101,11 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     if let Ok(rendered) = planned.render().await {
         render::lost(context, &rendered);
     }
-    let job = planned.submit().await?;
+    let (job, interrupted) = follow::submit(context, planned).await?;
     announce(context, &job, planned)?;
+    if let Some(error) = interrupted {
+        return Err(error);
+    }
     if args.follow {
         let followed = with_limits(follow::follow(context, &job), args.timeout, job.handle()).await?;
         return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);

@@ -355,6 +355,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Set `restart` in the job, so that it goes on elsewhere.",
     ),
     code(
+        "K8S-PODS-LEFT",
+        "pods of an ended job still run",
+        "A PyTorchJob ends with its master, and keeps its pods so that their logs can be read. Workers that do not end by themselves hold their GPUs.",
+        "Wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs. With `clean-pod-policy = \"Running\"` the operator removes them at once, and their logs.",
+    ),
+    code(
         "RUNAI-ASSET",
         "a name in the job is not the one Run:ai knows",
         "Assets (data sources, credentials) are named as the project lists them.",

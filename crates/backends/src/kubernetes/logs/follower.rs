@@ -277,7 +277,8 @@ impl Follower {
         // that was killed had its grace period; one that ended by itself may have written its last lines in that moment.
         let ended_by_itself = view.container.exit().is_some_and(|exit| exit.code < 128);
         if !whole && (!matches!(end, End::Clean) || ended_by_itself) {
-            let reason = "the pod was deleted before its last lines could be read".to_owned();
+            let reason =
+                "the pod was deleted while its log was read; its last lines may be missing".to_owned();
             self.reader.mark(attempt, Mark::Gap { reason }).await;
         }
         let exit_code = view.container.exit().map(|exit| exit.code);

@@ -13,6 +13,7 @@ mod view;
 
 pub use reader::QUIET;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ use view::View;
 const STREAMS: usize = 512;
 /// Batches between the readers and whoever takes them; when it is full, the readers stop reading.
 const WAITING: usize = 64;
+/// Most pods that are named in one message.
+const MOST_NAMED: usize = 4;
 
 /// What a pod is in its job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct LogJob {
     pub place: Placing,
     /// Turns true when the job has ended: then the stream ends after the last byte.
     pub ended: watch::Receiver<bool>,
+    /// Of a job that has ended, the pods it had: role, number, name. Those that are gone took their logs with them.
+    pub expected: Vec<(String, u32, String)>,
     /// How.
     pub options: LogOptions,
     /// How long a stream may be silent while others talk, until it is opened again: [`QUIET`], but for tests.
@@ -143,6 +148,29 @@ impl LogJob {
         Turns::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams })
     }
 
+    /// Says which pods of an ended job are gone, and their logs with them.
+    async fn missing(&self, out: &Out, there: &HashSet<(String, u32)>) {
+        let roles = &self.options.roles;
+        let wanted = |role: &String| roles.is_empty() || roles.contains(role);
+        let gone = |role: &String, number: u32| wanted(role) && !there.contains(&(role.clone(), number));
+        let gone = self.expected.iter().filter(|(role, number, _)| gone(role, *number));
+        let names: Vec<&str> = gone.map(|(_, _, name)| name.as_str()).collect();
+        let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let reason = match names.len() {
+            0 => return,
+            1 => format!("the pod {shown} is gone, and its log with it"),
+            count if count > MOST_NAMED => {
+                format!(
+                    "{count} pods are gone, and their logs with them: {shown} and {} more",
+                    count - MOST_NAMED
+                )
+            }
+            count => format!("{count} pods are gone, and their logs with them: {shown}"),
+        };
+        let source = Arc::new(SourceId::new(&self.name));
+        out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
+    }
+
     /// Says why there is nothing to read, where an empty answer would say only that nobody wrote anything.
     async fn nothing(&self, out: &Out, pods: usize) {
         let options = &self.options;
@@ -178,6 +206,10 @@ async fn once(job: &LogJob, out: &Out) -> Result<()> {
     }
     if tasks.is_empty() {
         job.nothing(out, pods.len()).await;
+    }
+    if !pods.is_empty() {
+        let places = pods.iter().filter_map(|pod| (job.place)(pod));
+        job.missing(out, &places.map(|place| (place.role, place.replica)).collect()).await;
     }
     while tasks.join_next().await.is_some() {}
     Ok(())

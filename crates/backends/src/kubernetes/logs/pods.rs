@@ -1,6 +1,6 @@
 //! From the watch of the pods to one reader per container.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -33,6 +33,8 @@ struct Readers<'a> {
     listed: bool,
     /// Pods of the job that were ever seen.
     seen: usize,
+    /// Their roles and numbers.
+    places: HashSet<(String, u32)>,
 }
 
 /// Follows all containers until the job and they have ended.
@@ -46,6 +48,7 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
         tasks: JoinSet::new(),
         listed: false,
         seen: 0,
+        places: HashSet::new(),
     };
     let mut ended = job.ended.clone();
     let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector);
@@ -103,9 +106,8 @@ impl Readers<'_> {
     }
 
     fn set(&mut self, pod: Pod) {
-        if (self.job.place)(&pod).is_none() {
-            return;
-        }
+        let Some(place) = (self.job.place)(&pod) else { return };
+        self.places.insert((place.role, place.replica));
         self.seen += usize::from(!self.pods.contains_key(&pod.uid));
         for (container, source) in self.job.sources(&pod) {
             let view = View::of(&pod, &container);
@@ -146,6 +148,8 @@ impl Readers<'_> {
     async fn finish(mut self) {
         if self.views.is_empty() {
             self.job.nothing(self.out, self.seen).await;
+        } else {
+            self.job.missing(self.out, &self.places).await;
         }
         for sender in self.views.values() {
             sender.send_modify(|view| view.over = true);

@@ -28,6 +28,7 @@ async fn open(
         selector: String::new(),
         place: Arc::new(|_| Some(Place::default())),
         ended,
+        expected: Vec::new(),
         options,
         quiet: Duration::from_millis(300),
     })

@@ -49,6 +49,7 @@ pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
         selector: String::new(),
         place: Arc::new(move |pod| place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner))),
         ended,
+        expected: Vec::new(),
         options,
         quiet: QUIET,
     };

@@ -1,0 +1,118 @@
+//! Credential plugins of a kubeconfig, run against the real API server.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use weftrun_core::ErrorKind;
+use weftrun_core::job::JobFilter;
+
+use crate::bed::{Bed, bed};
+
+/// A plugin that gives its answers one after the other, the last one for ever.
+struct Plugin {
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+}
+
+impl Plugin {
+    /// Makes it, with a kubeconfig that runs it.
+    fn new(bed: &Bed, answers: &[serde_json::Value]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, status) in (1..).zip(answers) {
+            let credential = serde_json::json!({
+                "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status,
+            });
+            std::fs::write(folder.path().join(number.to_string()), credential.to_string()).unwrap();
+        }
+        let program = folder.path().join("plugin");
+        let script = "#!/bin/sh\ncd \"${0%/*}\"; echo run >>runs; n=$(wc -l <runs)\nwhile [ ! -e \"$n\" ]; do n=$((n - 1)); done\ncat \"$n\"\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = std::fs::read_to_string(bed.kubeconfig("researcher")).unwrap();
+        let start = text.find("users:").unwrap();
+        let end = start + text[start..].find('\n').unwrap();
+        let user = format!(
+            "users: [{{name: researcher, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {}, interactiveMode: Never}}}}}}]",
+            program.display()
+        );
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, format!("{}{user}{}", &text[..start], &text[end..])).unwrap();
+        Self { folder, kubeconfig }
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(self.folder.path().join("runs")).unwrap_or_default().lines().count()
+    }
+
+    /// Lists the jobs twice over one connection.
+    async fn list_twice(&self, bed: &Bed) -> weftrun_core::Result<()> {
+        let backend = bed.connect_to(bed.target(&self.kubeconfig)).await?;
+        backend.list(&JobFilter::all()).await?;
+        backend.list(&JobFilter::all()).await.map(drop)
+    }
+}
+
+/// A service account's token, which the researcher's role is bound to.
+fn token(bed: &Bed) -> serde_json::Value {
+    let rules = "[{apiGroups: ['', kubeflow.org, trainer.kubeflow.org], resources: [pods, pytorchjobs, mpijobs, trainjobs], verbs: [list]}]";
+    bed.account("exec-plugin", rules);
+    serde_json::json!({"token": bed.kubectl(&["create", "token", "exec-plugin"]).trim()})
+}
+
+/// A client certificate of a member of the administrators' group, signed by the authority of this folder.
+fn certificate(folder: &std::path::Path, authority: &std::path::Path) -> serde_json::Value {
+    let script = "set -e; cd \"$1\"; openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out key\n\
+        openssl req -new -key key -subj /O=system:masters/CN=exec-plugin -out csr 2>/dev/null\n\
+        printf 'extendedKeyUsage=clientAuth\\n' >ext\n\
+        openssl x509 -req -in csr -CA \"$2/ca.crt\" -CAkey \"$2/ca.key\" -set_serial 7 -days 1 -extfile ext -out crt 2>/dev/null";
+    let done =
+        Command::new("sh").args(["-c", script, "certificate"]).arg(folder).arg(authority).status().unwrap();
+    assert!(done.success());
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    serde_json::json!({"clientCertificateData": read("crt"), "clientKeyData": read("key")})
+}
+
+/// The plugin runs once for a connection, whatever is asked over it.
+#[tokio::test]
+async fn a_token_of_a_plugin_is_used_and_asked_for_once() {
+    let Some(bed) = bed() else { return };
+    let plugin = Plugin::new(&bed, &[token(&bed)]);
+    plugin.list_twice(&bed).await.unwrap();
+    assert_eq!(plugin.runs(), 1);
+}
+
+/// A token that the API server refuses is asked for again, and the request is sent with the new one; one that stays bad is an
+/// error that says so, after two runs.
+#[tokio::test]
+async fn a_refused_token_of_a_plugin_is_renewed() {
+    let Some(bed) = bed() else { return };
+    let bad = serde_json::json!({"token": "expired"});
+    let plugin = Plugin::new(&bed, &[bad.clone(), token(&bed)]);
+    plugin.list_twice(&bed).await.unwrap();
+    assert_eq!(plugin.runs(), 2);
+    let plugin = Plugin::new(&bed, &[bad]);
+    let error = plugin.list_twice(&bed).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
+    assert!(error.hints()[0].contains("log in again"), "{error}");
+    assert_eq!(plugin.runs(), 2);
+}
+
+/// So is a client certificate, for which the connection is made anew.
+#[tokio::test]
+async fn a_certificate_of_a_plugin_is_used_and_renewed() {
+    let Some(bed) = bed() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let make = "cd \"$1\"; openssl ecparam -name prime256v1 -genkey -noout -out ca.key; openssl req -x509 -new -key ca.key -subj /CN=other -days 1 -out ca.crt 2>/dev/null";
+    assert!(
+        Command::new("sh").args(["-c", make, "authority"]).arg(folder.path()).status().unwrap().success()
+    );
+    let good = certificate(folder.path(), &bed.state.join("pki"));
+    let plugin = Plugin::new(&bed, &[good.clone()]);
+    plugin.list_twice(&bed).await.unwrap();
+    assert_eq!(plugin.runs(), 1);
+    let other = certificate(folder.path(), folder.path());
+    let plugin = Plugin::new(&bed, &[other, good]);
+    plugin.list_twice(&bed).await.unwrap();
+    assert_eq!(plugin.runs(), 2);
+}
