@@ -333,8 +333,8 @@ mod tests {
             for key in ["certificate-authority", "client-certificate", "client-key", "tokenFile"] {
                 let (mut cluster, mut user) =
                     (serde_json::json!({"server": "https://127.0.0.1:1"}), serde_json::json!({}));
-                let part = if key == "certificate-authority" { &mut cluster } else { &mut user };
-                part[key] = named.to_str().unwrap().into();
+                let holder = if key == "certificate-authority" { &mut cluster } else { &mut user };
+                holder[key] = named.to_str().unwrap().into();
                 let config = serde_json::json!({
                     "apiVersion": "v1", "kind": "Config", "current-context": "x",
                     "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
