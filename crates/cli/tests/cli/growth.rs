@@ -44,6 +44,18 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        "roles.yaml",
+        |count| {
+            format!(
+                "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  pytorchReplicaSpecs:\n{}",
+                repeat(count, |at| format!(
+                    "    R{at}: {{template: {{spec: {{containers: [{{name: pytorch, image: i, command: [torchrun, t.py]}}]}}}}}}"
+                ))
+            )
+        },
+        &["lint", "import", "mutate --profile dgxc"],
+    ),
+    (
         "tokens.toml",
         |count| format!("{HEAD}[env]\n{}", repeat(count, |at| format!("V{at}_TOKEN = \"x\""))),
         &["lint", "render -b slurm"],

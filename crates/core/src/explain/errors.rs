@@ -95,6 +95,13 @@ pub(super) const ERRORS: &[Code] = &[
         source: "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index",
     },
     Code {
+        code: "E-ROLES",
+        title: "a job has too many roles",
+        meaning: "No operator knows more than a few roles, and each rule looks at each of them: a job with thousands is a mistake, or meant to take for ever.",
+        fix: "Give nodes that do the same work one role.",
+        source: "",
+    },
+    Code {
         code: "E-RULE-UNKNOWN",
         title: "there is no rule of this id",
         meaning: "A rule that was switched does not exist; a typo would otherwise leave the real one as it was.",

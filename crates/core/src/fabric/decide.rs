@@ -25,6 +25,10 @@ pub fn decide(
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
     let mut draft = Draft::new(&settings, findings);
+    if let Some(finding) = too_many_roles(job) {
+        draft.say(finding);
+        return draft.finish(options.kind);
+    }
     if options.kind == Fabric::Off {
         draft.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
         return draft.finish(Fabric::Off);
@@ -43,6 +47,18 @@ pub fn decide(
     rules::preflight::decide(&ctx, &mut draft);
     let expected = expected_fabric(&ctx, &draft, applies);
     draft.finish(expected)
+}
+
+/// Most roles of a job that are read. The operators know two; each rule looks at each role, and at the others beside it.
+const MAX_ROLES: usize = 100;
+
+/// Returns an error where a job has more roles than are read.
+pub fn too_many_roles(job: &JobView) -> Option<Finding> {
+    let count = job.roles.len();
+    (count > MAX_ROLES).then(|| {
+        Finding::error("E-ROLES", format!("the job has {count} roles; at most {MAX_ROLES} are read"))
+            .fix("give nodes that do the same work one role")
+    })
 }
 
 /// Applies the rules of the fabric, and says whether the job gets it.

@@ -19,7 +19,7 @@ pub mod rules;
 pub mod view;
 
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
-pub use decide::decide;
+pub use decide::{decide, too_many_roles};
 pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
 pub use op::{Change, Op};
 pub use outcome::Outcome;

@@ -9,8 +9,8 @@ mod shapes;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::explain;
-use crate::fabric::Profile;
 use crate::fabric::view::JobView;
+use crate::fabric::{Profile, too_many_roles};
 
 /// A finding and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,9 @@ pub struct Lint {
 
 /// Looks at a job. The order is that of the roles and their environment.
 pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint> {
+    if let Some(finding) = too_many_roles(job) {
+        return vec![Lint { finding, at: String::new() }];
+    }
     let mut lints = Vec::new();
     for role in &job.roles {
         settings::environment(job, role, catalogue, profile, &mut lints);

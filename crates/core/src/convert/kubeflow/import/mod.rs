@@ -76,6 +76,13 @@ struct Reading {
 }
 
 fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
+    for replicas in ["/spec/pytorchReplicaSpecs", "/spec/mpiReplicaSpecs"] {
+        let count = object.pointer(replicas).and_then(Json::as_object).map_or(0, serde_json::Map::len);
+        if count > 100 {
+            let message = format!("the job has {count} roles; at most 100 are read");
+            return Err(Finding::error("E-IMPORT-JOB", message).at(replicas));
+        }
+    }
     let mut job = Reading {
         rest: Rest::new(object),
         spec: JobSpec::empty(),
