@@ -25,7 +25,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// How codes begin that have a page each.
-const BEGINNINGS: [&str; 13] = [
+const BEGINNINGS: [&str; 14] = [
     "E-",
     "W-",
     "I-",
@@ -39,6 +39,7 @@ const BEGINNINGS: [&str; 13] = [
     "FR-",
     "NCCL-LOG-",
     "NCCL-FABRIC-",
+    "WHY-",
 ];
 
 /// The codes in the sources, tests beside them included: whatever looks like one is one.

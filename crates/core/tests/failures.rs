@@ -390,3 +390,17 @@ fn text_that_only_looks_like_a_failure_is_none() {
     let why = one(text);
     assert_eq!((why.state, why.cause.as_ref()), (WhyState::Unknown, None), "{why:#?}");
 }
+
+#[test]
+fn facts_are_bounded_however_often_they_are_repeated() {
+    let mut text = String::new();
+    for at in 0..20_000 {
+        text.push_str("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/t.py\", line 3, in f\n[rank1]: ValueError: x\n");
+        text.push_str(&format!("srun: error: n1: task {at}: Killed\n"));
+        text.push_str(&watchdog(at % 100, "0(default_pg)", u64::from(at) + 1, "ALLREDUCE", 1));
+    }
+    let map = read(&[("job.log", text.as_bytes())], 1 << 16);
+    assert!(map.failures().reports().len() < 25_000, "{}", map.failures().reports().len());
+    assert!(map.failures().dropped() > 50_000);
+    assert_cause(&why(&map, None), "exception", &[1], "ValueError");
+}

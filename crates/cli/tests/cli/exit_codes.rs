@@ -13,6 +13,7 @@ fn usage_is_2() {
         "plna job.toml",
         "plan",
         "transport",
+        "why",
         "submit --nodes",
         "list -o sarif",
         "logs x --rank one",

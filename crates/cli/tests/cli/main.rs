@@ -34,3 +34,4 @@ mod transport;
 mod tui;
 mod upgrade;
 mod verbs;
+mod why;

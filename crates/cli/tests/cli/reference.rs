@@ -96,7 +96,7 @@ fn every_verb_is_described() {
     for verb in weftrun_cli::command().get_subcommands() {
         assert!(!about(verb).is_empty(), "{}", verb.get_name());
     }
-    for verb in ["submit", "mutate", "lint", "transport", "config", "init", "instances", "demo"] {
+    for verb in ["submit", "mutate", "lint", "transport", "why", "config", "init", "instances", "demo"] {
         let place = Place::new();
         let help = place.run(&format!("{verb} --help")).ok().out;
         assert!(help.contains("Examples:") && help.contains(&format!("weftrun {verb}")), "{verb}:\n{help}");

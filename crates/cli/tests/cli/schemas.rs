@@ -101,6 +101,8 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("render", format!("render -b kubeflow {efa}")),
         ("targets", "targets".to_owned()),
         ("transport", "transport rank0.log".to_owned()),
+        ("why", "why rank0.log".to_owned()),
+        ("why", format!("why {}", repo("tests/cases/failures/exception").display())),
     ];
     for (name, line) in printed {
         schemas.hold(name, &place.run(&format!("-o json {line}")).json());

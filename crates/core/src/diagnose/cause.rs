@@ -364,6 +364,8 @@ pub(super) struct Scene<'a> {
     pub cut: BTreeSet<u32>,
     /// The source in which a rank was seen.
     pub source_of: BTreeMap<u32, u32>,
+    /// Whether all logs that there are were read.
+    complete: bool,
     /// Whether a node's ranks were inferred from those of the others.
     inferred: bool,
     names: Vec<String>,
@@ -389,7 +391,9 @@ impl Scene<'_> {
 
 /// Names the first cause of what the sources of a map tell. `known` is what the cluster says of the job, where it was asked.
 pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
-    let scene = scene(map, None);
+    let mut scene = scene(map, None);
+    // The cluster gave all logs there are: a rank without one wrote nothing.
+    scene.complete = known.is_some();
     let mut why = of_scene(&scene);
     if scene.lives > 0 && why.cause.is_none() {
         let earlier = of_scene(&self::scene(map, Some(scene.lives - 1)));
@@ -442,7 +446,7 @@ fn of_scene(scene: &Scene<'_>) -> Why {
     };
     let state = state(scene, cause.is_some());
     let mut findings = Vec::new();
-    let unseen = scene.unseen();
+    let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
         cause.nodes = nodes(scene, &cause.ranks);
         if !unseen.is_empty() && cause.confidence == Confidence::High {
@@ -461,6 +465,12 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         let mut finding = Finding::info("WHY-LOGS-MISSING", message);
         finding.ranks = unseen;
         findings.push(finding);
+    }
+    if findings.is_empty()
+        && cause.as_ref().is_some_and(|cause| cause.ranks.is_empty() && cause.confidence == Confidence::Low)
+    {
+        let message = "no log that was read shows the first failure; the log of a rank is missing";
+        findings.push(Finding::info("WHY-LOGS-MISSING", message));
     }
     let victims = match &cause {
         Some(cause) => scene.seen.iter().copied().filter(|rank| !cause.ranks.contains(rank)).collect(),
@@ -507,6 +517,7 @@ fn scene(map: &TransportMap, life: Option<usize>) -> Scene<'_> {
         world: 0,
         cut: BTreeSet::new(),
         source_of: BTreeMap::new(),
+        complete: false,
         inferred: false,
         names: ids.iter().map(|id| id.name.clone()).collect(),
         node_of: BTreeMap::new(),
@@ -609,6 +620,9 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &[Option<&SourceRanks>]) {
         };
         let stem = || {
             let name = scene.names.get(*at as usize).map_or("", String::as_str);
+            if let Some((node, _)) = name.split_once("/rank").filter(|(node, _)| !node.contains('/')) {
+                return node.to_owned();
+            }
             let file = name.rsplit('/').next().unwrap_or(name);
             let plain = file.trim_end_matches(".gz").trim_end_matches(".zst");
             [".log", ".out", ".err"]

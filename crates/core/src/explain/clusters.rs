@@ -549,4 +549,34 @@ pub(super) const LOGS: &[Code] = &[
         "Others in the log have one, so a program may have printed these; they do not count for the verdict.",
         "Give the log as NCCL wrote it.",
     ),
+    code(
+        "WHY-CAUSE",
+        "the first cause of a failure or a hang",
+        "Of all that the ranks, their launchers and the cluster report, this is the fact that the others follow from: causes outrank victims by kind before time decides, since the clocks of nodes differ.",
+        "Follow the fix in the message; `weftrun why JOB` prints the evidence.",
+    ),
+    code(
+        "WHY-EARLIER-ATTEMPT",
+        "an earlier attempt in the same logs failed",
+        "The logs hold several attempts of the job. The state is that of the last one; this is the cause of the failure before it.",
+        "Nothing, if the last attempt went well.",
+    ),
+    code(
+        "WHY-LOGS-MISSING",
+        "ranks of the job wrote nothing that was read",
+        "The size of the job is known, and not all of its ranks are in the logs. The cause may be in a log that is missing, so the answer is less sure.",
+        "Add the logs of the missing ranks and ask again.",
+    ),
+    code(
+        "WHY-LOGS-UNREAD",
+        "the logs could not be read to their end",
+        "The answer rests on what was read before.",
+        "See the reason in the message, and run `weftrun logs JOB`.",
+    ),
+    code(
+        "WHY-NO-CAUSE",
+        "the job failed, and its logs do not show why",
+        "The cluster reports a failure, but no rank or launcher wrote a traceback, an exit code or a watchdog report.",
+        "Read the reason that the cluster gives (`weftrun describe JOB`) and the last lines of the ranks.",
+    ),
 ];

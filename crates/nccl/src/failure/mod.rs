@@ -239,6 +239,7 @@ impl Failures {
         }
         let Some(reading) = self.sources.get_mut(at) else { return };
         reading.told_rank = rank.or(reading.told_rank);
+        reading.ranks.seen.extend(rank);
         let before = self.reports.len();
         let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
         act(reading, &mut sink);

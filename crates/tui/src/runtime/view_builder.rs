@@ -154,3 +154,31 @@ fn kind(pair: &PairView) -> Kind {
         _ => Kind::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weftrun::core::log::{Cursor, SourceId};
+
+    use super::*;
+
+    #[test]
+    fn the_first_finding_of_a_failed_job_is_its_cause() {
+        let folder =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures/sigkill");
+        let mut builder = ViewBuilder::default();
+        for name in ["node0.log", "node1.log"] {
+            let bytes = std::fs::read(folder.join(name)).expect("a recording");
+            builder.observe(&LogBatch::new(Arc::new(SourceId::new(name)), bytes, Cursor::default()), None);
+        }
+        let view = builder.transport_view(None, 4, &BTreeMap::new());
+        let first = view.findings.first().expect("a finding");
+        assert_eq!((first.code.as_str(), first.ranks.as_slice()), ("WHY-CAUSE", &[3][..]));
+        assert!(
+            first.message.contains("rank 3 on node1") && first.message.contains("SIGKILL"),
+            "{}",
+            first.message
+        );
+    }
+}
