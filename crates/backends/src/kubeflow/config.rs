@@ -66,6 +66,8 @@ pub struct JobSettings {
     pub image_pull_policy: Option<String>,
     /// Arguments put before the program of the `mpirun` that weftrun writes.
     pub mpirun_args: Vec<String>,
+    /// What a `host_path` volume must be on the node, as Kubernetes writes it; `Directory` if none, no check if empty.
+    pub host_path_type: Option<String>,
 }
 
 /// Who starts all pods of a job together, or none.
@@ -147,11 +149,12 @@ impl Settings {
             scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
             image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
             mpirun_args: list(known.mpirun_args, &base.mpirun_args),
+            host_path_type: known.host_path_type.or_else(|| base.host_path_type.clone()),
         })
     }
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "kind",
     "runtime",
     "runtime-kind",
@@ -170,4 +173,5 @@ const KEYS: [&str; 18] = [
     "scripts",
     "image-pull-policy",
     "mpirun-args",
+    "host-path-type",
 ];

@@ -119,7 +119,11 @@ impl Template<'_> {
             .volumes
             .iter()
             .map(|volume| match &volume.source {
-                VolumeSource::HostPath(path) => json!({"name": volume.name, "hostPath": {"path": path}}),
+                // Without a type a folder that is not mounted on the node is made, empty, on its own disk.
+                VolumeSource::HostPath(path) => {
+                    let kind = self.settings.host_path_type.as_deref().unwrap_or("Directory");
+                    json!({"name": volume.name, "hostPath": {"path": path, "type": kind}})
+                }
                 VolumeSource::Claim(claim) => {
                     json!({"name": volume.name, "persistentVolumeClaim": {"claimName": claim}})
                 }

@@ -146,7 +146,7 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
         "FailedMount" | "FailedAttachVolume" => {
             let base = finding("K8S-MOUNT", format!("stuck because a volume cannot be mounted: {text}"));
             if text.contains("hostPath type check failed") {
-                base.fix("the node has no such folder: this node pool lacks the fabric's files; use a profile with the stack in the image (`eks-image`), or other nodes")
+                base.fix("the node has no such folder. A `host_path` of the job: have the file system mounted on these nodes, or set `host-path-type` under [backend.kubeflow]. The fabric's files: use a profile with the stack in the image (`eks-image`), or other nodes")
             } else if text.contains("not found") {
                 base.fix("create the Secret, ConfigMap or claim it names in this namespace")
             } else {

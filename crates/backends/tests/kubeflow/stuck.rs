@@ -121,3 +121,26 @@ async fn pod_security() {
     let handle = backend.submit(&rendered).await.unwrap();
     assert_stuck(Running { backend, handle }, "K8S-POD-SECURITY", "hostPath").await;
 }
+
+/// A `host_path` that the node does not have, such as a shared file system that is not mounted there, is no empty folder unless the
+/// job allows it.
+#[tokio::test]
+async fn a_host_path_that_a_node_lacks() {
+    let Some(bed) = bed() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("not-mounted").display().to_string();
+    let spec = || {
+        let mut spec = job("fsx", 1, "ls /data && echo there");
+        let source = VolumeSource::HostPath(path.clone());
+        spec.volumes.push(Volume { name: "data".into(), mount: "/data".into(), source, read_only: false });
+        spec
+    };
+    let stuck = bed.submit(spec()).await;
+    let (_, message, _) = stuck.stuck().await;
+    assert!(message.contains(&path), "{message}");
+    assert_stuck(stuck, "K8S-MOUNT", "host-path-type").await;
+    let made = bed.submit(of_kind(spec(), json!({"host-path-type": "DirectoryOrCreate"}))).await;
+    let read = made.follow().await;
+    assert_eq!(read.count("there"), 1, "{read:?}");
+    made.delete().await;
+}
