@@ -234,6 +234,10 @@ fn lines() -> Vec<Vec<String>> {
         "transport -o mermaid hostile.log",
         "transport -o html hostile.log",
         "transport HOSTILE",
+        "why hostile.log",
+        "why failed.log",
+        "why -o json failed.log",
+        "why HOSTILE",
         "logs HANDLE",
         "logs -o json HANDLE",
         "logs --color always HANDLE",
@@ -313,6 +317,13 @@ fn place() -> Place {
     place.write(
         "hostile.sbatch",
         format!("#!/bin/bash\n#SBATCH -N 2 --exclusive --gpus-per-node=8\n#SBATCH --job-name={HOSTILE}\nexport V='{HOSTILE}'\nsrun python t.py {HOSTILE}\n"),
+    );
+    place.write(
+        "failed.log",
+        format!(
+            "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"/x/{HOSTILE}.py\", line 3, in {HOSTILE}\n\
+             [rank3]:     step()\n[rank3]: ValueError: evil {HOSTILE}\n"
+        ),
     );
     place.write(
         "hostile.log",
