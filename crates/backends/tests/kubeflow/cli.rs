@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use weftrun_testkit::replay::{Capture, Replay, Shape};
 
-use crate::bed::{Bed, bed, name};
+use crate::bed::{Bed, bed, name, poll};
 use crate::holding::Holding;
 
 /// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
@@ -674,17 +674,33 @@ fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
 #[test]
 fn the_rank_of_a_pod_with_one_process_is_known() {
     let Some(bed) = bed() else { return };
-    // With torchrun the first is the master; it ends last, since the workers' init containers wait for it.
+    // With torchrun the first is the master, for which the workers' init containers wait: it runs until the worker has written.
     for (launch, file) in [("per-node", "play.sh"), ("torchrun", "play.py")] {
         let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("cli-one"));
-        shell.write(file, "echo I am $RANK; [ $RANK != 0 ] || sleep 20\n");
+        let waits = if launch == "torchrun" {
+            "while [ $RANK = 0 ] && [ ! -e /tmp/end ]; do sleep 0.2; done"
+        } else {
+            ""
+        };
+        shell.write(file, &format!("echo I am $RANK\n{waits}\n"));
         let text = format!("name = \"{name}\"\n{MAPPED}").replace("per-node", launch);
         let text =
             if launch == "torchrun" { text.replace("\"sh\", ", "").replace("play.sh", file) } else { text };
         shell.write("job.toml", &text);
-        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--wait", "job.toml"]);
+        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let handle = ran.stdout.trim();
+        if launch == "torchrun" {
+            let (master, worker) = (format!("{name}-master-0"), format!("{name}-worker-0"));
+            poll("the worker's line", || {
+                bed.kubectl_says(&["logs", &worker]).1.contains("I am 1").then_some(())
+            });
+            poll("the master's end", || {
+                bed.kubectl_says(&["exec", &master, "--", "touch", "/tmp/end"]).0.then_some(())
+            });
+        }
+        let waited = shell.weftrun(&["wait", handle]);
+        assert_eq!(waited.code, 0, "{}", waited.stderr);
         for rank in 0..2 {
             let read = shell.weftrun(&["logs", "--no-prefix", "--rank", &rank.to_string(), handle]);
             assert_eq!(
