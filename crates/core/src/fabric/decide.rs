@@ -25,7 +25,7 @@ pub fn decide(
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
     let mut draft = Draft::new(&settings, findings);
-    if let Some(finding) = too_many_roles(job) {
+    if let Some(finding) = too_many_roles(job.roles.len()) {
         draft.say(finding);
         return draft.finish(options.kind);
     }
@@ -53,8 +53,7 @@ pub fn decide(
 const MAX_ROLES: usize = 100;
 
 /// Returns an error where a job has more roles than are read.
-pub fn too_many_roles(job: &JobView) -> Option<Finding> {
-    let count = job.roles.len();
+pub fn too_many_roles(count: usize) -> Option<Finding> {
     (count > MAX_ROLES).then(|| {
         Finding::error("E-ROLES", format!("the job has {count} roles; at most {MAX_ROLES} are read"))
             .fix("give nodes that do the same work one role")

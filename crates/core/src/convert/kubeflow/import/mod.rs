@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use super::document::{Syntax, at_pointer, unreadable};
 use super::object::{ObjectKind, kind_of_json};
 use crate::Finding;
+use crate::fabric::too_many_roles;
 use crate::convert::Imported;
 use crate::convert::{Start, TrainerVersion};
 use crate::fabric::view::JobKind;
@@ -38,7 +39,8 @@ use rest::Rest;
 /// ```
 ///
 /// # Errors
-/// A finding: `E-YAML-SYNTAX` where the text cannot be read, `E-IMPORT-JOB` where a job in it has no pods to speak of.
+/// A finding: `E-YAML-SYNTAX` where the text cannot be read, `E-IMPORT-JOB` where a job in it has no pods to speak of,
+/// `E-ROLES` where it has too many roles.
 pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
     let documents = Syntax::of(text).read(text).map_err(|error| unreadable(&error, text, start))?;
     let mut jobs = Vec::new();
@@ -78,9 +80,8 @@ struct Reading {
 fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
     for replicas in ["/spec/pytorchReplicaSpecs", "/spec/mpiReplicaSpecs"] {
         let count = object.pointer(replicas).and_then(Json::as_object).map_or(0, serde_json::Map::len);
-        if count > 100 {
-            let message = format!("the job has {count} roles; at most 100 are read");
-            return Err(Finding::error("E-IMPORT-JOB", message).at(replicas));
+        if let Some(finding) = too_many_roles(count) {
+            return Err(finding.at(replicas));
         }
     }
     let mut job = Reading {
