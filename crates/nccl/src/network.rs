@@ -32,20 +32,6 @@ pub enum Network {
 }
 
 impl Network {
-    /// Returns the name that people use.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Efa => "EFA",
-            Self::Roce => "RoCE",
-            Self::InfiniBand => "InfiniBand",
-            Self::Verbs => "verbs",
-            Self::LibfabricTcp => "Libfabric over TCP",
-            Self::LibfabricOther | Self::LibfabricMixed => "Libfabric",
-            Self::Socket => "TCP socket",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Returns at most five letters, for a cell of a matrix.
     pub fn word(self) -> &'static str {
         match self {

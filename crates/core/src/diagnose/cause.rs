@@ -821,15 +821,7 @@ fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
-            Fact::Rendezvous(text) => {
-                add(Grade::Rendezvous, CauseClass::Rendezvous, text.clone(), None, false)
-            }
-            Fact::TimedOut { .. }
-            | Fact::Progress { .. }
-            | Fact::Mismatch(_)
-            | Fact::Absent(_)
-            | Fact::Died
-            | Fact::Finished => {}
+            Fact::TimedOut { .. } | Fact::Progress { .. } | Fact::Died | Fact::Finished => {}
         }
     }
     found

@@ -124,7 +124,7 @@ fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
     for trace in &found.traces {
         ranks.extend(seen.map.rank_of_trace(trace, &seen.world));
     }
-    ranks.extend(seen.map.told_ranks(found));
+    ranks.extend(&found.told_ranks);
     finding.ranks = ranks.into_iter().collect();
 }
 

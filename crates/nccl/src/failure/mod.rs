@@ -94,12 +94,6 @@ pub enum Fact {
     Xid(u32),
     /// The cluster says why.
     Cluster(ClusterReason),
-    /// Ranks disagree about a collective operation: what each named rank runs.
-    Mismatch(Vec<(u32, Work)>),
-    /// Ranks did not come to a barrier.
-    Absent(Vec<u32>),
-    /// The launcher could not bring the processes together.
-    Rendezvous(String),
     /// The process ends itself after an error.
     Died,
     /// The world's communicator was destroyed in order.

@@ -25,7 +25,7 @@ pub struct Found {
     /// The first few lines, of different processes if possible.
     pub traces: Vec<Trace>,
     /// Global ranks that launchers or watchdogs named in those lines.
-    pub(crate) told_ranks: Vec<u32>,
+    pub told_ranks: Vec<u32>,
 }
 
 /// All signatures found.

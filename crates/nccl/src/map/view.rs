@@ -415,9 +415,4 @@ impl TransportMap {
     pub fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
         trace.process.and_then(|process| self.sole_rank(process, world))
     }
-
-    /// The global ranks that launchers or watchdogs named in lines of one kind.
-    pub fn told_ranks(&self, found: &super::Found) -> Vec<u32> {
-        found.told_ranks.clone()
-    }
 }

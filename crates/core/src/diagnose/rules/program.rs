@@ -69,7 +69,7 @@ fn both_versions(seen: &Seen<'_>) -> Option<String> {
 }
 
 fn reporting_ranks(seen: &Seen<'_>) -> Option<String> {
-    let mut ranks = seen.map.told_ranks(seen.map.signatures().get(Signature::WatchdogTimeout)?);
+    let mut ranks = seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks.clone();
     ranks.sort_unstable();
     let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
     (!ranks.is_empty()).then(|| format!(" (reported by rank {})", ranks.join(", ")))
