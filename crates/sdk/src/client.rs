@@ -199,8 +199,11 @@ impl Client {
     fn profile(&self, target: &TargetConfig, spec: &JobSpec, facts: &ClusterFacts) -> Result<Profile> {
         let profiles = self.profiles();
         let named = spec.profile.as_deref().or(target.profile.as_deref());
-        match named.or_else(|| Profiles::choose(spec.fabric.kind, facts).map(|(name, _)| name)) {
-            Some(name) => profiles.get(name),
+        if let Some(name) = named {
+            return profiles.get(name).map(Profile::named);
+        }
+        match Profiles::choose(spec.fabric.kind, facts) {
+            Some((name, _)) => profiles.get(name),
             None => Ok(Profile::default()),
         }
     }

@@ -58,6 +58,7 @@ fn facts(text: &str, scope: &Scope) -> ClusterFacts {
         (next(), next(), next(), next(), next(), next(), next());
     let mut facts = ClusterFacts::default();
     facts.online = true;
+    facts.efa_webhook = Some(false);
     facts.queues = queues(partitions);
     facts.nodes = groups(nodes);
     let config = settings(config);

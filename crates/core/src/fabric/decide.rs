@@ -31,6 +31,8 @@ pub fn decide(
     }
     if options.kind == Fabric::Off {
         draft.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        let ctx = Context { job, profile, options, catalogue, facts, fabric: Fabric::Off };
+        rules::webhook::keep_out(&ctx, &mut draft);
         return draft.finish(Fabric::Off);
     }
     let fabric = if options.kind == Fabric::Auto { profile.fabric } else { options.kind };
@@ -40,6 +42,9 @@ pub fn decide(
     if applies {
         profile_env(&ctx, &mut draft, &mut launch);
         rules::strict::decide(&ctx, &mut draft, &mut launch);
+    }
+    if !applies || fabric != Fabric::Efa {
+        rules::webhook::keep_out(&ctx, &mut draft);
     }
     rules::detect::decide(&ctx, &mut draft, &mut launch);
     give_launchers_values(&ctx, &mut draft, &launch);
@@ -85,7 +90,10 @@ fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
     };
     // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
-    if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric()) {
+    if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric())
+        // The user's own opt-out is the later word.
+        && skip.reason != "opt-out"
+    {
         let why = skip.why.clone();
         draft.say(
             Finding::error(

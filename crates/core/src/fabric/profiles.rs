@@ -113,8 +113,10 @@ impl Profiles {
                 .any(|group| group.allocatable.get(resource).is_some_and(|amount| amount != "0"))
         };
         let efa_asked = matches!(fabric, Fabric::Auto | Fabric::Efa);
-        if efa_asked && offers("vpc.amazonaws.com/efa") {
-            let mounted_by_webhook = facts.efa_webhook == Some(true);
+        let mounted_by_webhook = facts.efa_webhook == Some(true);
+        // Where nodes may not be read, the webhook says that they have EFA.
+        let hidden = facts.nodes.is_empty() && mounted_by_webhook;
+        if efa_asked && (offers("vpc.amazonaws.com/efa") || hidden) {
             let trainium = offers("aws.amazon.com/neuron") && !offers("nvidia.com/gpu");
             let name = match (trainium, mounted_by_webhook) {
                 (true, _) => "neuron",

@@ -167,7 +167,10 @@ impl Given {
         let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
         let named =
             context.global.profile.clone().or_else(of_target).or_else(|| config.resolved.default_profile());
-        let choose = |fallback: &str| profiles.get(named.as_deref().unwrap_or(fallback));
+        let choose = |fallback: &str| match named.as_deref() {
+            Some(name) => profiles.get(name).map(Profile::named),
+            None => profiles.get(fallback),
+        };
         let manifests = choose(Profiles::for_manifest(options.kind))?;
         let scripts = match options.kind {
             weftrun::core::fabric::Fabric::Roce | weftrun::core::fabric::Fabric::InfiniBand => {
@@ -192,7 +195,7 @@ impl Given {
 
     /// The same for another profile.
     pub fn with_profile(&mut self, name: &str) -> Result<()> {
-        self.manifests = self.profiles.get(name)?;
+        self.manifests = self.profiles.get(name)?.named();
         self.scripts = self.manifests.clone();
         self.named = Some(name.to_owned());
         Ok(())

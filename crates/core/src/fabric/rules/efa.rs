@@ -51,12 +51,13 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> b
             );
             continue;
         }
-        if ctx.options.inject == Inject::Client {
+        // A launcher without GPUs gets its files from weftrun even beside a webhook that injects.
+        if ctx.options.inject == Inject::Client || !role.worker {
             efa_role::decide(ctx, draft, parts, at, role);
         }
     }
+    webhook::decide(ctx, draft);
     if ctx.options.inject == Inject::Client {
-        webhook::decide(ctx, draft, parts);
         placement::decide(ctx, draft);
     }
     ask_of_launcher(ctx, draft, parts, launch);
