@@ -186,7 +186,7 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
     }
-    if plan.is_some_and(FabricPlan::lets_nccl_speak) {
+    if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let mut finding = Finding::warning(
             "NCCL-DEBUG-SILENT",
             "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file",

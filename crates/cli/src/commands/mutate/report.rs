@@ -55,7 +55,7 @@ impl<'c> Told<'c> {
         self.assumed = given.assumed.len();
         for job in jobs {
             self.seen = true;
-            self.failed |= job.error.is_some();
+            self.failed |= job.error().is_some();
             if job.changed {
                 self.changed.insert(job.file.clone());
             }
@@ -102,8 +102,7 @@ fn say(context: &Context, job: &JobReport) {
     if out.is_verbose() {
         job.actions.iter().for_each(|action| out.detail(format!("  {action}")));
     }
-    out.findings(&job.notes);
-    out.findings(job.error.as_slice());
+    out.findings(&job.plan.findings);
 }
 
 fn summary(job: &JobReport) -> String {
@@ -112,10 +111,9 @@ fn summary(job: &JobReport) -> String {
     let name = format!("{} {namespace}{}", job.kind, job.name);
     // A script may have no name.
     let name = format!("{bold}{}{bold:#}", name.trim_end());
-    let skip_why = job.skip_why.as_deref().unwrap_or_default();
-    match (&job.error, &job.skip) {
+    match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),
-        (None, Some(skip)) => format!("{name}: not changed ({skip}) {dim}{skip_why}{dim:#}"),
+        (None, Some(skip)) => format!("{name}: not changed ({}) {dim}{}{dim:#}", skip.reason, skip.why),
         (None, None) if job.changed => format!("{name}: {} changes", job.actions.len()),
         (None, None) => format!("{name}: nothing to change"),
     }

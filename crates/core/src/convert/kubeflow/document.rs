@@ -194,7 +194,7 @@ fn one(
         reports.extend(object(&mut wanted, &document.root, text, start, settings, &mut extra));
     }
     let reports = &mut reports[first..];
-    if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
+    if reports.iter().any(|report| report.error().is_some()) || !reports.iter().any(|report| report.changed) {
         return None;
     }
     let says = |text: &str, wanted: &Json| {
@@ -227,34 +227,34 @@ fn object(
         return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
     }
     let (job, version, runtime) = view(data, settings)?;
-    let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
-    let mut report = JobReport::new(&job, outcome, version.override_field());
+    let plan = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
+    let mut report = JobReport::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
     if !runtime.is_known() && job.kind == JobKind::TrainJob {
-        report.notes.push(runtime_assumed(data));
+        report.plan.findings.push(runtime_assumed(data));
     }
     if report.changed {
         // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.
         let before = (job.kind == JobKind::TrainJob).then(|| data.clone());
         if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
             let mut wanted = data.clone();
-            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
+            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.plan.ops, &runtime) {
                 report.actions.retain(|action| !action.ends_with(" entry added"));
                 report.actions.push("TrainingRuntime of its own added".to_owned());
                 extra.push(own);
                 *data = wanted;
             }
-        } else if let Err(finding) = apply::apply(data, &job, &report.ops, &runtime, version) {
+        } else if let Err(finding) = apply::apply(data, &job, &report.plan.ops, &runtime, version) {
             if let Some(before) = before {
                 *data = before;
             }
-            match report.skip {
+            match report.plan.skip() {
                 // That the pods say again what the job says is a help, and no reason to stop it.
                 Some(_) => {
                     report.pass();
-                    report.notes.push(
+                    report.plan.findings.push(
                         Finding::warning(
                             "W-OPTOUT-PODS",
                             format!("the pods cannot be told of the opt-out: {}", finding.message),
@@ -267,7 +267,7 @@ fn object(
             }
         }
     }
-    for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
+    for finding in &mut report.plan.findings {
         if finding.span.is_none() {
             finding.span =
                 Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
@@ -347,7 +347,7 @@ fn reformatted(
     reports: &mut [JobReport],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
-        report.notes.push(
+        report.plan.findings.push(
             Finding::warning(
                 "W-COMMENTS-LOST",
                 format!("the document was written anew, without its comments: {}", blocked.why),

@@ -17,7 +17,7 @@ use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::fabric::{Change, Op, decide};
+use crate::fabric::{Change, FabricPlan, Op, Skipped, decide};
 use crate::lint;
 use crate::request::FabricRequest;
 use crate::request::{Fabric, RuleSetting};
@@ -41,21 +41,21 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
             let job = script.view(settings);
-            let outcome = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            JobReport::new(&job, outcome, "")
+            let plan = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
+            JobReport::new(&job, plan, "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
-            (report.skip, report.skip_why) = (None, None);
+            report.plan.skipped.clear();
             report.fail(finding);
             report
         }
     };
     start.file.clone_into(&mut report.file);
     // The block prefixes what the script has, so nothing is hidden.
-    report.notes.retain(|note| note.code != "W-LDPATH-SHADOW");
-    let new = if report.error.is_none() && report.skip.is_none() {
-        script.with(&report.ops, settings)
+    report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
+    let new = if report.error().is_none() && report.skip().is_none() {
+        script.with(&report.plan.ops, settings)
     } else {
         None
     };
@@ -87,8 +87,14 @@ fn opted_out(script: &Script<'_>) -> JobReport {
         kind: "sbatch script".to_owned(),
         name: script.option(&["job-name", "J"]).unwrap_or_default().to_owned(),
         line: 1,
-        skip: Some("opt-out".to_owned()),
-        skip_why: Some("`# weftrun: fabric=off` stands in the script".to_owned()),
+        plan: FabricPlan {
+            skipped: vec![Skipped::fabric(
+                Fabric::Off,
+                "opt-out",
+                "`# weftrun: fabric=off` stands in the script",
+            )],
+            ..FabricPlan::default()
+        },
         ..JobReport::default()
     }
 }
@@ -514,7 +520,7 @@ mod tests {
              srun --container-image x --container-mounts \"/a:/b\" y\nsrun hostname\n"
         );
         let (new, report) = run(&text, "dgxc");
-        assert!(report.notes.iter().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.notes);
+        assert!(report.notes().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.plan.findings);
         assert!(new.contains("--container-env=FOO,FI_PROVIDER,LD_LIBRARY_PATH"), "{new}");
         assert!(
             new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"),
@@ -570,16 +576,16 @@ mod tests {
             let head = if reason == "opt-out" { HEAD.to_owned() } else { HEAD.replace("node=8", "node=4") };
             let text = format!("{head}{body}");
             let (new, report) = run(&text, "parallelcluster");
-            assert_eq!((new, report.skip.as_deref()), (text, Some(reason)));
+            assert_eq!((new, report.skip()), (text, Some(reason)));
         }
     }
 
     #[test]
     fn a_wish_that_is_not_understood_is_an_error() {
         let (_, report) = run(&format!("{HEAD}# weftrun: fabrik=off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-RULE-UNKNOWN");
+        assert_eq!(report.error().unwrap().code, "E-RULE-UNKNOWN");
         let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-SCRIPT-WISH");
+        assert_eq!(report.error().unwrap().code, "E-SCRIPT-WISH");
     }
 
     #[test]
