@@ -16,6 +16,7 @@ use super::report::JobReport;
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::fabric::{Change, FabricPlan, Op, Skipped, decide};
 use crate::lint;
@@ -37,12 +38,16 @@ pub fn is_sbatch(text: &str) -> bool {
 pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
+    let mut profile = settings.profile;
     let mut report = match script.wishes(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let job = script.view(settings);
-            let plan = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            JobReport::new(&job, plan, "")
+            let settings = &Settings { options: &options, ..*settings };
+            let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
+            profile = chosen.profile;
+            let job = script.view(&chosen);
+            let plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
@@ -55,7 +60,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     // The block prefixes what the script has, so nothing is hidden.
     report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
     let new = if report.error().is_none() && report.skip().is_none() {
-        script.with(&report.plan.ops, settings)
+        script.with(&report.plan.ops, &Settings { profile, ..*settings })
     } else {
         None
     };
