@@ -60,7 +60,7 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             assert_eq!(seen, wanted, "{way:?}: rank {rank}");
         }
         assert_eq!(
-            serde_json::to_value(map.verdict().fabric).expect("a word"),
+            serde_json::to_value(map.snapshot().verdict().fabric).expect("a word"),
             wide.truth().verdict_fabric.as_str(),
             "{way:?}"
         );
