@@ -514,7 +514,7 @@ mod tests {
         let (head, rest) = new.split_once(BLOCK_BEGIN).unwrap();
         assert_eq!(format!("{head}{}", rest.split_once(&format!("{BLOCK_END}\n")).unwrap().1), text);
         assert!(head.ends_with("#SBATCH --gpus-per-node=8 # all\n"));
-        assert!(rest.contains("export FI_PROVIDER=efa\n"), "{rest}");
+        assert!(rest.contains("export FI_EFA_USE_DEVICE_RDMA=1\n"), "{rest}");
         assert!(!rest.contains("--container-env"));
     }
 
@@ -596,7 +596,7 @@ mod tests {
     #[test]
     fn a_lone_carriage_return_at_the_end_is_no_line_break() {
         let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
-        assert!(report.changed && new.contains("FI_PROVIDER=efa\n"), "{new:?}");
+        assert!(report.changed && new.contains("FI_EFA_USE_DEVICE_RDMA=1\n"), "{new:?}");
     }
 
     #[test]
