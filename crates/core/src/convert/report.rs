@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::Finding;
+use crate::fabric::evidence::Evidence;
 use crate::fabric::view::{JobKind, JobView};
 use crate::fabric::{Change, Decision, FabricPlan, Op, Skipped};
 use crate::request::Fabric;
@@ -61,6 +62,12 @@ struct Shape<'a> {
     decisions: &'a [Decision],
     /// Single rules that did not apply.
     skipped: Vec<&'a Skipped>,
+    /// The profile that was applied, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a str>,
+    /// What shows the fabric of the job; empty where the profile was named.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    evidence: &'a [Evidence],
 }
 
 impl Serialize for JobReport {
@@ -80,6 +87,8 @@ impl Serialize for JobReport {
             notes: self.notes().collect(),
             decisions: &self.plan.decisions,
             skipped: self.plan.skipped.iter().filter(|skipped| !skipped.is_whole()).collect(),
+            profile: self.plan.profile.as_deref(),
+            evidence: &self.plan.evidence,
         };
         shape.serialize(serializer)
     }
@@ -172,6 +181,7 @@ fn kind_name(kind: JobKind) -> &'static str {
         JobKind::MpiJobV1 | JobKind::MpiJobV2 => "MPIJob",
         JobKind::TrainJob => "TrainJob",
         JobKind::Sbatch => "sbatch script",
+        JobKind::Workload(kind) => kind.as_str(),
     }
 }
 

@@ -137,7 +137,7 @@ impl<'a> PlanBuilder<'a> {
             ops.extend(entry.op.filter(|_| !failed));
         }
         let skipped = self.skip.into_iter().chain(self.skipped).collect();
-        FabricPlan { fabric, decisions, skipped, findings: self.findings, ops }
+        FabricPlan { fabric, decisions, skipped, findings: self.findings, ops, ..FabricPlan::default() }
     }
 
     fn report_unmet(&mut self) {

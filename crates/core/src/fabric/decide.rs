@@ -5,6 +5,7 @@ use super::builder::PlanBuilder;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::Profile;
+use crate::fabric::evidence::choose;
 use crate::fabric::rules::{self, Context, Launch};
 use crate::fabric::{ClusterFacts, FabricPlan};
 use crate::request::FabricRequest;
@@ -46,7 +47,9 @@ pub fn decide(
     rules::launch::decide(&ctx, &mut plan, &launch);
     rules::preflight::decide(&ctx, &mut plan);
     let expected = expected_fabric(&ctx, &plan, applies);
-    plan.finish(expected)
+    let mut plan = plan.finish(expected);
+    plan.profile = Some(profile.name.clone()).filter(|name| !name.is_empty());
+    plan
 }
 
 /// Most roles of a job that are read. The operators know two; each rule looks at each role, and at the others beside it.
@@ -78,8 +81,9 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         Fabric::InfiniBand => rules::infiniband::decide(ctx, plan, launch),
         Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
         Fabric::Auto | Fabric::Off => {
-            let why = "no profile says which fabric the nodes have; --profile or the target chooses one";
-            plan.skip_fabric(Fabric::Auto, "no-profile", why);
+            if ctx.is_distributed_with_gpus(plan) {
+                plan.skip_fabric(Fabric::Auto, choose::UNKNOWN, choose::looked_for());
+            }
             false
         }
     };

@@ -6,6 +6,7 @@
 
 pub(crate) mod builder;
 mod decide;
+pub mod evidence;
 mod facts;
 mod job_view;
 pub(crate) mod merge;

@@ -7,6 +7,7 @@ use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::ClusterFacts;
+use crate::fabric::evidence::Evidence;
 use crate::fabric::{Op, decide};
 use crate::request::Fabric;
 use crate::request::Origin;
@@ -88,6 +89,12 @@ pub struct FabricPlan {
     pub findings: Vec<Finding>,
     /// The changes the decisions mean, in the order they are to be made.
     pub ops: Vec<Op>,
+    /// The profile they are of, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// What the job or the cluster shows of its fabric; empty where the profile was named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
 }
 
 impl FabricPlan {

@@ -16,6 +16,7 @@ use super::report::JobReport;
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::fabric::{Change, FabricPlan, Op, Skipped, decide};
 use crate::lint;
@@ -37,12 +38,16 @@ pub fn is_sbatch(text: &str) -> bool {
 pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
+    let mut profile = settings.profile;
     let mut report = match script.wishes(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let job = script.view(settings);
-            let plan = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            JobReport::new(&job, plan, "")
+            let settings = &Settings { options: &options, ..*settings };
+            let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
+            profile = chosen.profile;
+            let job = script.view(&chosen);
+            let plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
@@ -55,7 +60,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     // The block prefixes what the script has, so nothing is hidden.
     report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
     let new = if report.error().is_none() && report.skip().is_none() {
-        script.with(&report.plan.ops, settings)
+        script.with(&report.plan.ops, &Settings { profile, ..*settings })
     } else {
         None
     };
@@ -509,7 +514,7 @@ mod tests {
         let (head, rest) = new.split_once(BLOCK_BEGIN).unwrap();
         assert_eq!(format!("{head}{}", rest.split_once(&format!("{BLOCK_END}\n")).unwrap().1), text);
         assert!(head.ends_with("#SBATCH --gpus-per-node=8 # all\n"));
-        assert!(rest.contains("export FI_PROVIDER=efa\n"), "{rest}");
+        assert!(rest.contains("export FI_EFA_USE_DEVICE_RDMA=1\n"), "{rest}");
         assert!(!rest.contains("--container-env"));
     }
 
@@ -591,7 +596,7 @@ mod tests {
     #[test]
     fn a_lone_carriage_return_at_the_end_is_no_line_break() {
         let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
-        assert!(report.changed && new.contains("FI_PROVIDER=efa\n"), "{new:?}");
+        assert!(report.changed && new.contains("FI_EFA_USE_DEVICE_RDMA=1\n"), "{new:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! AWS EFA: which jobs get it. What each role then gets is in `efa_role.rs`.
 
-use super::{Context, Launch, efa_role, opt_out, placement, webhook};
+use super::{Context, Launch, efa_role, opt_out, placement, rdma_present, webhook};
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
@@ -36,6 +36,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if opt_out::job_is_out(ctx, plan) || !ctx.is_distributed_with_gpus(plan) || !eligible(ctx, plan) {
         return false;
     }
+    rdma_present::report_beside_efa(ctx, plan);
     let parts = parts(ctx, plan, efa);
     launch.from_stack = parts.stack.is_some() && plan.active("efa.stack");
     for (at, role) in ctx.roles() {

@@ -1,6 +1,6 @@
 //! InfiniBand: a device, the right to pin memory, and NCCL's IB transport.
 
-use super::{Context, Launch, efa_role, set};
+use super::{Context, Launch, efa_role, rdma_present, set};
 use crate::fabric::builder::PlanBuilder;
 use crate::request::Origin;
 
@@ -13,7 +13,10 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     let profile = || Origin::Profile(ctx.profile.name.clone());
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
         if plan.active("ib.devices") {
-            if let Some(resource) = infiniband.devices.as_deref() {
+            let own = (infiniband.devices.as_deref(), &[][..]);
+            if let Some(resource) = infiniband.devices.as_deref()
+                && !rdma_present::report(plan, at, role, own, &[])
+            {
                 let count = infiniband.count.to_string();
                 let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
                 set::resource(plan, at, role, "ib.devices", (resource, &count), why, profile());

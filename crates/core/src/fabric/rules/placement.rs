@@ -3,7 +3,7 @@
 use super::Context;
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::RoleView;
+use crate::fabric::view::{JobKind, RoleView};
 use crate::request::{Origin, RuleSetting};
 
 const RULE: &str = "efa.colocate";
@@ -20,8 +20,14 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     if !wanted {
         return;
     }
+    let unlabelled = matches!(ctx.job.kind, JobKind::Workload(workload) if workload.pods_label().is_none());
     for (at, role) in ctx.workers() {
-        zone(plan, at, role);
+        if unlabelled {
+            let why = "no label marks the pods of this object, so they cannot be kept together by one";
+            plan.skip_rule(RULE, "no-label", why);
+        } else {
+            zone(plan, at, role);
+        }
         instance_type(ctx, plan, at, role);
         reservation(ctx, plan, at, role);
     }

@@ -1,5 +1,6 @@
 //! RoCE: a Multus network, an RDMA device, the right to pin memory, and NCCL's IB transport.
 
+use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, set};
 use crate::Finding;
 use crate::fabric::RoceProfile;
@@ -12,7 +13,6 @@ use crate::text::Quantity;
 const THREADS: &str = "roce.socket-threads";
 /// Most sockets NCCL opens between two ranks: the product of the two settings (NCCL user guide, NCCL_NSOCKS_PERTHREAD).
 const MOST_SOCKETS: u64 = 64;
-const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
 /// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
@@ -21,8 +21,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return false;
     }
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
-        network(ctx, plan, roce, at, role);
-        devices(ctx, plan, roce, at, role);
+        let own = (roce.devices.as_deref(), own_networks(ctx, roce));
+        if !rdma_present::report(plan, at, role, own, &["roce.network", "roce.devices"]) {
+            network(ctx, plan, roce, at, role);
+            devices(ctx, plan, roce, at, role);
+        }
         if roce.memlock && plan.active("roce.memlock") {
             efa_role::memlock(plan, at, role, "roce.memlock", profile(ctx));
         }
@@ -36,12 +39,15 @@ fn profile(ctx: &Context) -> Origin {
     Origin::Profile(ctx.profile.name.clone())
 }
 
+/// The networks that are asked for, else the profile's.
+fn own_networks<'c>(ctx: &Context<'c>, roce: &'c RoceProfile) -> &'c [String] {
+    if ctx.options.networks.is_empty() { &roce.networks } else { &ctx.options.networks }
+}
+
 fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) {
     const RULE: &str = "roce.network";
-    let (names, origin) = match ctx.options.networks.as_slice() {
-        [] => (roce.networks.as_slice(), profile(ctx)),
-        asked => (asked, Origin::Job),
-    };
+    let names = own_networks(ctx, roce);
+    let origin = if ctx.options.networks.is_empty() { profile(ctx) } else { Origin::Job };
     if names.is_empty() || !plan.active(RULE) {
         return;
     }
