@@ -214,6 +214,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
     },
     Code {
+        code: "W-RDMA-PRESENT",
+        title: "the pods already reach an RDMA fabric",
+        meaning: "They request another RDMA device, are on an RDMA network, or on the host's network. A second device or network beside it would leave them Pending, or give NCCL adapters without a route.",
+        fix: "Nothing, if the job works as it is; else choose the profile of the cluster with `--profile NAME`.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
         code: "W-RES-KEPT",
         title: "the user's own amount stays",
         meaning: "A resource the job asks itself is never changed; the missing side of limits and requests gets the same amount. An amount of 0 stays 0.",
@@ -232,6 +239,13 @@ pub(super) const WARNINGS: &[Code] = &[
         title: "the runtime of the TrainJob was not given",
         meaning: "A TrainJob says little itself: GPU count, environment and the launcher stand in its runtime. Without it, one replicated job `node` with a container `node`, without MPI, is assumed.",
         fix: "Pass it: `--runtime FILE`, from `kubectl get clustertrainingruntime NAME -o yaml`.",
+        source: "",
+    },
+    Code {
+        code: "I-TRAINER-ASSUMED",
+        title: "the version of Kubeflow Trainer was assumed",
+        meaning: "Overrides of a TrainJob's pods stand in another field in each version: `podSpecOverrides` (2.0), `podTemplateOverrides` (2.1), `runtimePatches` (2.2 and 2.3). Without a cluster, and without such a field in the TrainJob, the newest is written, which older versions refuse.",
+        fix: "Name the version: `--trainer-version 2.1`, or `trainer-version` under `[backend.kubeflow]` or in the target. `weftrun doctor` shows what the cluster has.",
         source: "",
     },
     Code {

@@ -16,8 +16,9 @@ use super::report::JobReport;
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::fabric::{Change, Op, decide};
+use crate::fabric::{Change, FabricPlan, Op, Skipped, decide};
 use crate::lint;
 use crate::request::FabricRequest;
 use crate::request::{Fabric, RuleSetting};
@@ -37,25 +38,29 @@ pub fn is_sbatch(text: &str) -> bool {
 pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
+    let mut profile = settings.profile;
     let mut report = match script.wishes(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let job = script.view(settings);
-            let outcome = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            JobReport::new(&job, outcome, "")
+            let settings = &Settings { options: &options, ..*settings };
+            let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
+            profile = chosen.profile;
+            let job = script.view(&chosen);
+            let plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
-            (report.skip, report.skip_why) = (None, None);
+            report.plan.skipped.clear();
             report.fail(finding);
             report
         }
     };
     start.file.clone_into(&mut report.file);
     // The block prefixes what the script has, so nothing is hidden.
-    report.notes.retain(|note| note.code != "W-LDPATH-SHADOW");
-    let new = if report.error.is_none() && report.skip.is_none() {
-        script.with(&report.ops, settings)
+    report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
+    let new = if report.error().is_none() && report.skip().is_none() {
+        script.with(&report.plan.ops, &Settings { profile, ..*settings })
     } else {
         None
     };
@@ -87,8 +92,14 @@ fn opted_out(script: &Script<'_>) -> JobReport {
         kind: "sbatch script".to_owned(),
         name: script.option(&["job-name", "J"]).unwrap_or_default().to_owned(),
         line: 1,
-        skip: Some("opt-out".to_owned()),
-        skip_why: Some("`# weftrun: fabric=off` stands in the script".to_owned()),
+        plan: FabricPlan {
+            skipped: vec![Skipped::fabric(
+                Fabric::Off,
+                "opt-out",
+                "`# weftrun: fabric=off` stands in the script",
+            )],
+            ..FabricPlan::default()
+        },
         ..JobReport::default()
     }
 }
@@ -503,7 +514,7 @@ mod tests {
         let (head, rest) = new.split_once(BLOCK_BEGIN).unwrap();
         assert_eq!(format!("{head}{}", rest.split_once(&format!("{BLOCK_END}\n")).unwrap().1), text);
         assert!(head.ends_with("#SBATCH --gpus-per-node=8 # all\n"));
-        assert!(rest.contains("export FI_PROVIDER=efa\n"), "{rest}");
+        assert!(rest.contains("export FI_EFA_USE_DEVICE_RDMA=1\n"), "{rest}");
         assert!(!rest.contains("--container-env"));
     }
 
@@ -514,7 +525,7 @@ mod tests {
              srun --container-image x --container-mounts \"/a:/b\" y\nsrun hostname\n"
         );
         let (new, report) = run(&text, "dgxc");
-        assert!(report.notes.iter().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.notes);
+        assert!(report.notes().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.plan.findings);
         assert!(new.contains("--container-env=FOO,FI_PROVIDER,LD_LIBRARY_PATH"), "{new}");
         assert!(
             new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"),
@@ -570,22 +581,22 @@ mod tests {
             let head = if reason == "opt-out" { HEAD.to_owned() } else { HEAD.replace("node=8", "node=4") };
             let text = format!("{head}{body}");
             let (new, report) = run(&text, "parallelcluster");
-            assert_eq!((new, report.skip.as_deref()), (text, Some(reason)));
+            assert_eq!((new, report.skip()), (text, Some(reason)));
         }
     }
 
     #[test]
     fn a_wish_that_is_not_understood_is_an_error() {
         let (_, report) = run(&format!("{HEAD}# weftrun: fabrik=off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-RULE-UNKNOWN");
+        assert_eq!(report.error().unwrap().code, "E-RULE-UNKNOWN");
         let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-SCRIPT-WISH");
+        assert_eq!(report.error().unwrap().code, "E-SCRIPT-WISH");
     }
 
     #[test]
     fn a_lone_carriage_return_at_the_end_is_no_line_break() {
         let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
-        assert!(report.changed && new.contains("FI_PROVIDER=efa\n"), "{new:?}");
+        assert!(report.changed && new.contains("FI_EFA_USE_DEVICE_RDMA=1\n"), "{new:?}");
     }
 
     #[test]

@@ -5,17 +5,17 @@ use super::opt_out::{self, MARKER, MARKER_EFA, MARKER_NONE};
 use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::NodeGroup;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, JobKind, RoleView};
 use crate::request::{Fabric, Inject, Origin, Webhook};
 
 const RULE: &str = "efa.webhook";
 
 /// Tells a webhook to keep out of what weftrun has changed, where there is a webhook or may be one.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
-    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| draft.active(RULE)) else { return };
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
+    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
-        draft.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
+        plan.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
         return;
     }
     let server = ctx.options.inject == Inject::Server;
@@ -25,7 +25,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
             Origin::Default,
         ),
         Some((false, _)) => {
-            draft.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
+            plan.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
             return;
         }
         Some((true, origin)) => (
@@ -37,7 +37,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
             Origin::Assumed,
         ),
         None => {
-            report_unknown(ctx, draft, key);
+            report_unknown(ctx, plan, key);
             return;
         }
     };
@@ -46,14 +46,14 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
         if out || (server && role.worker) {
             continue;
         }
-        annotate(draft, at, role, [(key, "true"), (MARKER, MARKER_EFA)], why, &origin);
+        annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_EFA)], why, &origin);
     }
 }
 
 /// Keeps a webhook out of a job that is to have no EFA: it looks at each pod alone, and gives EFA to launchers of partial
 /// nodes too.
-pub(crate) fn keep_out(ctx: &Context, draft: &mut Draft) {
-    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| draft.active(RULE)) else { return };
+pub(crate) fn keep_out(ctx: &Context, plan: &mut PlanBuilder) {
+    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     // The webhook changes pods of MPIJobs and PyTorchJobs only.
     if matches!(ctx.job.kind, JobKind::Sbatch | JobKind::TrainJob) {
         return;
@@ -68,18 +68,18 @@ pub(crate) fn keep_out(ctx: &Context, draft: &mut Draft) {
     for (at, role) in ctx.roles().filter(|(_, role)| role.worker || role.launcher) {
         let users = role.annotations.contains_key(key) && !opt_out::role_is_marked(ctx, role);
         let of_job = ctx.is_job_file() && ctx.job.annotations.contains_key(key);
-        let copied = draft.changes().any(|(name, change)| {
+        let copied = plan.changes().any(|(name, change)| {
             name == at.name && matches!(change, Change::Annotation { key: set, .. } if set == key)
         });
         if !(users || of_job || copied) {
-            annotate(draft, at, role, [(key, "true"), (MARKER, MARKER_NONE)], why, &origin);
+            annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_NONE)], why, &origin);
         }
     }
 }
 
 fn annotate(
-    draft: &mut Draft,
-    at: At,
+    plan: &mut PlanBuilder,
+    at: RoleRef,
     role: &RoleView,
     pairs: [(&str, &str); 2],
     why: &str,
@@ -88,9 +88,9 @@ fn annotate(
     for (key, value) in pairs {
         let change = Change::Annotation { key: key.to_owned(), value: value.to_owned() };
         if role.annotations.get(key).and_then(Annotation::text) == Some(value) {
-            draft.kept(at, RULE, &change, "already there");
+            plan.kept(at, RULE, &change, "already there");
         } else {
-            draft.op(at, RULE, change, why, origin.clone());
+            plan.op(at, RULE, change, why, origin.clone());
         }
     }
 }
@@ -117,10 +117,10 @@ fn known(ctx: &Context) -> Option<(bool, Origin)> {
     asked.or(seen).or_else(|| profile.map(|known| (known, Origin::Profile(ctx.profile.name.clone()))))
 }
 
-fn report_unknown(ctx: &Context, draft: &mut Draft, key: &str) {
+fn report_unknown(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     let marked = ctx.workers().all(|(_, role)| opt_out::role_is_marked(ctx, role));
     if !marked {
-        draft.say(
+        plan.report(
             Finding::info(
                 "I-WEBHOOK-UNKNOWN",
                 format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa),
