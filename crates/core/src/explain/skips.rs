@@ -67,6 +67,13 @@ pub(super) const SKIPS: &[Code] = &[
         source: "docs/concepts/fabric.md",
     },
     Code {
+        code: "resource-claims",
+        title: "the workers get their devices by resource claims",
+        meaning: "With dynamic resource allocation a pod names claims, and their templates say which GPUs and network devices belong together. No rule counts or changes claims, so the job stays as it is.",
+        fix: "Request the network devices in the same claim template as the GPUs.",
+        source: "https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/",
+    },
+    Code {
         code: "template",
         title: "the file is a template that was not filled in",
         meaning: "Where the number of pods or of GPUs should stand, there is a placeholder such as `$NUM_NODES`. Whether the job is distributed and on whole nodes cannot be known.",

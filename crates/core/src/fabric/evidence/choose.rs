@@ -122,8 +122,14 @@ fn why_none(weighed: &Weighed) -> Skipped {
         (Some(site), _) => {
             let shown = weighed.evidence.iter().filter(|one| one.fabric == site.name).take(3);
             let shown: Vec<String> = shown.map(ToString::to_string).collect();
+            let how = match site.to_be_named() {
+                Some(profile) => {
+                    format!("--profile {profile} applies its profile, which never ran on the real cloud")
+                }
+                None => HOW_TO_SAY.to_owned(),
+            };
             let why = format!(
-                "{} shows {}, for which weftrun has no rules here, so nothing is changed; {HOW_TO_SAY}",
+                "{} shows {}, for which no rules apply by themselves here, so nothing is changed; {how}",
                 shown.join(", "),
                 site.name
             );
