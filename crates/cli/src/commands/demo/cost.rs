@@ -3,7 +3,7 @@
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 
 /// All-reduce bus bandwidth of 64 MiB, GB/s: the same four H200 GPUs, PyTorch 2.11, NCCL 2.28.9, the transport forced
-/// by NCCL's own variables. Measured 2026-11-21 with the runs in `crates/testkit/data/captures`.
+/// by NCCL's own variables. Measured 2026-11-21 with the runs in `crates/replay/data/captures`.
 const MEASURED: [(&str, f64, f64); 4] = [
     ("NVLink (P2P)", 147.0, 251.0),
     ("shared memory (SHM)", 26.0, 26.0),
