@@ -512,3 +512,22 @@ fn a_job_with_resource_claims_is_not_taken_for_one_without_gpus() {
     assert_eq!((report.skip(), report.changed), (Some("resource-claims"), false));
     assert!(report.plan.skip().unwrap().why.contains("gpus"));
 }
+
+#[test]
+fn an_import_says_what_an_old_version_or_an_unfilled_template_is() {
+    let import = |text: &str| weftrun_core::convert::import(text, Start::of("a.yaml")).unwrap_err();
+    let old = import("apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n");
+    assert!(old.message.contains("kubeflow.org/v1alpha2") && old.fix.unwrap().text.contains("v2beta1"));
+    for (replicas, gpus, wrong) in [("${NUM_NODES}", "8", "${NUM_NODES}"), ("2", "$GPUS", "$GPUS")] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: {replicas}\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            image: x\n            command: [a]\n            resources:\n              limits:\n                nvidia.com/gpu: {gpus}\n"
+        );
+        let found = import(&text);
+        assert!(
+            found.message.contains(wrong) && found.fix.unwrap().text.contains("envsubst"),
+            "{}",
+            found.message
+        );
+        assert!(found.span.is_some());
+    }
+}
