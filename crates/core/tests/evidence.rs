@@ -164,6 +164,12 @@ fn an_object_of_another_cloud_never_gets_efa() {
     ] {
         let (text, report) = job(metadata, pod, container, resources);
         assert!(gets_no_efa(&text), "{text}");
+        assert!(!report.changed, "{site}: {text}");
+        assert!(
+            matches!(report.skip(), Some("other-fabric" | "already-there")),
+            "{site}: {:?}",
+            report.skip()
+        );
         let first = report.plan.evidence.first().map(|one| one.fabric.as_str()).unwrap_or_default();
         assert!(first.contains(site), "{site}: {:?}", report.plan.evidence);
     }

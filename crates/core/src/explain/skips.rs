@@ -4,6 +4,13 @@ use super::Code;
 
 pub(super) const SKIPS: &[Code] = &[
     Code {
+        code: "already-there",
+        title: "the job reaches its fabric as it is",
+        meaning: "Every worker requests an RDMA device, is on an RDMA network, or is on the host's network. Without a profile that was named, nothing is added beside it.",
+        fix: "Nothing; `--profile NAME` applies a profile's settings all the same.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
         code: "opt-out",
         title: "the job opts out",
         meaning: "The annotation `disable-auto-efa: \"true\"` stands on the job or on a worker's pods (and is not ours: our own has the marker `weftrun.dev/applied` beside it).",

@@ -157,7 +157,9 @@ fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<
         Value::Array(items) if items.is_empty() => {}
         value => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let source = profile.source_of(&key);
+            // Keys of weftrun itself (`accelerator`, `webhook`) are no values of the site.
+            let of_site = key.contains('.') || profile.sources.contains_key(&key);
+            let source = profile.source_of(&key).filter(|_| of_site);
             found.push(ProfileValue { key, value: text, source });
         }
     }

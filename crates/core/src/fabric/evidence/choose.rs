@@ -3,8 +3,10 @@
 use super::{Signs, Site, Weighed, weigh};
 use crate::Result;
 use crate::catalogue::Catalogue;
-use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped};
-use crate::request::Fabric;
+use crate::fabric::rules::rdma_present;
+use crate::fabric::view::JobView;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped, decide};
+use crate::request::{Fabric, FabricRequest};
 use crate::spec::JobSpec;
 
 /// The reason of a job whose fabric nothing shows.
@@ -76,6 +78,30 @@ pub(crate) fn choose<'p>(
         name => name,
     };
     (weighed, name.and_then(named))
+}
+
+/// Decides for a job that exists already, by the profile that evidence chose. One whose workers have what reaches the
+/// RDMA fabric it shows stays as it is.
+pub(crate) fn decide_existing(
+    job: &JobView,
+    profile: &Profile,
+    options: &FabricRequest,
+    catalogue: &Catalogue,
+    facts: &ClusterFacts,
+    weighed: Weighed,
+) -> FabricPlan {
+    let rdma = matches!(profile.fabric, Fabric::Roce | Fabric::InfiniBand) && options.kind == Fabric::Auto;
+    let plan = match rdma_present::of_all(job, &profile.accelerator).filter(|_| rdma) {
+        Some(what) => {
+            let why = format!("{what}, so the job reaches {} as it is", profile.fabric);
+            FabricPlan {
+                skipped: vec![Skipped::fabric(profile.fabric, "already-there", why)],
+                ..FabricPlan::unchanged(profile.fabric)
+            }
+        }
+        None => decide(job, profile, options, catalogue, facts),
+    };
+    plan.with_evidence(weighed)
 }
 
 impl FabricPlan {

@@ -22,6 +22,7 @@ pub struct Site {
 /// Profiles that are applied only if they are named: the names of networks and resources differ from cluster to cluster.
 const TO_BE_NAMED: &[(&str, &str)] = &[
     ("azure-ib", "azure-nd"),
+    ("coreweave", "coreweave"),
     ("crusoe", "crusoe"),
     ("lambda", "lambda"),
     ("nebius", "nebius"),
@@ -59,13 +60,7 @@ pub const SITES: &[Site] = &[
     site("verbs", "InfiniBand or RoCE", Fabric::Auto, NONE, None),
     site("infiniband", "InfiniBand", Fabric::InfiniBand, (Some("infiniband"), None), Some("verbs")),
     site("azure-ib", "InfiniBand of Azure", Fabric::InfiniBand, NONE, Some("infiniband")),
-    site(
-        "coreweave",
-        "InfiniBand of CoreWeave",
-        Fabric::InfiniBand,
-        (Some("coreweave"), None),
-        Some("infiniband"),
-    ),
+    site("coreweave", "InfiniBand of CoreWeave", Fabric::InfiniBand, NONE, Some("infiniband")),
     site("crusoe", "InfiniBand of Crusoe", Fabric::InfiniBand, NONE, Some("infiniband")),
     site("lambda", "InfiniBand of Lambda", Fabric::InfiniBand, NONE, Some("infiniband")),
     site("nebius", "InfiniBand of Nebius", Fabric::InfiniBand, NONE, Some("infiniband")),

@@ -9,7 +9,7 @@ pub(crate) mod launch;
 pub(crate) mod opt_out;
 mod placement;
 pub(crate) mod preflight;
-mod rdma_present;
+pub(crate) mod rdma_present;
 pub(crate) mod roce;
 pub(crate) mod set;
 pub(crate) mod strict;
