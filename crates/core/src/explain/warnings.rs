@@ -242,6 +242,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "I-PROFILE-UNTRIED",
+        title: "the profile never ran on the real cloud",
+        meaning: "Its values were read from the documents of the cloud or of NVIDIA, and no job of it was seen to run there. Each value names its source.",
+        fix: "Compare the plan with your cluster's guide; `weftrun transport` shows whether the ranks use the fabric.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
         code: "I-STACK-BUNDLED",
         title: "the image brings its own stack",
         meaning: "A path like /opt/amazon/efa or /opt/amazon/openmpi in command, arguments or environment shows it. Only devices and huge pages are asked; libraries, environment and mpirun are the image's.",
