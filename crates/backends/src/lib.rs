@@ -4,10 +4,14 @@
 //! |---|---|
 //! | `mod.rs` | the type that implements [`Backend`](weftrun_core::backend::Backend), its capability, its registration |
 //! | `config.rs` | the target's settings, read and checked |
-//! | `client.rs` | talking to the cluster (or, for `local`, to the job folders) |
+//! | `discover.rs` | what the cluster offers |
 //! | `render.rs` | a planned job becomes exactly what is sent; pure |
-//! | `status.rs` | the cluster's words become phases and findings |
+//! | `check.rs` | what would stop a rendered job |
+//! | `submit.rs` | creating a job exactly once |
+//! | `status.rs` | the cluster's objects become phases and findings |
+//! | `watch.rs` | changes of jobs |
 //! | `logs.rs` | log bytes, followed and resumed |
+//! | `act.rs` | cancel, delete, suspend, resume |
 //! | `error.rs` | the cluster's errors become [`weftrun_core::Error`] |
 //! | `docs.md` | what a reader of this folder must know of the cluster |
 //!
@@ -15,6 +19,7 @@
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a mention in source the linker drops them.
 
 pub mod files;
+pub mod helper;
 #[cfg(feature = "kubeflow")]
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
@@ -25,8 +30,12 @@ pub mod local;
 pub mod proxy;
 #[cfg(feature = "requests")]
 pub mod requests;
+#[cfg(any(feature = "kubernetes", feature = "requests"))]
+pub mod retry_after;
 #[cfg(feature = "slurm")]
 pub mod slurm;
+#[cfg(any(feature = "kubeflow", feature = "runai", feature = "slurm"))]
+pub mod submit_once;
 
 #[cfg(feature = "runai")]
 pub mod runai;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use weftrun_testkit::replay::{Capture, Shape};
+use weftrun_replay::{Capture, Shape};
 
 /// The best of so many runs counts.
 const RUNS: usize = 5;
@@ -99,7 +99,7 @@ fn beside_ripgrep(name: &str, log: &Path) {
 fn replayed(folder: &Path, nodes: u32) {
     let capture = Capture::shipped("socket_2x2").unwrap_or_else(|error| panic!("{error}"));
     let shape = Shape::new(nodes, 8).channels(32);
-    let replay = capture.widen(shape).unwrap_or_else(|error| panic!("{error}"));
+    let replay = capture.scale(shape).unwrap_or_else(|error| panic!("{error}"));
     let mut bytes = 0;
     for rank in 0..replay.world() {
         let path = folder.join(format!("rank{rank}.log"));

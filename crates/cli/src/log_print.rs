@@ -55,8 +55,7 @@ impl Ranks {
             return;
         }
         let begun = Instant::now();
-        let world = self.map.world();
-        let proved = self.map.ranks(&world).into_iter().filter_map(|rank| {
+        let proved = self.map.snapshot().ranks().into_iter().filter_map(|rank| {
             Some(((rank.host.into(), u32::try_from(rank.pid?).unwrap_or(u32::MAX)), rank.rank?))
         });
         store.learn(&proved.collect());

@@ -19,15 +19,15 @@ const WINDOW: u32 = NODES * 8;
 
 /// Draws the map; nothing while it is empty.
 pub fn draw(map: &TransportMap, planned: Fabric) -> String {
-    let world = map.world();
-    let summary = map.summary(&world);
+    let map = map.snapshot();
+    let summary = map.summary();
     if summary.transports.is_empty() {
         return String::new();
     }
     let (ranks, pairs) = if summary.processes <= WHOLE {
-        (map.ranks(&world), map.pairs(&world))
+        (map.ranks(), map.pairs())
     } else {
-        (map.some_ranks(&world, 0..WINDOW), map.pairs_of_ranks(&world, 0..WINDOW))
+        (map.some_ranks(0..WINDOW), map.pairs_of_ranks(0..WINDOW))
     };
     let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
@@ -135,7 +135,7 @@ fn legend(pairs: &[PairView]) -> String {
 
 /// The verdict for a person: what was planned, what is proved.
 pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
-    let seen = map.verdict();
+    let seen = map.snapshot().verdict();
     let planned_word = planned.as_str();
     let said = match planned.is_met_by(seen.fabric) {
         Some(true) => format!("{0}as planned{0:#}", style::GOOD),

@@ -82,16 +82,14 @@ fn measure(name: &str, path: &Path) {
         bytes as f64 / 1e6 / read.as_secs_f64(),
         peak_megabytes()
     );
-    let world = map.world();
     let screen = || {
-        let world = map.world();
-        let verdict = map.summary(&world).verdict;
-        (verdict, map.some_ranks(&world, SCREEN).len(), map.pairs_of_ranks(&world, SCREEN).len())
+        let seen = map.snapshot();
+        (seen.summary().verdict, seen.some_ranks(SCREEN).len(), seen.pairs_of_ranks(SCREEN).len())
     };
     let (took, (verdict, ranks, pairs)) = best(screen);
     println!("    a screen: {:?}, {ranks} ranks, {pairs} pairs in {took:.1?}", verdict.fabric);
     println!("    a diagnosis in {:.1?}", best(|| diagnose(None, &map).findings.len()).0);
-    let (took, pairs) = best(|| map.pairs(&world).len());
+    let (took, pairs) = best(|| map.snapshot().pairs().len());
     println!("    all {pairs} pairs in {took:.1?}");
     println!("    the slowest of batches of 100 lines in {:.1?}", slowest_batch(path));
 }

@@ -218,7 +218,7 @@ fn a_restart_in_the_same_log_is_a_second_life() {
 fn torn_lines_make_no_process_and_no_node() {
     for recording in recordings() {
         let map = read(&[("node0.log", &recording.nodes[0]), ("node1.log", &recording.nodes[1])], 1 << 16);
-        let ranks = map.ranks(&map.world());
+        let ranks = map.snapshot().ranks();
         let hosts: std::collections::BTreeSet<_> = ranks.iter().map(|rank| rank.node).collect();
         let (processes, nodes) = match recording.name.as_str() {
             // NCCL printed nothing, or only on the node whose ranks came that far.
@@ -400,7 +400,11 @@ fn facts_are_bounded_however_often_they_are_repeated() {
         text.push_str(&watchdog(at % 100, "0(default_pg)", u64::from(at) + 1, "ALLREDUCE", 1));
     }
     let map = read(&[("job.log", text.as_bytes())], 1 << 16);
-    assert!(map.failures().reports().len() < 25_000, "{}", map.failures().reports().len());
-    assert!(map.failures().dropped() > 50_000);
+    assert!(
+        map.snapshot().failures().reports().len() < 25_000,
+        "{}",
+        map.snapshot().failures().reports().len()
+    );
+    assert!(map.snapshot().failures().dropped() > 50_000);
     assert_cause(&why(&map, None), "exception", &[1], "ValueError");
 }

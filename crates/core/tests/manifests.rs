@@ -85,15 +85,16 @@ fn every_manifest_mutates_or_says_why_not() {
                 Err(why) => lines.push(format!("{name}: unreadable: {why}")),
                 Ok((out, jobs)) => {
                     for job in &jobs {
-                        let said = job.changed || job.skip.is_some() || job.error.is_some() || out == text;
+                        let said =
+                            job.changed || job.skip().is_some() || job.error().is_some() || out == text;
                         assert!(said, "{name}: {job:?}");
                         lines.push(format!(
                             "{name} {} {}: changed {} skip {:?} error {:?}",
                             way.profile.name,
                             job.name,
                             job.changed,
-                            job.skip,
-                            job.error.as_ref().map(|error| (&error.code, &error.message))
+                            job.skip(),
+                            job.error().map(|error| (&error.code, &error.message))
                         ));
                     }
                     let (again, second) = run(&out, &way).unwrap();
@@ -115,7 +116,7 @@ fn an_opted_out_rule_adds_nothing() {
                 o.rules.insert(rule.id.to_owned(), RuleSetting::Off);
             });
             let Ok((_, jobs)) = run(&text, &way) else { continue };
-            for op in jobs.iter().flat_map(|job| &job.ops) {
+            for op in jobs.iter().flat_map(|job| &job.plan.ops) {
                 assert_ne!(op.rule, rule.id, "{name}");
             }
         }

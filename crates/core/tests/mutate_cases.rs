@@ -147,12 +147,12 @@ fn every_case_comes_out_as_written() {
 
 /// Writes what a new case gives, for a person to read before it is kept.
 fn accept(case: &Case, after: &str, jobs: &[JobReport]) {
-    let job = jobs.iter().find(|job| job.changed || job.error.is_some()).unwrap_or(&jobs[0]);
+    let job = jobs.iter().find(|job| job.changed || job.error().is_some()).unwrap_or(&jobs[0]);
     let note = |finding: &weftrun_core::Finding| serde_json::json!({"code": finding.code, "where": finding.subject, "msg": finding.message});
     let notes: Vec<Json> =
-        job.notes.iter().filter(|finding| !BESIDE.contains(&finding.code.as_str())).map(note).collect();
+        job.notes().filter(|finding| !BESIDE.contains(&finding.code.as_str())).map(note).collect();
     let report = serde_json::json!({
-        "changed": job.changed, "skip": job.skip, "error": job.error.as_ref().map(note), "actions": job.actions,
+        "changed": job.changed, "skip": job.skip(), "error": job.error().map(note), "actions": job.actions,
         "notes": notes,
     });
     let folder = cases().join(&case.name);
@@ -172,13 +172,12 @@ fn check(case: &Case) {
         accept(case, &after, &jobs);
         return;
     }
-    let job = jobs.iter().find(|job| job.changed || job.error.is_some()).unwrap_or(&jobs[0]);
-    assert_eq!(Json::from(job.changed), case.report["changed"], "changed; {:?}", job.error);
-    assert_eq!(Json::from(job.skip.clone()), case.report["skip"], "skip");
-    let error = job.error.as_ref().map(|error| error.code.clone());
-    assert_eq!(Json::from(error), case.report["error"]["code"], "error {:?}", job.error);
-    let ours =
-        codes(job.notes.iter().map(|note| (note.code.clone(), note.subject.clone().unwrap_or_default())));
+    let job = jobs.iter().find(|job| job.changed || job.error().is_some()).unwrap_or(&jobs[0]);
+    assert_eq!(Json::from(job.changed), case.report["changed"], "changed; {:?}", job.error());
+    assert_eq!(Json::from(job.skip()), case.report["skip"], "skip");
+    let error = job.error().map(|error| error.code.clone());
+    assert_eq!(Json::from(error), case.report["error"]["code"], "error {:?}", job.error());
+    let ours = codes(job.notes().map(|note| (note.code.clone(), note.subject.clone().unwrap_or_default())));
     let notes = case.report["notes"].as_array().unwrap();
     let text = |note: &Json, key: &str| note[key].as_str().unwrap_or_default().to_owned();
     let theirs = codes(notes.iter().map(|note| (text(note, "code"), text(note, "where"))));

@@ -30,9 +30,9 @@ fn main() -> io::Result<()> {
         }
         map.end(&source);
     }
-    let world = map.world();
+    let map = map.snapshot();
     println!("fabric: {}", map.verdict().fabric.label());
-    for pair in map.pairs(&world) {
+    for pair in map.pairs() {
         println!("{} -> {}  {}  {} channels", pair.from, pair.to, pair.transport, pair.channels.count());
     }
     Ok(())

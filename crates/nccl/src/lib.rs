@@ -11,8 +11,7 @@
 //! for event in map.read(&source, line) {
 //!     println!("{event}");
 //! }
-//! let world = map.world();
-//! assert_eq!(&*map.pairs(&world)[0].transport, "P2P/CUMEM");
+//! assert_eq!(&*map.snapshot().pairs()[0].transport, "P2P/CUMEM");
 //! ```
 
 mod channel;
@@ -38,9 +37,9 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Anomalies, Channels, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, Identity, PairView,
-    Phase, PluginSeen, Port, RankView, Signatures, Summary, Totals, Trace, TransportMap, TransportUse,
-    Verdict, Who, World, printable,
+    Anomalies, Channels, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, PairView, Phase,
+    PluginSeen, Port, RankView, Signatures, Snapshot, SourceIndex, Summary, Totals, Trace, TransportMap,
+    TransportUse, Verdict, Who, printable,
 };
 pub use network::Network;
 pub use parser::{Entry, Parser};

@@ -27,7 +27,7 @@ fn main() -> weftrun::Result<()> {
         let mutated = mutate(&document, Start::of(&path), &settings).map_err(refused)?;
         for job in &mutated.jobs {
             eprintln!("{} {}: {}", job.kind, job.name, job.actions.join(", "));
-            if let Some(finding) = job.error.clone() {
+            if let Some(finding) = job.error().cloned() {
                 return Err(refused(finding));
             }
         }

@@ -17,11 +17,11 @@ fn main() -> weftrun::Result<()> {
         map.read(&source, &bytes);
         map.end(&source);
     }
-    let world = map.world();
-    for pair in map.pairs(&world) {
+    let seen = map.snapshot();
+    for pair in seen.pairs() {
         println!("{} -> {} over {}", pair.from, pair.to, pair.transport);
     }
-    println!("the fabric is {}", map.verdict_in(&world).fabric.label());
+    println!("the fabric is {}", seen.verdict().fabric.label());
     for finding in diagnose(None, &map).findings {
         println!("{}: {}", finding.code, finding.message);
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{FabricPlan, Profile, Profiles};
+use weftrun_core::fabric::evidence::Form;
+use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -182,8 +183,21 @@ impl Client {
     }
 
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
-        let profile = self.profile(&target, spec, &facts)?;
-        let plan = FabricPlan::new(spec, &self.inner.catalogue, &facts, &profile);
+        let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
+        let (plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
+            Some(name) => {
+                let profile = profiles.get(name)?;
+                (FabricPlan::new(spec, catalogue, &facts, &profile), profile)
+            }
+            None => {
+                let form = if matches!(target.backend.as_str(), "slurm" | "local") {
+                    Form::Script
+                } else {
+                    Form::Made
+                };
+                FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?
+            }
+        };
         let submission = SubmissionId::from_random(fastrand::u128(..));
         let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
         Ok(Plan::new(self.clone(), target, planned))
@@ -192,17 +206,6 @@ impl Client {
     /// The profiles there are: those shipped, and the user's own.
     pub fn profiles(&self) -> Profiles {
         self.inner.config.profiles()
-    }
-
-    /// The profile the job names, else the target's, else what the cluster shows it has; else none, and nothing that
-    /// rests on a site's paths is decided.
-    fn profile(&self, target: &TargetConfig, spec: &JobSpec, facts: &ClusterFacts) -> Result<Profile> {
-        let profiles = self.profiles();
-        let named = spec.profile.as_deref().or(target.profile.as_deref());
-        match named.or_else(|| Profiles::choose(spec.fabric.kind, facts).map(|(name, _)| name)) {
-            Some(name) => profiles.get(name),
-            None => Ok(Profile::default()),
-        }
     }
 
     /// Binds a handle that another process printed; nothing is asked of the cluster. What was planned for the job is known

@@ -80,7 +80,7 @@
 //! let rank0 = Arc::new(SourceId::new("rank0.log"));
 //! map.read(&rank0, b"h0:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n");
 //! map.end(&rank0);
-//! let pairs = map.pairs(&map.world());
+//! let pairs = map.snapshot().pairs();
 //! assert_eq!(&*pairs[0].transport, "NET/Socket");
 //! ```
 //!

@@ -3,7 +3,6 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`conformance`] | the suite every [`Backend`](weftrun_core::backend::Backend) must pass, chosen by its capability |
-//! | [`replay`] | real NCCL logs, played as captured or widened to any number of ranks, with the truth beside |
 //! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
 //! | [`damage`] | logs as launchers, pipes and terminals leave them |
 //! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
@@ -18,6 +17,5 @@ pub mod fake_runai;
 mod plan;
 #[cfg(feature = "fake-registry")]
 pub mod registry;
-pub mod replay;
 
 pub use plan::{planned, random_submission};

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::cache::Cache;
@@ -18,9 +15,9 @@ use super::config::Settings;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
-use super::status::{CANCELLED, Job};
+use super::status::Job;
 use super::submit::adopt_maps;
-use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource};
+use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -111,9 +108,7 @@ impl Client {
             match cluster.list(&kind.resource(), selector).await {
                 Ok(objects) => jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object })),
                 // One may have rights to one kind and not to another.
-                Err(error)
-                    if error.kind() == ErrorKind::Credentials
-                        && !error.message().contains("does not know") => {}
+                Err(error) if is_forbidden(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -195,71 +190,6 @@ impl Client {
         ];
         Ok(detail)
     }
-
-    /// Acts on a job.
-    pub async fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
-        let named = self.named(handle).await?;
-        let job = self.job(&named).await?;
-        let resource = named.kind.resource();
-        let suspend = |suspend: bool| match named.kind {
-            Kind::TrainJob => json!({"spec": {"suspend": suspend}}),
-            _ => json!({"spec": {"runPolicy": {"suspend": suspend}}}),
-        };
-        let patch = match action {
-            Action::Delete => {
-                // A ConfigMap that the job does not own yet would stay.
-                adopt_maps(&named.cluster, &job).await;
-                return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
-            }
-            Action::Cancel => {
-                let (phase, _) = job.phase(&[]);
-                if phase.is_terminal() {
-                    return end_leftovers(&named, &job).await;
-                }
-                // Suspended, its pods go and its record stays. Kueue would start a suspended job again, so there it goes.
-                if job.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].is_string() {
-                    return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
-                }
-                let mut patch = suspend(true);
-                patch["metadata"] = json!({"annotations": {CANCELLED: Timestamp::now().to_string()}});
-                patch
-            }
-            Action::Suspend => suspend(true),
-            Action::Resume => {
-                self.pods_are_gone(&named).await?;
-                let mut patch = suspend(false);
-                patch["metadata"] = json!({"annotations": {CANCELLED: Value::Null}});
-                patch
-            }
-            Action::Hold | Action::Release => return Err(Error::unsupported("kubeflow", "hold")),
-            Action::Requeue => return Err(Error::unsupported("kubeflow", "requeue")),
-            Action::Signal(_) => return Err(Error::unsupported("kubeflow", "signal")),
-            _ => return Err(Error::unsupported("kubeflow", "this action")),
-        };
-        named.cluster.patch(&resource, &named.name, &patch).await.map(drop)
-    }
-}
-
-impl Client {
-    /// Waits until the pods that a suspend ends are gone: training-operator takes one that is still there for a failure of the
-    /// resumed job.
-    async fn pods_are_gone(&self, named: &Named) -> Result<()> {
-        let began = tokio::time::Instant::now();
-        loop {
-            let pods = named.cluster.list(&Resource::PODS, &named.kind.selector(&named.name)).await?;
-            let ending = pods.iter().map(Pod::of_json).filter(|pod| pod.deleting).count();
-            if ending == 0 {
-                return Ok(());
-            }
-            if began.elapsed() > PATIENCE {
-                let message = format!("{ending} pods of the suspended job are still ending");
-                return Err(Error::new(ErrorKind::Refused, message)
-                    .hint("try again when they are gone")
-                    .retryable());
-            }
-            sleep(Duration::from_millis(250)).await;
-        }
-    }
 }
 
 /// Adds to the reason of an ended job that pods of it still run.
@@ -268,19 +198,6 @@ fn said_of_leftovers(summary: &mut JobSummary, job: &Job, pods: &[&Pod]) {
     let before = std::mem::take(&mut summary.reason);
     let stop = if before.is_empty() { "" } else { "; " };
     summary.reason = format!("{before}{stop}{}", finding.message);
-}
-
-/// Ends the pods of an ended job that still run. The operators clean up after an ended job whenever it changes, by the policy
-/// that it has then (training-operator 1.9, mpi-operator 0.6: `DeletePodsAndServices`, `cleanUpWorkerPods`); pods that ended
-/// stay, and with them their logs.
-async fn end_leftovers(named: &Named, job: &Job) -> Result<()> {
-    let cleans = matches!(named.kind, Kind::PyTorchJob | Kind::MpiJobV1 | Kind::MpiJobV2);
-    let keeps = job.object.pointer("/spec/runPolicy/cleanPodPolicy").is_none_or(|policy| policy == "None");
-    if !cleans || !keeps {
-        return Ok(());
-    }
-    let patch = json!({"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}});
-    named.cluster.patch(&named.kind.resource(), &named.name, &patch).await.map(drop)
 }
 
 /// The pods of a job.

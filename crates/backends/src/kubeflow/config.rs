@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// The context in it.
     pub context: Option<String>,
+    /// How long requests are repeated that a busy API server turns away.
+    pub retry_seconds: Option<u64>,
     /// What holds for every job, unless the job says otherwise.
     #[serde(flatten)]
     pub job: JobSettings,
@@ -83,14 +86,13 @@ pub enum Gang {
 impl Settings {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let known =
-            |key: &String| KEYS.contains(&key.as_str()) || ["kubeconfig", "context"].contains(&key.as_str());
+        let known = |key: &String| KEYS.contains(&key.as_str()) || TARGET_KEYS.contains(&key.as_str());
         if let Some(unknown) = target.settings.keys().find(|key| !known(key)) {
             let error = Error::new(
                 ErrorKind::InvalidConfig,
                 format!("target `{}` has no key `{unknown}`", target.name),
             );
-            let all = KEYS.iter().copied().chain(["kubeconfig", "context"]);
+            let all = KEYS.iter().copied().chain(TARGET_KEYS);
             return Err(match weftrun_core::text::did_you_mean(unknown, all) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.with("keys", KEYS.join(", ")),
@@ -106,6 +108,7 @@ impl Settings {
             context: self.context.clone(),
             namespace: target.namespace.clone(),
             env: target.env.clone(),
+            patience: self.retry_seconds.map(Duration::from_secs),
         }
     }
 
@@ -153,6 +156,9 @@ impl Settings {
         })
     }
 }
+
+/// Keys of a target that a job does not have.
+const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
 
 const KEYS: [&str; 19] = [
     "kind",

@@ -1,6 +1,8 @@
 #![doc = include_str!("docs.md")]
 
+mod act;
 mod cache;
+mod check;
 mod client;
 mod config;
 mod discover;

@@ -6,7 +6,7 @@ use weftrun_core::spec::{Launch, Rendezvous, Role};
 
 use super::kinds::Kind;
 use super::render::Draft;
-use crate::kubernetes::expansion::literal;
+use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 
 /// The spec: a launcher that runs `mpirun`, and all nodes as workers, which wait for it.

@@ -7,7 +7,7 @@ use weftrun_core::spec::{JobSpec, Role, VolumeSource};
 
 use super::config::JobSettings;
 use crate::kubernetes::code::Delivery;
-use crate::kubernetes::expansion::literal;
+use crate::kubernetes::escape::literal;
 
 /// The label that carries the submission.
 pub const SUBMISSION: &str = "weftrun.dev/submission";

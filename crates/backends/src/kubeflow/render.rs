@@ -18,7 +18,7 @@ use super::kinds::{Kind, trainer_version};
 use super::pod::{FABRIC, SUBMISSION, Template};
 use super::{mpi_job, preflight, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
-use crate::kubernetes::expansion;
+use crate::kubernetes::escape;
 use crate::kubernetes::mpirun::wrap_of;
 
 /// Longest name of anything the operators make for a job.
@@ -211,7 +211,7 @@ impl Draft<'_> {
 
     /// The words that start the ranks of a node, with what the operator's environment says of it.
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
-        expansion::words(at, |at| {
+        escape::words(at, |at| {
             let command = self.delivery.command(self.spec, node_command(self.spec, role, at));
             wrap_of(self.job, role).into_iter().chain(command).collect()
         })

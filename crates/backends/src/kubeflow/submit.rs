@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 use weftrun_core::backend::Rendered;
-use weftrun_core::job::JobHandle;
-use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, PATIENCE};
 use super::error;
@@ -15,6 +15,7 @@ use super::pod::SUBMISSION;
 use super::status::Job;
 use crate::kubernetes::code::VOLUME;
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
+use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
 /// Removes ConfigMaps of a job that was not made. One that stays is named in the error.
 async fn remove_maps(cluster: &Cluster, names: &[String], error: Error) -> Error {
@@ -70,51 +71,6 @@ fn mounted_maps(object: &Value) -> BTreeSet<String> {
 }
 
 impl Client {
-    /// The cluster's own opinion of what would be sent. What it refuses may come of facts that are no longer so.
-    pub async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let checked = self.dry_run(rendered).await;
-        if !checked.as_ref().is_ok_and(Vec::is_empty) {
-            self.cache().await?.forget().await;
-        }
-        checked
-    }
-
-    async fn dry_run(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let cluster = self.cluster().await?;
-        let mut findings = Vec::new();
-        // A ConfigMap is only made where the right to make one is known, and nothing else can be wrong with it.
-        for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
-            let resource = document.resource;
-            let cluster = document.in_namespace(cluster);
-            match cluster.create(&resource, &document.object, Write::DryRun).await {
-                Ok(_) => {}
-                Err(error)
-                    if is_unsent(&error)
-                        || (error.kind() == ErrorKind::Credentials
-                            && error.message().contains("does not know")) =>
-                {
-                    return Err(error);
-                }
-                Err(error) if is_conflict(&error) && self.is_ours(&cluster, &document, rendered).await => {}
-                Err(error)
-                    if error.kind() == ErrorKind::Unsupported
-                        || is_conflict(&error)
-                        || error.kind() == ErrorKind::Credentials =>
-                {
-                    return Err(error);
-                }
-                Err(error) => findings.extend(error::findings(&error)),
-            }
-        }
-        Ok(findings)
-    }
-
-    /// Whether the object that has the name is of this very submission.
-    async fn is_ours(&self, cluster: &Cluster, document: &error::Sent, rendered: &Rendered) -> bool {
-        let Ok(there) = cluster.get(&document.resource, &document.name()).await else { return false };
-        there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str()
-    }
-
     /// Creates the job once. After a lost answer the name is looked up before anything is sent again; the API server
     /// gives a name to one object only, so nothing can be there twice.
     ///
@@ -130,13 +86,13 @@ impl Client {
         let cluster = document.in_namespace(base);
         let mut made = Vec::new();
         for map in &maps {
-            if let Err(error) = self.create_once(&map.in_namespace(base), map, &map.object, rendered).await {
+            if let Err(error) = create_once(base, map, rendered).await {
                 self.cache().await?.forget().await;
                 return Err(remove_maps(&cluster, &made, error).await);
             }
             made.push(map.name());
         }
-        let object = match self.create_once(&cluster, document, &document.object, rendered).await {
+        let object = match create_once(base, document, rendered).await {
             Ok(object) => object,
             Err(error) => {
                 self.cache().await?.forget().await;
@@ -149,56 +105,53 @@ impl Client {
         adopt_maps(&cluster, &job).await;
         Ok(job.handle(&self.target))
     }
+}
 
-    async fn create_once(
-        &self,
-        cluster: &Cluster,
-        document: &error::Sent,
-        object: &Value,
-        rendered: &Rendered,
-    ) -> Result<Value> {
-        let began = tokio::time::Instant::now();
-        let mut pause = Duration::from_millis(200);
-        let mut lost = false;
-        loop {
-            let error = match cluster.create(&document.resource, object, Write::Real).await {
-                Ok(made) => return Ok(made),
-                Err(error) => error,
-            };
-            // An API server that comes back knows no Roles for a moment.
-            let waits = |error: &Error| is_unsent(error) || error.kind() == ErrorKind::Credentials;
-            if !(is_conflict(&error) || is_unsent(&error) || lost && waits(&error)) {
-                return Err(error);
-            }
-            lost |= is_unsent(&error);
-            // Is the one that is there ours? Until the server answers, nothing is sent again.
-            let known = loop {
-                match cluster.get(&document.resource, &document.name()).await {
-                    Ok(there) => break Some(there),
-                    Err(error) if is_not_found(&error) => break None,
-                    Err(error) if !(lost && waits(&error)) || began.elapsed() > PATIENCE => {
-                        return Err(error);
-                    }
-                    Err(_) => sleep(pause).await,
-                }
-                pause = (pause * 2).min(Duration::from_secs(5));
-            };
-            match known {
-                Some(there) if there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str() => {
-                    return Ok(there);
-                }
-                Some(_) if is_conflict(&error) => return Err(error),
-                Some(_) => {
-                    return Err(Error::new(
-                        ErrorKind::AlreadyExists,
-                        format!("the name `{}` is taken", document.name()),
-                    )
-                    .hint("choose another name, or `--name-suffix` to make a new one"));
-                }
-                None if began.elapsed() > PATIENCE => return Err(error),
-                None => sleep(pause).await,
-            }
-            pause = (pause * 2).min(Duration::from_secs(5));
+/// One object of a submission on its way to the API server, which gives a name to one object only: a second request can
+/// never make a second object.
+struct Creating<'a> {
+    cluster: Cluster,
+    document: &'a error::Sent,
+    submission: &'a SubmissionId,
+}
+
+#[async_trait]
+impl Submission for Creating<'_> {
+    type Made = Value;
+
+    async fn create(&self) -> Result<Created<Value>> {
+        match self.cluster.create(&self.document.resource, &self.document.object, Write::Real).await {
+            Ok(made) => Ok(Created::Made(made)),
+            Err(error) if is_conflict(&error) => Ok(Created::Taken(error)),
+            Err(error) if is_unsent(&error) => Ok(Created::Unknown(error)),
+            Err(error) => Err(error),
         }
     }
+
+    async fn search(&self) -> Result<Found<Value>> {
+        let name = self.document.name();
+        match self.cluster.get(&self.document.resource, &name).await {
+            Ok(object) if object["metadata"]["labels"][SUBMISSION] == self.submission.as_str() => {
+                Ok(Found::Ours(object))
+            }
+            Ok(_) => Ok(Found::Other(
+                Error::new(ErrorKind::AlreadyExists, format!("the name `{name}` is taken"))
+                    .hint("choose another name, or `--name-suffix` to make a new one"),
+            )),
+            Err(error) if is_not_found(&error) => Ok(Found::Absent),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Creates an object of a submission once.
+async fn create_once(base: &Cluster, document: &error::Sent, rendered: &Rendered) -> Result<Value> {
+    let cluster = document.in_namespace(base);
+    let policy = Policy {
+        absence: Duration::ZERO,
+        requests: u32::MAX,
+        patience: PATIENCE,
+        pause: Duration::from_millis(200),
+    };
+    submit_once(&Creating { cluster, document, submission: &rendered.submission }, policy).await
 }

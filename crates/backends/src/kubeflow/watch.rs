@@ -14,7 +14,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, about, message, pod_of, pods_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes};
+use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
 
 /// What several watches say.
 type Changes = SelectAll<BoxStream<'static, (Of, Result<Change>)>>;
@@ -202,7 +202,7 @@ impl Watcher {
 
     /// Events may be hidden; jobs of one kind may be; pods may not.
     fn refused(&mut self, of: Of, error: Error) -> Result<()> {
-        let hidden = error.kind() == ErrorKind::Credentials && !error.message().contains("does not know");
+        let hidden = is_forbidden(&error);
         let others = self.watches > 3 || !self.by_handle;
         match of {
             Of::Events if hidden => {}

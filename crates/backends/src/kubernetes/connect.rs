@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{exec_plugin, patience};
+use super::{exec_plugin, retry};
 use crate::files;
 use crate::proxy::proxy_for;
 
@@ -22,11 +22,13 @@ pub struct ClusterConfig {
     pub namespace: Option<String>,
     /// The calling program's environment.
     pub env: BTreeMap<String, String>,
+    /// How long requests are repeated that a busy API server turns away.
+    pub patience: Option<Duration>,
 }
 
 impl std::fmt::Debug for ClusterConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kubeconfig, context, namespace, env: _ } = self;
+        let Self { kubeconfig, context, namespace, env: _, patience: _ } = self;
         let mut shown = f.debug_struct("ClusterConfig");
         shown.field("kubeconfig", kubeconfig).field("context", context).field("namespace", namespace);
         shown.finish_non_exhaustive()
@@ -181,7 +183,7 @@ impl ClusterConfig {
             Some(exec) => exec_plugin::client(exec, config).await?,
             None => exec_plugin::bounded(config)?,
         };
-        let client = patience::patient(client);
+        let client = retry::retrying(client, self.patience.unwrap_or(retry::PATIENCE));
         Ok(Cluster { client, namespace, context, server })
     }
 }

@@ -75,7 +75,8 @@ fn from_status(status: &Status, what: &str) -> Error {
     let error = |kind: ErrorKind, text: String| Error::new(kind, text).with("while", what);
     match status.code {
         401 => error(ErrorKind::Credentials, "the API server does not know you".into())
-            .hint("the token or certificate has expired or is wrong: log in again"),
+            .hint("the token or certificate has expired or is wrong: log in again")
+            .source(Unauthenticated),
         403 if message.contains("exceeded quota") => error(ErrorKind::Refused, message)
             .hint("ask for less, wait for others' jobs, or ask for a larger ResourceQuota"),
         403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
@@ -93,7 +94,10 @@ fn from_status(status: &Status, what: &str) -> Error {
             .hint("choose another name, or `--name-suffix` to make a new one"),
         409 => error(ErrorKind::Refused, message).retryable(),
         400 | 422 => invalid(status, &message, what),
-        408 | 429 | 500..=599 => error(ErrorKind::Unreachable, message).retryable(),
+        429 => error(ErrorKind::Unreachable, message)
+            .hint("wait until the API server has less to do, or set `retry-seconds` of the target to try for longer")
+            .retryable(),
+        408 | 500..=599 => error(ErrorKind::Unreachable, message).retryable(),
         _ => error(ErrorKind::Refused, message),
     }
 }
@@ -180,6 +184,28 @@ pub fn is_not_found(error: &Error) -> bool {
 /// Whether the name is taken.
 pub fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::AlreadyExists
+}
+
+/// The cause of a 401. A 403, of the same kind, is about one right only.
+#[derive(Debug)]
+struct Unauthenticated;
+
+impl std::fmt::Display for Unauthenticated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("401 Unauthorized")
+    }
+}
+
+impl std::error::Error for Unauthenticated {}
+
+/// Whether the API server refused the credential itself (401).
+pub fn is_unauthenticated(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<Unauthenticated>())
+}
+
+/// Whether one right is missing (403): the credential is good.
+pub fn is_forbidden(error: &Error) -> bool {
+    error.kind() == ErrorKind::Credentials && !is_unauthenticated(error)
 }
 
 /// Whether it is not known if the server has done what was asked.

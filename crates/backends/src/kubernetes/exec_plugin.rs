@@ -6,9 +6,9 @@
 //! request; the plugin runs again shortly before a credential ends, and when the API server refuses one (401).
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>, 2026-11-22)
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
-use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,11 +18,9 @@ use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{ExecConfig, ExecInteractiveMode};
-use rustix::process::{Pid, Signal};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::BoxError;
@@ -31,13 +29,11 @@ use tower::util::MapResponseLayer;
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::helper::Helper;
+
 /// How long a plugin may take, and one that may ask the user something.
 const TIME: Duration = Duration::from_secs(60);
 const INTERACTIVE_TIME: Duration = Duration::from_secs(300);
-/// How long the pipes of a plugin that has ended are read, where a helper holds them open.
-const AFTER_ITS_END: Duration = Duration::from_secs(2);
-/// Most bytes that a plugin may print.
-const LONGEST: u64 = 1 << 20;
 /// A token is renewed so long before its end.
 const MARGIN: Duration = Duration::from_secs(60);
 /// The plugin is not run again for a refusal so soon after it was run for one.
@@ -57,14 +53,19 @@ pub(super) struct Plugin {
 struct Renewing {
     plugin: Plugin,
     config: Arc<kube::Config>,
-    current: Arc<Mutex<Current>>,
+    shared: Arc<Mutex<Shared>>,
+    /// The client with the certificate of a run of the plugin.
+    client: Arc<Mutex<(u64, kube::Client)>>,
 }
 
-/// What the plugin gave last.
-struct Current {
-    /// The client with its certificate.
-    client: kube::Client,
+/// What the plugin gave last. All clients of a process that use the plugin for one cluster share it: one command may
+/// connect several times, and the plugin may take seconds or ask the user.
+#[derive(Default)]
+struct Shared {
     token: Option<SecretString>,
+    certificate: Option<(String, SecretString)>,
+    /// The run that gave the certificate.
+    certified: u64,
     /// When it ends, where the plugin says so.
     ends: Option<Timestamp>,
     /// How often the plugin has run.
@@ -72,6 +73,10 @@ struct Current {
     /// When it was last run because its credential was refused.
     refused: Option<Instant>,
 }
+
+/// By the plugin's configuration and the cluster's.
+static SHARED: LazyLock<std::sync::Mutex<HashMap<String, Arc<Mutex<Shared>>>>> =
+    LazyLock::new(Default::default);
 
 /// What a plugin prints.
 #[derive(Deserialize)]
@@ -115,36 +120,37 @@ pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
 }
 
 impl Renewing {
+    /// Runs the plugin, unless this process has a credential of it.
     async fn start(plugin: Plugin, config: kube::Config) -> Result<Self> {
-        let status = plugin.run().await?;
-        let current = Current {
-            client: bounded(with_certificate(config.clone(), &status))?,
-            token: status.token.map(SecretString::from),
-            ends: status.expiration_timestamp,
-            runs: 1,
-            refused: None,
+        let exec = serde_json::to_string(&*plugin.exec).unwrap_or_default();
+        let key = format!("{exec}\n{} {config:?}", config.cluster_url);
+        let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let client = {
+            let mut shared = shared.lock().await;
+            if shared.runs == 0 {
+                shared.renew(&plugin).await?;
+            }
+            (shared.certified, bounded(shared.certify(config.clone()))?)
         };
-        Ok(Self { plugin, config: Arc::new(config), current: Arc::new(Mutex::new(current)) })
+        Ok(Self { plugin, config: Arc::new(config), shared, client: Arc::new(Mutex::new(client)) })
     }
 
     /// The client and the header of a credential that is good for a while, and which run of the plugin gave it. `refused` is the run
     /// whose credential the API server has just refused.
     async fn credential(&self, refused: Option<u64>) -> Result<(kube::Client, Option<HeaderValue>, u64)> {
-        let mut current = self.current.lock().await;
+        let mut current = self.shared.lock().await;
         let ends = current.ends.is_some_and(|ends| Timestamp::now() + MARGIN >= ends);
         let refused = refused == Some(current.runs)
             && current.refused.is_none_or(|before| before.elapsed() >= REFUSED_AGAIN);
         if ends || refused {
-            let status = self.plugin.run().await?;
-            if status.client_certificate_data.is_some() {
-                current.client = bounded(with_certificate((*self.config).clone(), &status))?;
-            }
-            current.token = status.token.map(SecretString::from);
-            current.ends = status.expiration_timestamp;
-            current.runs += 1;
+            current.renew(&self.plugin).await?;
             if refused {
                 current.refused = Some(Instant::now());
             }
+        }
+        let mut client = self.client.lock().await;
+        if client.0 != current.certified {
+            *client = (current.certified, bounded(current.certify((*self.config).clone()))?);
         }
         let header = match &current.token {
             None => None,
@@ -156,7 +162,7 @@ impl Renewing {
                 Some(header)
             }
         };
-        Ok((current.client.clone(), header, current.runs))
+        Ok((client.1.clone(), header, current.runs))
     }
 
     /// Sends a request; once more with a new credential if the API server refuses the present one, which did nothing then.
@@ -197,14 +203,28 @@ fn with_header(mut request: Request<Body>, header: Option<HeaderValue>) -> Reque
     request
 }
 
-/// The configuration with the certificate that a plugin gave, if it gave one.
-fn with_certificate(mut config: kube::Config, status: &Status) -> kube::Config {
-    if let (Some(certificate), Some(key)) = (&status.client_certificate_data, &status.client_key_data) {
-        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        config.auth_info.client_certificate_data = Some(encode(certificate));
-        config.auth_info.client_key_data = Some(SecretString::from(encode(key)));
+impl Shared {
+    async fn renew(&mut self, plugin: &Plugin) -> Result<()> {
+        let status = plugin.run().await?;
+        self.runs += 1;
+        if let (Some(certificate), Some(key)) = (status.client_certificate_data, status.client_key_data) {
+            self.certificate = Some((certificate, SecretString::from(key)));
+            self.certified = self.runs;
+        }
+        self.token = status.token.map(SecretString::from);
+        self.ends = status.expiration_timestamp;
+        Ok(())
     }
-    config
+
+    /// The configuration with the certificate that the plugin gave, if it gave one.
+    fn certify(&self, mut config: kube::Config) -> kube::Config {
+        if let Some((certificate, key)) = &self.certificate {
+            let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+            config.auth_info.client_certificate_data = Some(encode(certificate));
+            config.auth_info.client_key_data = Some(SecretString::from(encode(key.expose_secret())));
+        }
+        config
+    }
 }
 
 impl Plugin {
@@ -233,8 +253,7 @@ impl Plugin {
         for name in self.exec.drop_env.iter().flatten() {
             command.env_remove(name);
         }
-        let asks = self.time == INTERACTIVE_TIME;
-        let mut spec = serde_json::json!({ "interactive": asks });
+        let mut spec = serde_json::json!({ "interactive": self.is_interactive() });
         if self.exec.provide_cluster_info {
             let cluster = self
                 .exec
@@ -247,84 +266,32 @@ impl Plugin {
         let info = serde_json::json!({
             "apiVersion": self.exec.api_version, "kind": "ExecCredential", "spec": spec,
         });
-        command.env("KUBERNETES_EXEC_INFO", info.to_string()).kill_on_drop(true).stdout(Stdio::piped());
-        if asks {
-            // Whoever asks on the terminal must be in its foreground, which is this program's group.
-            command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
-        } else {
-            command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        }
+        command.env("KUBERNETES_EXEC_INFO", info.to_string());
         Ok(command)
+    }
+
+    fn is_interactive(&self) -> bool {
+        self.time == INTERACTIVE_TIME
     }
 
     /// Runs the plugin to its end, or to the end of its time.
     async fn run(&self) -> Result<Status> {
-        let mut child =
-            self.command()?.spawn().map_err(|error| self.failed("cannot be run").source(error))?;
-        let group = child.id().filter(|_| self.time != INTERACTIVE_TIME);
-        let Ok(done) = tokio::time::timeout(self.time, output(&mut child)).await else {
-            end(&mut child, group).await;
-            return Err(self.failed(&format!("did not end within {} s", self.time.as_secs())));
-        };
-        let (out, said, ended_well) = done.map_err(|error| self.failed("cannot be read").source(error))?;
-        // A helper that it left behind would outlive this program.
-        end(&mut child, group).await;
-        if !ended_well {
-            let said = String::from_utf8_lossy(&said);
+        let helper = Helper { interactive: self.is_interactive(), end_children: true, ..Helper::default() };
+        let output = helper.output(self.command()?, self.time).await.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::TimedOut {
+                return self.failed(&error.to_string());
+            }
+            self.failed("cannot be run").source(error)
+        })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
             let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
             return Err(self.failed("failed").with("it said", clean_text(why)));
         }
-        let credential: Credential = serde_saphyr::from_slice(&out)
+        let credential: Credential = serde_saphyr::from_slice(&output.stdout)
             .map_err(|_| self.failed("printed something else than an ExecCredential"))?;
         credential.status.ok_or_else(|| self.failed("gave no credential"))
     }
-}
-
-/// What a plugin prints and says, and whether it ended well. Its own end counts, not that of helpers that hold its pipes.
-async fn output(child: &mut Child) -> std::io::Result<(Vec<u8>, Vec<u8>, bool)> {
-    let (mut out, mut said) = (Vec::new(), Vec::new());
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read_out = async {
-        match stdout {
-            Some(stdout) => stdout.take(LONGEST).read_to_end(&mut out).await.map(drop),
-            None => Ok(()),
-        }
-    };
-    let read_said = async {
-        match stderr {
-            Some(stderr) => stderr.take(LONGEST).read_to_end(&mut said).await.map(drop),
-            None => Ok(()),
-        }
-    };
-    let status = {
-        let read = async { tokio::try_join!(read_out, read_said).map(drop) };
-        tokio::pin!(read);
-        tokio::select! {
-            biased;
-            read = &mut read => {
-                read?;
-                child.wait().await?
-            }
-            status = child.wait() => {
-                // What it wrote is in the pipes; a helper that holds them open may write for ever.
-                if let Ok(read) = tokio::time::timeout(AFTER_ITS_END, read).await {
-                    read?;
-                }
-                status?
-            }
-        }
-    };
-    Ok((out, said, status.success()))
-}
-
-/// Ends what is left of a plugin and its helpers.
-async fn end(child: &mut Child, group: Option<u32>) {
-    let leader = group.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(leader) = leader {
-        let _ = rustix::process::kill_process_group(leader, Signal::KILL);
-    }
-    let _ = child.start_kill();
-    let _ = child.wait().await;
 }
 
 #[cfg(test)]
@@ -417,6 +384,27 @@ mod tests {
             assert_eq!(service.credential(None).await.unwrap().1.unwrap(), "Bearer t");
             assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), count, "{ends}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_process_runs_a_plugin_once_however_often_it_connects() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = || kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let first = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
+        let second = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
+        for service in [&first, &second] {
+            assert_eq!(service.credential(None).await.unwrap().1.unwrap(), "Bearer t");
+        }
+        assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 1);
+        // A refusal that one of them meets renews the credential of both.
+        first.credential(Some(1)).await.unwrap();
+        assert_eq!(second.credential(None).await.unwrap().2, 2);
+        let other = kube::Config::new("http://127.0.0.2:1".parse().unwrap());
+        Renewing::start(plugin(&script, TIME), other).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 3, "another cluster");
     }
 
     #[tokio::test]

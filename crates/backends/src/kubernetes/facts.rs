@@ -93,7 +93,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
     match version {
         Ok(version) => facts.version = version["gitVersion"].as_str().map(str::to_owned),
         Err(error) if matches!(error.kind(), ErrorKind::Unreachable) => return Err(error),
-        Err(error) if error.message().contains("does not know you") => return Err(error),
+        Err(error) if super::is_unauthenticated(&error) => return Err(error),
         Err(_) => {}
     }
     facts.online = true;

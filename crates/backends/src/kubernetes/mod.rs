@@ -6,35 +6,37 @@
 //! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
 //! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
 //! | `request` | get, list, create, patch, delete of plain JSON objects |
-//! | `changes` | a list and a watch that outlive 410, restarts and rotated tokens |
+//! | `watcher` | a list and a watch that outlive 410, restarts and rotated tokens |
 //! | `pod` | what is read of a pod |
-//! | `stuck` | why pods do not start, and what to do: what the operators never say |
+//! | `pending` | why pods do not start, and what to do |
 //! | `facts` | nodes, quotas, priorities, rights |
 //! | `queues` | Kueue's and Volcano's |
 //! | `code` | a script or a Git repository brought along by the command |
 //! | `mpirun` | the launcher's command line |
 //! | `logs` | every container's log, followed and resumed exactly |
 
-mod changes;
 pub mod code;
 mod connect;
 mod error;
+pub mod escape;
 mod exec_plugin;
-pub mod expansion;
 mod facts;
 pub mod logs;
 pub mod mpirun;
-mod patience;
+mod pending;
 mod pod;
 mod queues;
 mod request;
-mod stuck;
+mod retry;
+mod watcher;
 
-pub use changes::{Change, changes};
 pub use connect::{Cluster, ClusterConfig};
-pub use error::{from_kube, is_conflict, is_not_found, is_unsent, one_line};
+pub use error::{
+    from_kube, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
+};
 pub use facts::{Right, namespace_facts, node_groups, rights};
+pub use pending::{NODE_LOST, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
 pub use queues::queues;
 pub use request::{Resource, Write};
-pub use stuck::{NODE_LOST, job_event_finding, pod_finding};
+pub use watcher::{Change, changes};

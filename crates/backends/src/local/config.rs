@@ -1,10 +1,10 @@
-//! The settings of a local target, and what this machine has.
+//! The settings of a local target.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use weftrun_core::backend::{ClusterFacts, NodeGroup, TargetConfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The keys of a local target in the config file.
@@ -56,41 +56,6 @@ impl Config {
             python: settings.python,
         })
     }
-
-    /// What this machine has, in the words of a cluster with one node.
-    pub fn facts(&self) -> ClusterFacts {
-        let mut node = NodeGroup::default();
-        node.count = 1;
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        node.allocatable.insert("cpu".to_owned(), cpus.to_string());
-        let gpus = gpus(Path::new("/dev"));
-        if gpus > 0 {
-            node.allocatable.insert("nvidia.com/gpu".to_owned(), gpus.to_string());
-        }
-        let mut facts = ClusterFacts::default();
-        facts.online = true;
-        facts.nodes.push(node);
-        for (name, found) in [("torchrun", &self.torchrun), ("mpirun", &self.mpirun)] {
-            if let Some(path) = found {
-                facts.serves.push(name.to_owned());
-                facts.extra.insert(name.to_owned(), path.display().to_string().into());
-            }
-        }
-        facts
-    }
-}
-
-/// Counts NVIDIA's device files, which every driver makes one of for each GPU.
-fn gpus(dev: &Path) -> usize {
-    let Ok(entries) = dev.read_dir() else { return 0 };
-    entries
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
-            number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
-        })
-        .count()
 }
 
 /// The program of a name, as a shell finds it: itself if it has a slash, else the first executable in the path.

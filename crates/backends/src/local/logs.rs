@@ -14,8 +14,8 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, Result};
 
-use super::client::{Job, Store};
 use super::document::{Process, ProcessList};
+use super::store::{Job, Store};
 use super::{NAME, error};
 
 /// Bytes of a batch at most.

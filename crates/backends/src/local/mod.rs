@@ -1,7 +1,9 @@
 #![doc = include_str!("docs.md")]
 
-mod client;
+mod act;
+mod check;
 mod config;
+mod discover;
 mod document;
 mod error;
 mod folder;
@@ -10,6 +12,8 @@ mod process;
 mod record;
 mod render;
 mod status;
+mod store;
+mod submit;
 mod supervisor;
 mod watch;
 
@@ -22,9 +26,9 @@ use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSu
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Finding, Result};
 
-use client::Store;
 use config::Config;
 pub use document::{Process, ProcessList};
+use store::Store;
 pub use supervisor::supervise;
 
 weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Rendered};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
     rendered.applied = env_ops;
     rendered.inexpressible = inexpressible;
-    rendered.holes.push(Hole {
+    rendered.holes.push(Placeholder {
         name: MASTER_PORT.trim_matches(['<', '>']).to_owned(),
         what: "a free port of this machine, chosen when the job starts".to_owned(),
     });

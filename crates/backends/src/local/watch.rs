@@ -8,8 +8,8 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::Result;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 
-use super::client::Store;
 use super::error;
+use super::store::Store;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(150);

@@ -1,8 +1,9 @@
 //! Requests to a control plane: one token, one retry after a 401, patience with what may be repeated, and none with
 //! what may not.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -201,8 +202,8 @@ pub(super) fn backoff(tries: u32) -> Duration {
 }
 
 fn retry_after(response: &reqwest::Response) -> Option<Duration> {
-    let seconds: u64 = response.headers().get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    Some(crate::retry_after::parse(value, SystemTime::now())?.min(LONGEST_WAIT))
 }
 
 fn number(value: &Value) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! NVIDIA Run:ai through its REST API, control planes 2.18 to 2.24.
 #![doc = include_str!("docs.md")]
 
+mod act;
 mod answer;
 mod auth;
 mod certificate;
@@ -18,6 +19,7 @@ mod quote;
 mod render;
 mod resolve;
 mod status;
+mod submit;
 mod version;
 mod watch;
 
@@ -25,7 +27,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use reqwest::Method;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
@@ -160,20 +161,6 @@ impl Shared {
         Ok(None)
     }
 
-    /// Puts the ids of the names into a body.
-    async fn fill_holes(&self, kind: &str, body: &mut Value) -> Result<()> {
-        let project = self.project().await?;
-        for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
-            if text(body, key).is_some_and(|value| value.starts_with('<')) {
-                body[key] = Value::String(id.clone());
-            }
-        }
-        if let Some(name) = render::template_of(body) {
-            body["templateId"] = Value::String(resolve::template(self.plane().await?, kind, name).await?);
-        }
-        Ok(())
-    }
-
     async fn listed(&self, name: Option<&str>, limit: Option<usize>) -> Result<Vec<Value>> {
         let project = self.project().await?;
         let mut filter = format!("projectId=={}", project.id);
@@ -203,14 +190,6 @@ impl Shared {
         let (Some(name), Some(id)) = (text(workload, "name"), text(workload, "id")) else { return Ok(None) };
         self.handle(kind, name, id).map(Some)
     }
-}
-
-/// Makes an empty file that is nobody else's business, and the folder for it.
-fn remember(path: &std::path::Path) -> Result<()> {
-    let made = crate::files::private_file(path);
-    made.map(drop).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
-    })
 }
 
 /// How many of the newest workloads are looked at for a submission whose name is not known.
@@ -274,37 +253,7 @@ impl Backend for RunAi {
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let document = rendered
-            .documents
-            .first()
-            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
-        let kind = render::kind_of(rendered);
-        let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
-            Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").source(error)
-        })?;
-        self.shared.fill_holes(kind, &mut body).await?;
-        let plane = self.shared.plane().await?;
-        let path = format!("/api/v1/workloads/{kind}");
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match plane.create("cannot create the workload", &path, &body.to_string()).await {
-                Ok(answer) => {
-                    let name = text(&answer, "name").unwrap_or(&rendered.name);
-                    let Some(id) = text(&answer, "workloadId") else {
-                        return self.by_submission(rendered).await;
-                    };
-                    return self.shared.handle(kind, name, id);
-                }
-                Err(error) => match self.after_lost_answer(rendered, error).await? {
-                    After::Found(handle) => return Ok(handle),
-                    // It did not arrive. Should it arrive yet, the name makes sure that there is one: it can be given
-                    // once in a project, and whoever comes second is refused, and finds the first by its label.
-                    After::Absent(_) if tries < CREATES => {}
-                    After::Absent(error) => return Err(error),
-                },
-            }
-        }
+        submit::submit(&self.shared, rendered).await
     }
 
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
@@ -338,25 +287,7 @@ impl Backend for RunAi {
     }
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
-        let job = self.shared.resolve(job).await?;
-        let path = typed_path(&job)?;
-        match action {
-            Action::Suspend => self.suspend(&job, "suspend").await,
-            Action::Cancel => {
-                self.suspend(&job, "suspend").await?;
-                remember(&self.shared.cancelled(&job))
-            }
-            Action::Resume => {
-                let _ = std::fs::remove_file(self.shared.cancelled(&job));
-                self.suspend(&job, "resume").await
-            }
-            Action::Delete => {
-                self.shared.plane().await?.act("cannot delete the workload", Method::DELETE, &path).await
-            }
-            Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
-            Action::Requeue => Err(Error::unsupported("runai", "requeue")),
-            _ => Err(Error::unsupported("runai", "signal")),
-        }
+        act::act(&self.shared, job, action).await
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
@@ -365,69 +296,5 @@ impl Backend for RunAi {
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         logs::logs(self.shared.clone(), job.clone(), options)
-    }
-}
-
-/// Times a create is sent: once more after it was made sure that the first did not arrive.
-const CREATES: u32 = 2;
-/// Waits before each look for a workload whose answer was lost, in milliseconds: it may take a moment to show.
-const LOOKS: [u64; 4] = [0, 500, 1_000, 2_000];
-
-/// What was found after a create without an answer.
-enum After {
-    /// The workload.
-    Found(JobHandle),
-    /// It is not there, for this reason.
-    Absent(Error),
-}
-
-impl RunAi {
-    /// After a create without an answer, looks whether the control plane has the workload. An absence is believed only
-    /// after several looks.
-    async fn after_lost_answer(&self, rendered: &Rendered, error: Error) -> Result<After> {
-        let lost = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol);
-        let taken = matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Refused);
-        if !lost && !taken {
-            return Err(error);
-        }
-        for wait in LOOKS {
-            tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
-            match self.shared.find_named(Some(&rendered.name), &rendered.submission).await {
-                Ok(Some(handle)) => return Ok(After::Found(handle)),
-                Ok(None) if taken => return Err(error),
-                Ok(None) => {}
-                // Nobody knows: it is not sent again.
-                Err(_) => {
-                    return Err(
-                        error.hint("`weftrun list` looks for it again once the control plane answers")
-                    );
-                }
-            }
-        }
-        Ok(After::Absent(error))
-    }
-
-    /// The workload of an answer that named none.
-    async fn by_submission(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let found = self.shared.find_named(Some(&rendered.name), &rendered.submission).await?;
-        found.ok_or_else(|| {
-            Error::new(ErrorKind::Protocol, "the control plane took the job and named no workload id")
-        })
-    }
-
-    /// Suspends or resumes. Distributed workloads can be since 2.20; before, the path is not there.
-    async fn suspend(&self, job: &JobHandle, verb: &'static str) -> Result<()> {
-        let what =
-            if verb == "resume" { "cannot resume the workload" } else { "cannot suspend the workload" };
-        let path = format!("{}/{verb}", typed_path(job)?);
-        let done = self.shared.plane().await?.act(what, Method::POST, &path).await;
-        match done {
-            Err(error) if error.kind() == ErrorKind::NotFound && self.shared.typed(job).await.is_ok() => {
-                Err(Error::new(ErrorKind::Unsupported, format!("{what}: this control plane has no {verb} for it"))
-                    .with("workload", job)
-                    .hint("distributed workloads can be suspended from 2.20; `weftrun delete` ends them on older ones"))
-            }
-            other => other,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-use crate::kubernetes::expansion::literal;
+use crate::kubernetes::escape::literal;
 
 /// Longest text of command and arguments that is known to arrive (NeMo-Run issue 478, 2026-04).
 pub const LONGEST: usize = 10_000;
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kubernetes::expansion::filled_in;
+    use crate::kubernetes::escape::filled_in;
 
     proptest! {
         #[test]

@@ -12,7 +12,6 @@ mod error;
 mod findings;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod helper;
 mod ids;
 mod logs;
 mod lookup;

@@ -302,12 +302,23 @@ impl Running {
 
     /// Watches to the end.
     pub async fn wait(&self) -> (JobSummary, Vec<JobEvent>) {
+        self.wait_then(JobPhase::Succeeded, || {}).await
+    }
+
+    /// The same; acts once when the job reaches a phase.
+    pub async fn wait_then(&self, phase: JobPhase, act: impl FnOnce()) -> (JobSummary, Vec<JobEvent>) {
+        let mut act = Some(act);
         let mut events = Vec::new();
         let mut last = None;
         let mut watch = self.backend.watch(JobFilter::one(&self.handle));
         let watching = async {
             while let Some(event) = watch.next().await {
                 let event = event.unwrap();
+                if event.phase() == Some(phase)
+                    && let Some(act) = act.take()
+                {
+                    act();
+                }
                 if let JobEvent::Status { job } = &event {
                     last = Some(job.clone());
                 }

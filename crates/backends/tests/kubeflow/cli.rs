@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use weftrun_testkit::replay::{Capture, Replay, Shape};
+use weftrun_replay::{Capture, Replay, Shape};
 
 use crate::bed::{Bed, bed, name, poll};
 use crate::holding::Holding;
@@ -109,7 +109,7 @@ impl Shell {
 /// A capture over libfabric's TCP provider, 4 nodes of 8 ranks wide, with the provider's name made EFA's: what a real run
 /// prints there differs in this word alone as far as the map goes.
 fn over_efa() -> (Replay, String) {
-    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().scale(Shape::new(4, 8)).unwrap();
     let script = replay.script(1.0).unwrap().replace("tcp;ofi_rxm", "efa");
     (replay, script)
 }
@@ -173,7 +173,7 @@ fn assert_map(ran: &Ran, replay: &Replay) {
             (rank("global_from"), rank("global_to"), text(&pair["kind"]).unwrap(), text(&pair["net"]))
         })
         .collect();
-    let truth: BTreeSet<_> = replay.truth().pairs.iter().cloned().collect();
+    let truth: BTreeSet<_> = replay.expected().pairs.iter().cloned().collect();
     assert_eq!(pairs, truth);
 }
 
@@ -299,7 +299,7 @@ fn sockets_where_efa_was_planned_is_exit_code_7() {
     let Some(bed) = bed() else { return };
     let _whole = whole_cluster();
     let (shell, name) = (Shell::of(bed, "researcher"), name("cli-fall"));
-    let replay = Capture::shipped("socket_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    let replay = Capture::shipped("socket_2x2").unwrap().scale(Shape::new(4, 8)).unwrap();
     shell.write("play.sh", &replay.script(0.0).unwrap());
     shell.write("job.toml", &job(&name, "per-rank", ""));
     let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--follow", "-o", "json", "job.toml"]);
@@ -537,7 +537,7 @@ fn alone_a_followed_job_outlives_the_api_server() {
     let Some(bed) = bed() else { return };
     let _whole = whole_cluster();
     let (shell, name) = (Shell::of(bed, "researcher"), name("cli-down"));
-    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8)).unwrap();
+    let replay = Capture::shipped("ofi_tcp_2x2").unwrap().scale(Shape::new(4, 8)).unwrap();
     let script = replay.script(4.0).unwrap().replace("tcp;ofi_rxm", "efa");
     shell.write("play.sh", &script);
     shell.write("job.toml", &job(&name, "per-rank", ""));

@@ -56,8 +56,10 @@ impl Plugin {
 /// A service account's token, which the researcher's role is bound to.
 fn token(bed: &Bed) -> serde_json::Value {
     let rules = "[{apiGroups: ['', kubeflow.org, trainer.kubeflow.org], resources: [pods, pytorchjobs, mpijobs, trainjobs], verbs: [list]}]";
-    bed.account("exec-plugin", rules);
-    serde_json::json!({"token": bed.kubectl(&["create", "token", "exec-plugin"]).trim()})
+    // Tests run side by side: each makes its own account.
+    let account = super::bed::name("exec-plugin");
+    bed.account(&account, rules);
+    serde_json::json!({"token": bed.kubectl(&["create", "token", &account]).trim()})
 }
 
 /// A client certificate of a member of the administrators' group, signed by the authority of this folder.

@@ -98,8 +98,11 @@ async fn f04_a_follower_waits_for_the_start() {
 
 /// Lets a master end that waits for `/tmp/end`.
 fn end_master(bed: &Bed, running: &Running) {
-    let pod = format!("{}-master-0", running.handle.name());
-    poll("the master's end", || bed.kubectl_says(&["exec", &pod, "--", "touch", "/tmp/end"]).0.then_some(()));
+    end_pod(bed, &format!("{}-master-0", running.handle.name()));
+}
+
+fn end_pod(bed: &Bed, pod: &str) {
+    poll("the pod's end", || bed.kubectl_says(&["exec", pod, "--", "touch", "/tmp/end"]).0.then_some(()));
 }
 
 /// 5: pods of a failed MPIJob are deleted, and their last lines with them.
@@ -463,9 +466,20 @@ async fn f13_missing_images_and_full_nodes_are_said() {
 async fn f07_a_train_job_runs_and_ends() {
     let Some(bed) = bed() else { return };
     let running = bed
-        .submit(of_kind(job("f07t", 3, "echo node $PET_NODE_RANK; sleep 3"), json!({"kind": "trainjob"})))
+        .submit(of_kind(
+            job("f07t", 3, "echo node $PET_NODE_RANK; while [ ! -e /tmp/end ]; do sleep 0.2; done"),
+            json!({"kind": "trainjob"}),
+        ))
         .await;
-    let (read, (end, events)) = tokio::join!(running.follow(), running.wait());
+    // The nodes end once the watcher has seen them run, however late it begins.
+    let (read, (end, events)) = tokio::join!(
+        running.follow(),
+        running.wait_then(JobPhase::Running, || {
+            for pod in pods_of(&bed, &running) {
+                end_pod(&bed, pod["metadata"]["name"].as_str().unwrap());
+            }
+        })
+    );
     assert!(events.iter().any(|event| event.phase() == Some(JobPhase::Running)), "{events:?}");
     assert_eq!(end.phase, JobPhase::Succeeded);
     for node in 0..3 {

@@ -20,6 +20,6 @@ mod kinds;
 mod line;
 mod logs;
 mod losing;
+mod pending;
 mod proxy;
 mod refusing;
-mod stuck;

@@ -8,8 +8,8 @@ use weftrun_core::job::{JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
+use weftrun_replay::{Capture, Shape};
 use weftrun_testkit::planned;
-use weftrun_testkit::replay::{Capture, Shape};
 
 use crate::bed::{Bed, WAYS, Way};
 use crate::hostile::bounded;
@@ -18,7 +18,7 @@ use crate::hostile::bounded;
 async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
     let Some(bed) = Bed::find() else { return };
     for way in WAYS {
-        let wide = Capture::shipped("socket_2x2").expect("shipped").widen(Shape::new(4, 8)).expect("widens");
+        let wide = Capture::shipped("socket_2x2").expect("shipped").scale(Shape::new(4, 8)).expect("widens");
         let mut expected: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
         for rank in 0..wide.world() {
             wide.write_log(rank, expected.entry(rank).or_default()).expect("written");
@@ -60,8 +60,8 @@ async fn thirty_two_ranks_arrive_whole_over_a_cut_connection() {
             assert_eq!(seen, wanted, "{way:?}: rank {rank}");
         }
         assert_eq!(
-            serde_json::to_value(map.verdict().fabric).expect("a word"),
-            wide.truth().verdict_fabric.as_str(),
+            serde_json::to_value(map.snapshot().verdict().fabric).expect("a word"),
+            wide.expected().verdict_fabric.as_str(),
             "{way:?}"
         );
         let mut events = bounded(backend.watch(JobFilter::one(&job)));

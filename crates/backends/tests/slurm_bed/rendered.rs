@@ -83,7 +83,7 @@ async fn mpi_ranks_know_their_number_and_the_fabric() {
     let Some(bed) = Bed::find() else { return };
     let backend = bed.connect(Way::Ssh);
     for mpi in ["pmix", "pmi2"] {
-        let script = "echo rank ${PMIX_RANK:-$PMI_RANK} $FI_PROVIDER $FI_EFA_USE_DEVICE_RDMA $MINE ${LD_LIBRARY_PATH%%:*}";
+        let script = "echo rank ${PMIX_RANK:-$PMI_RANK} $FI_EFA_USE_DEVICE_RDMA $MINE ${LD_LIBRARY_PATH%%:*}";
         let role = Role::worker()
             .nodes(2)
             .gpus_per_node(8)
@@ -98,7 +98,7 @@ async fn mpi_ranks_know_their_number_and_the_fabric() {
         let (mut lines, phase) = lines(&*backend, &job).await;
         lines.retain(|line| !line.starts_with("srun: "));
         let mut wanted: Vec<String> =
-            (0..16).map(|rank| format!("rank {rank} efa 1 my own /opt/amazon/efa/lib")).collect();
+            (0..16).map(|rank| format!("rank {rank} 1 my own /opt/amazon/efa/lib")).collect();
         wanted.sort();
         assert_eq!((lines, phase), (wanted, JobPhase::Succeeded), "{mpi}");
     }

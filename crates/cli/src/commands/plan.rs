@@ -78,6 +78,18 @@ pub fn text(plan: &Plan) -> String {
         plan.target().name,
         plan.target().backend
     );
+    if let Some(profile) = &plan.fabric().profile {
+        text.push_str(&format!("{dim}profile {profile}{dim:#}\n"));
+    }
+    for evidence in &plan.fabric().evidence {
+        let shown = evidence.to_string();
+        let shown = clean_text(&shown);
+        let by = if evidence.online { "the cluster" } else { "the job" };
+        text.push_str(&format!(
+            "{dim}evidence of {}: {shown}, in {by} (weight {}){dim:#}\n",
+            evidence.fabric, evidence.weight
+        ));
+    }
     for decision in &plan.fabric().decisions {
         text.push_str(&format!(
             "{note}{:<18}{note:#} {} = {bold}{}{bold:#}\n{:<18} {dim}{}{dim:#}\n",

@@ -42,7 +42,7 @@ fn what_is_imported_plans_to_what_is_mutated() {
         let plan = place.run("plan job.toml -b kubeflow --profile dgxc -o json");
         assert_eq!(plan.code, 0, "{name}: {}\n{}", plan.err, imported.out);
         let planned: Value = serde_json::from_str(&plan.out).unwrap();
-        place.run("mutate job.yaml --report report.json");
+        place.run("mutate --profile dgxc job.yaml --report report.json");
         let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
         let mutated = decisions(&report["documents"][0], "Worker");
         assert_eq!(decisions(&planned, "worker"), mutated, "{name}\n{}", imported.out);

@@ -33,6 +33,10 @@ fn flags(place: &Place, folder: &Path) -> String {
         place.write("runtime.yaml", &runtime);
         flags.extend(["--runtime".to_owned(), "runtime.yaml".to_owned()]);
     }
+    // The specification's cases are those of DGX Cloud, unless a fabric is asked for.
+    if options["profile"].is_null() && options["fabric"].is_null() {
+        flags.push("--profile dgxc".to_owned());
+    }
     flags.join(" ")
 }
 
@@ -68,7 +72,7 @@ fn one_bad_document_lets_none_through() {
     let place = Place::new();
     let good = case("01-pytorchjob-full-nodes", "before.yaml");
     let bad = case("12-no-memory-request", "before.yaml");
-    let ran = place.feed("mutate", format!("{good}\n---\n{bad}").as_bytes());
+    let ran = place.feed("mutate --profile dgxc", format!("{good}\n---\n{bad}").as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (3, ""));
     assert!(ran.err.contains("E-HP-NEEDS-MEMORY") && ran.err.contains("--memory"), "{}", ran.err);
     let unreadable = place.feed("mutate", format!("{good}\n---\nkind: [\n# kubeflow").as_bytes());
@@ -99,10 +103,10 @@ fn json_and_lists_stay_what_they_are() {
     let object = data(&case("01-pytorchjob-full-nodes", "before.yaml")).remove(0);
     let wanted = data(&case("01-pytorchjob-full-nodes", "after.yaml")).remove(0);
     let pretty = serde_json::to_string_pretty(&object).unwrap();
-    let ran = place.feed("mutate", pretty.as_bytes());
+    let ran = place.feed("mutate --profile dgxc", pretty.as_bytes());
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap(), wanted, "{}", ran.err);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod"}, object]});
-    let ran = place.feed("mutate", list.to_string().as_bytes());
+    let ran = place.feed("mutate --profile dgxc", list.to_string().as_bytes());
     let after: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(after["items"][1], wanted);
     assert_eq!(after["items"][0], json!({"kind": "Pod"}));
@@ -112,13 +116,13 @@ fn json_and_lists_stay_what_they_are() {
 fn a_review_names_the_rule_and_the_reason_of_each_part() {
     let place = Place::new();
     place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
-    let ran = place.run("mutate --diff -f job.yaml");
+    let ran = place.run("mutate --profile dgxc --diff -f job.yaml");
     assert_eq!(ran.code, 0);
     for part in ["--- a/job.yaml", "+++ b/job.yaml", "@@", "# efa.devices:", "# efa.mpirun:", "+"] {
         assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
     }
     assert!(!ran.out.contains('\u{1b}'), "no colour where it is no terminal");
-    let coloured = place.run("mutate --diff --color always -f job.yaml");
+    let coloured = place.run("mutate --profile dgxc --diff --color always -f job.yaml");
     assert!(coloured.out.contains('\u{1b}'));
     // What a reviewer reads is what a patch says.
     let plain: String =
@@ -129,7 +133,7 @@ fn a_review_names_the_rule_and_the_reason_of_each_part() {
         .current_dir(place.path(""))
         .status();
     if patched.is_ok_and(|status| status.success()) {
-        let mutated = place.run("mutate -f job.yaml");
+        let mutated = place.run("mutate --profile dgxc -f job.yaml");
         assert_eq!(read(&place, "patched.yaml"), mutated.out);
     }
 }
@@ -142,9 +146,9 @@ fn files_are_written_all_or_none() {
     place.write("good.yaml", &before);
     place.write("bad.yaml", &case("12-no-memory-request", "before.yaml"));
     fs::set_permissions(place.path("good.yaml"), fs::Permissions::from_mode(0o640)).unwrap();
-    let ran = place.run("mutate --write -f good.yaml -f bad.yaml");
+    let ran = place.run("mutate --profile dgxc --write -f good.yaml -f bad.yaml");
     assert_eq!((ran.code, read(&place, "good.yaml")), (3, before), "{}", ran.err);
-    let ran = place.run("mutate --write good.yaml");
+    let ran = place.run("mutate --profile dgxc --write good.yaml");
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_eq!(data(&read(&place, "good.yaml")), data(&case("01-pytorchjob-full-nodes", "after.yaml")));
     assert_eq!(fs::metadata(place.path("good.yaml")).unwrap().permissions().mode() & 0o777, 0o640);
@@ -169,17 +173,39 @@ fn the_report_is_json_or_yaml_by_its_ending() {
 #[test]
 fn scripts_are_mutated_too() {
     let place = Place::new();
-    let script = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nsrun --container-image=x python t.py\n";
+    let script =
+        "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -p p5en\nsrun --container-image=x python t.py\n";
     let ran = place.feed("mutate", script.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
-        ran.out.contains("export FI_PROVIDER=efa") && ran.out.contains("--container-env="),
+        ran.out.contains("export FI_EFA_USE_DEVICE_RDMA=1") && ran.out.contains("--container-env="),
         "{}",
         ran.out
     );
     assert_eq!(place.feed("mutate", ran.out.as_bytes()).out, ran.out);
     let out = place.feed("mutate", script.replace("srun", "# weftrun: fabric=off\nsrun").as_bytes());
     assert!(out.err.contains("opt-out") && !out.out.contains("export"));
+}
+
+#[test]
+fn the_evidence_for_a_fabric_is_shown() {
+    let place = Place::new();
+    place.write("job.yaml", &case("11-instance-p5en", "before.yaml"));
+    let ran = place.run("mutate -f job.yaml --report report.json");
+    assert!(ran.err.contains("AWS EFA") && ran.err.contains("p5en.48xlarge"), "{}", ran.err);
+    let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
+    let job = &report["documents"][0];
+    assert_eq!((&job["profile"], &job["evidence"][0]["kind"]), (&json!("dgxc"), &json!("instance")));
+    place.write("job.toml", &place.run("import job.yaml").out);
+    let plan = place.run("plan job.toml -b kubeflow");
+    assert!(plan.out.contains("evidence of AWS EFA: instance `p5en.48xlarge`"), "{} {}", plan.out, plan.err);
+    let plan: Value = serde_json::from_str(&place.run("plan job.toml -b kubeflow -o json").out).unwrap();
+    assert_eq!((&plan["profile"], &plan["evidence"][0]["online"]), (&json!("eks-image"), &json!(false)));
+    place.write("plain.yaml", &case("01-pytorchjob-full-nodes", "before.yaml"));
+    let ran = place.run("mutate -f plain.yaml");
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("fabric-unknown") && ran.err.contains("--profile"), "{}", ran.err);
+    assert_eq!(ran.out, read(&place, "plain.yaml"));
 }
 
 #[test]
@@ -205,9 +231,9 @@ fn the_users_own_profile_and_instance_types_count() {
 fn detection_and_strictness_are_for_those_who_ask() {
     let place = Place::new();
     place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
-    let plain = place.run("mutate job.yaml");
+    let plain = place.run("mutate --profile dgxc job.yaml");
     assert!(!plain.out.contains("NCCL_NET\n") && !plain.out.contains("- NCCL_NET"));
-    let asked = place.run("mutate --detect --strict job.yaml");
+    let asked = place.run("mutate --profile dgxc --detect --strict job.yaml");
     assert!(asked.out.contains("AWS Libfabric"), "{}", asked.out);
 }
 

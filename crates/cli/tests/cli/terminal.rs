@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use weftrun::core::backend::{
-    BackendEntry, ClusterFacts, Document, Hole, Language, PlannedJob, Registry, Rendered, Scope, TargetConfig,
+    BackendEntry, ClusterFacts, Document, Language, Placeholder, PlannedJob, Registry, Rendered, Scope,
+    TargetConfig,
 };
 use weftrun::core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
@@ -129,7 +130,7 @@ impl Backend for Hostile {
             text: format!("a: {HOSTILE}\r\nb: {}\n", job.spec.name),
         };
         let mut rendered = Rendered::new(HOSTILE, job.submission.clone(), document);
-        rendered.holes.push(Hole { name: HOSTILE.to_owned(), what: HOSTILE.to_owned() });
+        rendered.holes.push(Placeholder { name: HOSTILE.to_owned(), what: HOSTILE.to_owned() });
         rendered.findings.push(finding());
         Ok(rendered)
     }

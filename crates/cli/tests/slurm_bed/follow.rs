@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use weftrun_testkit::replay::{Capture, Replay, Shape};
+use weftrun_replay::{Capture, Replay, Shape};
 
 use crate::bed::{Bed, EVERY, WAYS, Way};
 use crate::run::{User, said};
 
 /// A real capture of four ranks, widened to 4 nodes of 8.
 fn wide() -> Replay {
-    Capture::shipped("socket_2x2").expect("shipped").widen(Shape::new(4, 8)).expect("widens")
+    Capture::shipped("socket_2x2").expect("shipped").scale(Shape::new(4, 8)).expect("widens")
 }
 
 const JOB: &str = "name = \"replay\"\nlaunch = \"per-rank\"\nnodes = 4\ngpus_per_node = 8\ninstance_type = \"p4de.24xlarge\"\n\
@@ -72,7 +72,7 @@ fn thirty_two_ranks_over_a_connection_that_is_cut() {
         for (rank, expected) in &expected {
             assert_eq!(got.get(rank), Some(expected), "{way:?}: rank {rank}");
         }
-        let truth = wide.truth();
+        let truth = wide.expected();
         let wanted: BTreeSet<_> = truth
             .pairs
             .iter()

@@ -27,7 +27,7 @@ pub struct Rendered {
     /// Ops this backend cannot express, each with the reason.
     pub inexpressible: Vec<Inexpressible>,
     /// What only the server knows, standing in the documents as `<name>`.
-    pub holes: Vec<Hole>,
+    pub holes: Vec<Placeholder>,
     /// What the job file says and this kind of job has no place for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -116,7 +116,7 @@ pub struct Inexpressible {
 /// Something only the server knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Hole {
+pub struct Placeholder {
     /// As it stands in the document, without the angle brackets (`project-id:nlp`).
     pub name: String,
     /// What it is and how it is found out.

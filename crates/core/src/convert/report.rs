@@ -1,73 +1,126 @@
-//! What `mutate` has to say of one job.
+//! What `mutate` did with one job.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::Finding;
+use crate::fabric::evidence::Evidence;
 use crate::fabric::view::{JobKind, JobView};
-use crate::fabric::{Change, Op, Outcome};
-use crate::fabric::{Decision, Skipped};
+use crate::fabric::{Change, Decision, FabricPlan, Op, Skipped};
+use crate::request::Fabric;
 
-/// What became of one job object or script.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+/// One job object or script: which one it is, its plan, and what was done to it.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JobReport {
     /// Kind of object (`PyTorchJob`).
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its namespace, if it says one.
+    /// Its namespace, if it has one.
     pub namespace: Option<String>,
-    /// File it came from, and the line it starts on.
+    /// File it came from.
     pub file: String,
-    /// Line, from 1.
+    /// Line it starts on, from 1.
     pub line: usize,
     /// Whether anything was changed.
     pub changed: bool,
-    /// Why nothing of the fabric applies, if nothing does (`partial-node`).
-    pub skip: Option<String>,
-    /// The sentence to it.
-    pub skip_why: Option<String>,
-    /// What stood in the way, if anything did; then the job stays as it was.
-    pub error: Option<Finding>,
     /// What was done, in a few words each.
     pub actions: Vec<String>,
+    /// What was decided. With an error in it, the job stays as it was.
+    pub plan: FabricPlan,
+}
+
+/// A [`JobReport`] as other programs read it.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "JobReport"))]
+struct Shape<'a> {
+    /// Kind of object (`PyTorchJob`).
+    kind: &'a str,
+    /// Its name.
+    name: &'a str,
+    /// Its namespace, if it has one.
+    namespace: Option<&'a str>,
+    /// File it came from.
+    file: &'a str,
+    /// Line it starts on, from 1.
+    line: usize,
+    /// Whether anything was changed.
+    changed: bool,
+    /// Why nothing of the fabric applies, if nothing does (`partial-node`).
+    skip: Option<&'a str>,
+    /// The same as a sentence.
+    skip_why: Option<&'a str>,
+    /// The error, if there is one; then the job stays as it was.
+    error: Option<&'a Finding>,
+    /// What was done, in a few words each.
+    actions: &'a [String],
     /// Warnings and notes.
-    pub notes: Vec<Finding>,
-    /// Every decision with its why.
-    pub decisions: Vec<Decision>,
+    notes: Vec<&'a Finding>,
+    /// Every decision with its reason.
+    decisions: &'a [Decision],
     /// Single rules that did not apply.
-    pub skipped: Vec<Skipped>,
-    /// The changes themselves.
-    #[serde(skip)]
-    pub ops: Vec<Op>,
+    skipped: Vec<&'a Skipped>,
+    /// The profile that was applied, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a str>,
+    /// What shows the fabric of the job; empty where the profile was named.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    evidence: &'a [Evidence],
+}
+
+impl Serialize for JobReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let skip = self.plan.skip();
+        let shape = Shape {
+            kind: &self.kind,
+            name: &self.name,
+            namespace: self.namespace.as_deref(),
+            file: &self.file,
+            line: self.line,
+            changed: self.changed,
+            skip: skip.map(|skip| skip.reason.as_str()),
+            skip_why: skip.map(|skip| skip.why.as_str()),
+            error: self.error(),
+            actions: &self.actions,
+            notes: self.notes().collect(),
+            decisions: &self.plan.decisions,
+            skipped: self.plan.skipped.iter().filter(|skipped| !skipped.is_whole()).collect(),
+            profile: self.plan.profile.as_deref(),
+            evidence: &self.plan.evidence,
+        };
+        shape.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for JobReport {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Shape::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Shape::json_schema(generator)
+    }
 }
 
 impl JobReport {
     /// `overrides` is the field of a TrainJob that takes what its trainer has no field for.
-    pub(super) fn new(job: &JobView, outcome: Outcome, overrides: &str) -> Self {
-        let error = outcome.error().cloned();
-        let actions = if error.is_some() { Vec::new() } else { actions(job, &outcome.ops, overrides) };
+    pub(super) fn new(job: &JobView, plan: FabricPlan, overrides: &str) -> Self {
         Self {
             kind: kind_name(job.kind).to_owned(),
             name: job.name.clone(),
             namespace: job.namespace.clone(),
-            file: String::new(),
             line: 1,
-            changed: error.is_none() && !outcome.ops.is_empty(),
-            skip: outcome.skip.as_ref().map(|skip| skip.reason.clone()),
-            skip_why: outcome.skip.map(|skip| skip.why),
-            actions,
-            notes: outcome.findings.into_iter().filter(|finding| !finding.is_error()).collect(),
-            decisions: outcome.decisions,
-            skipped: outcome.skipped,
-            ops: if error.is_some() { Vec::new() } else { outcome.ops },
-            error,
+            changed: !plan.ops.is_empty(),
+            actions: actions(job, &plan.ops, overrides),
+            plan,
+            ..Self::default()
         }
     }
 
-    /// A job whose API version nobody serves any more, or nobody does yet: it stays as it is.
+    /// Makes the report of a job whose API version is not served any more, or not yet: it stays as it is.
     pub(super) fn of_other_version(object: &Json, file: &str, line: usize) -> Self {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -77,29 +130,47 @@ impl JobReport {
             "MPIJob" => "kubeflow.org/v1 and kubeflow.org/v2beta1",
             _ => "trainer.kubeflow.org/v1alpha1",
         };
+        let why = format!("{kind} of {version} is not known; {known} is");
         Self {
             name: text("/metadata/name"),
             namespace: Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty()),
             file: file.to_owned(),
             line,
-            skip: Some("api-version".to_owned()),
-            skip_why: Some(format!("{kind} of {version} is not known; {known} is")),
+            plan: FabricPlan {
+                skipped: vec![Skipped::fabric(Fabric::Auto, "api-version", why)],
+                ..FabricPlan::default()
+            },
             kind,
             ..Self::default()
         }
     }
 
+    /// Returns why nothing of the fabric applies, if nothing does (`partial-node`).
+    pub fn skip(&self) -> Option<&str> {
+        self.plan.skip().map(|skip| skip.reason.as_str())
+    }
+
+    /// Returns what stood in the way, if anything did.
+    pub fn error(&self) -> Option<&Finding> {
+        self.plan.error()
+    }
+
+    /// Returns the warnings and notes.
+    pub fn notes(&self) -> impl Iterator<Item = &Finding> {
+        self.plan.findings.iter().filter(|finding| !finding.is_error())
+    }
+
     /// Keeps the job as it was, for a reason found after the decisions.
     pub(super) fn fail(&mut self, error: Finding) {
         self.pass();
-        self.error = Some(error);
+        self.plan.findings.push(error);
     }
 
     /// Keeps the job as it was.
     pub(super) fn pass(&mut self) {
         self.changed = false;
         self.actions.clear();
-        self.ops.clear();
+        self.plan.ops.clear();
     }
 }
 
@@ -110,6 +181,7 @@ fn kind_name(kind: JobKind) -> &'static str {
         JobKind::MpiJobV1 | JobKind::MpiJobV2 => "MPIJob",
         JobKind::TrainJob => "TrainJob",
         JobKind::Sbatch => "sbatch script",
+        JobKind::Workload(kind) => kind.as_str(),
     }
 }
 

@@ -8,8 +8,8 @@ use weftrun_nccl::{Doubts, Signature, Trace};
 /// Everything that does not fit.
 pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let (torn, dropped, others) = seen.map.torn_and_dropped();
-    let contested = seen.map.contested(&seen.world);
-    let anomalies = seen.map.anomalies(&seen.world);
+    let contested = seen.map.contested();
+    let anomalies = seen.map.anomalies();
     let impossible = seen.map.signatures().get(Signature::ImpossibleRank);
     let doubt = |doubts: &Doubts, code: &'static str, what: &str| {
         (doubts.count > 0).then(|| {

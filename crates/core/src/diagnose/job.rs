@@ -77,14 +77,15 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         code.filter(|_| job.summary.phase == JobPhase::Failed).map(|_| (CauseClass::ExitCode, None))
     };
     let (class, replica) = of_replica.or_else(of_job).or_else(exited).or_else(whole)?;
+    let map = map.snapshot();
     let failures = map.failures();
     let mut ranks: Vec<u32> = Vec::new();
     if let Some(replica) = replica {
         let own =
             |name: &str| name == replica.name || name.split(['/', ' ']).any(|part| part == replica.name);
-        let sources = map.source_ids().zip(0u32..).filter(|(id, _)| own(&id.name) || own(&id.uid));
+        let sources = map.sources().filter(|(_, id)| own(&id.name) || own(&id.uid));
         let mut seen: Vec<u32> = sources
-            .filter_map(|(id, at)| Some((id.rank, failures.ranks(at)?)))
+            .filter_map(|(at, id)| Some((id.rank, failures.ranks(at)?)))
             .flat_map(|(rank, source)| rank.into_iter().chain(source.seen.iter().copied()))
             .collect();
         seen.sort_unstable();

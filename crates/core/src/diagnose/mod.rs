@@ -2,7 +2,6 @@
 
 mod anomalies;
 pub mod cause;
-mod collective;
 pub mod flight_recorder;
 mod job;
 mod rules;
@@ -122,7 +121,7 @@ fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
     add_traces(finding, &found.traces, seen);
     for trace in &found.traces {
-        ranks.extend(seen.map.rank_of_trace(trace, &seen.world));
+        ranks.extend(seen.map.rank_of_trace(trace));
     }
     ranks.extend(&found.told_ranks);
     finding.ranks = ranks.into_iter().collect();
@@ -169,7 +168,7 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
 /// The ranks that are an end of a network connection, among the first of the job: naming thousands tells nothing more.
 fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
     const MOST: u32 = 256;
-    let pairs = seen.map.pairs_of_ranks(&seen.world, 0..MOST);
+    let pairs = seen.map.pairs_of_ranks(0..MOST);
     pairs
         .iter()
         .filter(|pair| pair.kind == Kind::Net)
@@ -187,7 +186,7 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
     }
-    if plan.is_some_and(FabricPlan::lets_nccl_speak) {
+    if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let mut finding = Finding::warning(
             "NCCL-DEBUG-SILENT",
             "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file",

@@ -4,14 +4,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use crate::request::Fabric;
-use weftrun_nccl::{CommView, Kind, RankView, Signature, TransportMap, TransportUse, Verdict, World};
+use weftrun_nccl::{CommView, Kind, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict};
 
 /// Everything the conditions look at, computed once, and what costs much only where it is asked for.
 pub struct Seen<'a> {
-    /// The map.
-    pub map: &'a TransportMap,
-    /// World and live processes.
-    pub world: World,
+    /// The map at the moment of the diagnosis.
+    pub map: Snapshot<'a>,
     /// Verdict.
     pub verdict: Verdict,
     /// Transports in use between live processes.
@@ -27,27 +25,26 @@ pub struct Seen<'a> {
 impl<'a> Seen<'a> {
     /// Looks at a map.
     pub fn new(planned: Option<Fabric>, map: &'a TransportMap) -> Self {
-        let world = map.world();
+        let map = map.snapshot();
         Self {
-            map,
-            verdict: map.verdict_in(&world),
-            transports: map.transports(&world),
+            verdict: map.verdict(),
+            transports: map.transports(),
             ranks: OnceCell::new(),
             comms: OnceCell::new(),
             networks: map.networks(),
-            world,
+            map,
             planned,
         }
     }
 
     /// Live ranks.
     pub fn ranks(&self) -> &[RankView] {
-        self.ranks.get_or_init(|| self.map.ranks(&self.world))
+        self.ranks.get_or_init(|| self.map.ranks())
     }
 
     /// Communicators.
     pub fn comms(&self) -> &[CommView] {
-        self.comms.get_or_init(|| self.map.communicators(&self.world))
+        self.comms.get_or_init(|| self.map.communicators())
     }
 
     /// Whether a kind of transport connects any two ranks.
@@ -62,7 +59,7 @@ impl<'a> Seen<'a> {
 
     /// Whether the job spans nodes, as far as the log says.
     pub fn several_nodes(&self) -> Option<bool> {
-        if self.map.has_several_nodes(&self.world) {
+        if self.map.has_several_nodes() {
             return Some(true);
         }
         let told: Vec<u32> =

@@ -53,11 +53,18 @@ pub(super) const SKIPS: &[Code] = &[
         source: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
     },
     Code {
-        code: "no-profile",
-        title: "no profile says which fabric the nodes have",
-        meaning: "`fabric = \"auto\"` takes the profile's fabric, and neither the job, the target nor the cluster names a profile.",
-        fix: "`--profile NAME`, or `profile = \"NAME\"` in the job file or of the target.",
-        source: "",
+        code: "fabric-unknown",
+        title: "nothing shows the fabric of the job",
+        meaning: "No profile was named, and neither the job nor the cluster shows a fabric: no known resource, device class, annotation, label, instance type, image, environment variable, path, partition, account or module. Or two fabrics are shown alike. No rule applies without evidence of its fabric.",
+        fix: "`--profile NAME`, `--instance-type TYPE`, or `profile = \"NAME\"` in the job file or of the target.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
+        code: "other-fabric",
+        title: "the job is for a fabric that weftrun has no rules for",
+        meaning: "The job or the cluster shows a fabric, and there is no profile for it in this kind of job: on Slurm the site's own modules and images bring InfiniBand, Slingshot and Omni-Path. The sentence names the fabric and what shows it.",
+        fix: "Nothing, if the job works as it is; `--profile NAME` applies a profile all the same.",
+        source: "docs/concepts/fabric.md",
     },
     Code {
         code: "template",

@@ -214,6 +214,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
     },
     Code {
+        code: "W-RDMA-PRESENT",
+        title: "the pods already reach an RDMA fabric",
+        meaning: "They request another RDMA device, are on an RDMA network, or on the host's network. A second device or network beside it would leave them Pending, or give NCCL adapters without a route.",
+        fix: "Nothing, if the job works as it is; else choose the profile of the cluster with `--profile NAME`.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
         code: "W-RES-KEPT",
         title: "the user's own amount stays",
         meaning: "A resource the job asks itself is never changed; the missing side of limits and requests gets the same amount. An amount of 0 stays 0.",

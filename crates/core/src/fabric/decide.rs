@@ -1,12 +1,13 @@
 //! The engine: fabric, rules, launcher, in this order.
 
-use super::draft::Draft;
-use super::{JobView, Outcome};
+use super::JobView;
+use super::builder::PlanBuilder;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::ClusterFacts;
 use crate::fabric::Profile;
+use crate::fabric::evidence::choose;
 use crate::fabric::rules::{self, Context, Launch};
+use crate::fabric::{ClusterFacts, FabricPlan};
 use crate::request::FabricRequest;
 use crate::request::rules::Settings;
 use crate::request::{Fabric, Origin};
@@ -21,32 +22,34 @@ pub fn decide(
     options: &FabricRequest,
     catalogue: &Catalogue,
     facts: &ClusterFacts,
-) -> Outcome {
+) -> FabricPlan {
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
-    let mut draft = Draft::new(&settings, findings);
+    let mut plan = PlanBuilder::new(&settings, findings);
     if let Some(finding) = too_many_roles(job.roles.len()) {
-        draft.say(finding);
-        return draft.finish(options.kind);
+        plan.report(finding);
+        return plan.finish(options.kind);
     }
     if options.kind == Fabric::Off {
-        draft.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
-        return draft.finish(Fabric::Off);
+        plan.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        return plan.finish(Fabric::Off);
     }
     let fabric = if options.kind == Fabric::Auto { profile.fabric } else { options.kind };
     let ctx = Context { job, profile, options, catalogue, facts, fabric };
     let mut launch = Launch::default();
-    let applies = apply_fabric(&ctx, &mut draft, &mut launch);
+    let applies = apply_fabric(&ctx, &mut plan, &mut launch);
     if applies {
-        profile_env(&ctx, &mut draft, &mut launch);
-        rules::strict::decide(&ctx, &mut draft, &mut launch);
+        profile_env(&ctx, &mut plan, &mut launch);
+        rules::strict::decide(&ctx, &mut plan, &mut launch);
     }
-    rules::detect::decide(&ctx, &mut draft, &mut launch);
-    give_launchers_values(&ctx, &mut draft, &launch);
-    rules::launch::decide(&ctx, &mut draft, &launch);
-    rules::preflight::decide(&ctx, &mut draft);
-    let expected = expected_fabric(&ctx, &draft, applies);
-    draft.finish(expected)
+    rules::detect::decide(&ctx, &mut plan, &mut launch);
+    give_launchers_values(&ctx, &mut plan, &launch);
+    rules::launch::decide(&ctx, &mut plan, &launch);
+    rules::preflight::decide(&ctx, &mut plan);
+    let expected = expected_fabric(&ctx, &plan, applies);
+    let mut plan = plan.finish(expected);
+    plan.profile = Some(profile.name.clone()).filter(|name| !name.is_empty());
+    plan
 }
 
 /// Most roles of a job that are read. The operators know two; each rule looks at each role, and at the others beside it.
@@ -61,9 +64,9 @@ pub fn too_many_roles(count: usize) -> Option<Finding> {
 }
 
 /// Applies the rules of the fabric, and says whether the job gets it.
-fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.profile.covers(ctx.fabric) {
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-PROFILE-FABRIC",
                 format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric),
@@ -73,21 +76,22 @@ fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
         return false;
     }
     let applies = match ctx.fabric {
-        Fabric::Efa => rules::efa::decide(ctx, draft, launch),
-        Fabric::Roce => rules::roce::decide(ctx, draft, launch),
-        Fabric::InfiniBand => rules::infiniband::decide(ctx, draft, launch),
-        Fabric::Tcp => rules::tcp::decide(ctx, draft, launch),
+        Fabric::Efa => rules::efa::decide(ctx, plan, launch),
+        Fabric::Roce => rules::roce::decide(ctx, plan, launch),
+        Fabric::InfiniBand => rules::infiniband::decide(ctx, plan, launch),
+        Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
         Fabric::Auto | Fabric::Off => {
-            let why = "no profile says which fabric the nodes have; --profile or the target chooses one";
-            draft.skip_fabric(Fabric::Auto, "no-profile", why);
+            if ctx.is_distributed_with_gpus(plan) {
+                plan.skip_fabric(Fabric::Auto, choose::UNKNOWN, choose::looked_for());
+            }
             false
         }
     };
     // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
-    if let (false, true, Some(skip)) = (applies, asked, draft.skipped_fabric()) {
+    if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric()) {
         let why = skip.why.clone();
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-FABRIC-UNMET",
                 format!("fabric {} was asked for, and the job cannot have it: {why}", ctx.fabric),
@@ -99,23 +103,23 @@ fn apply_fabric(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
 }
 
 /// Further environment the profile wants with its fabric.
-fn profile_env(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
+fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     const RULE: &str = "profile.env";
-    if !draft.active(RULE) {
+    if !plan.active(RULE) {
         return;
     }
     for (name, value) in &ctx.profile.env {
         for (at, role) in ctx.workers() {
             let why = "the profile sets it in every job of its fabric";
             let origin = Origin::Profile(ctx.profile.name.clone());
-            rules::set::env(draft, at, role, RULE, (name, value), why, origin);
+            rules::set::env(plan, at, role, RULE, (name, value), why, origin);
         }
         launch.forward(RULE, name);
     }
 }
 
 /// `mpirun -x NAME` forwards the launcher's own value, so the launcher must have one: the ranks'.
-fn give_launchers_values(ctx: &Context, draft: &mut Draft, launch: &Launch) {
+fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     if ctx.job.mpi != Some(super::view::Mpi::OpenMpi) {
         return;
     }
@@ -126,16 +130,16 @@ fn give_launchers_values(ctx: &Context, draft: &mut Draft, launch: &Launch) {
             continue;
         }
         for (rule, name) in pairs.iter().filter(|(rule, _)| !rule.starts_with("efa.")) {
-            let Some(value) = draft.value_for_ranks(ctx.job, name) else { continue };
+            let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
-            rules::set::env(draft, at, role, rule, (name, &value), why, Origin::Default);
+            rules::set::env(plan, at, role, rule, (name, &value), why, Origin::Default);
         }
     }
 }
 
 /// What the ranks are expected to use between nodes: the map is judged by it.
-fn expected_fabric(ctx: &Context, draft: &Draft, applies: bool) -> Fabric {
-    match draft.skipped_fabric().map(|skip| skip.reason.as_str()) {
+fn expected_fabric(ctx: &Context, plan: &PlanBuilder, applies: bool) -> Fabric {
+    match plan.skipped_fabric().map(|skip| skip.reason.as_str()) {
         _ if applies => ctx.fabric,
         Some("partial-node" | "no-efa-on-instance-type") => Fabric::Tcp,
         Some("opt-out") => Fabric::Off,

@@ -1,17 +1,17 @@
 //! Which fabric a job gets: every decision with its reason, and the operations that carry it out.
 //!
-//! [`decide`] is the one engine: a [`JobView`] in, an [`Outcome`] out. A job file becomes a view in
+//! [`decide`] is the one engine: a [`JobView`] in, a [`FabricPlan`] out. A job file becomes a view in
 //! [`FabricPlan::new`], a Kubernetes object or a script in [`convert`](crate::convert). A backend translates the
 //! operations ([`Op`]) and decides nothing.
 
+pub(crate) mod builder;
 mod decide;
-pub(crate) mod draft;
+pub mod evidence;
 mod facts;
 mod job_view;
 pub(crate) mod merge;
 pub(crate) mod node;
 mod op;
-mod outcome;
 mod plan;
 mod profile;
 mod profiles;
@@ -22,7 +22,6 @@ pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting
 pub use decide::{decide, too_many_roles};
 pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
 pub use op::{Change, Op};
-pub use outcome::Outcome;
 pub use plan::{Decision, FabricPlan, Skipped};
 pub use profile::{
     EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, Profile, RoceProfile,

@@ -7,7 +7,8 @@ use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::ClusterFacts;
-use crate::fabric::{Op, Outcome, decide};
+use crate::fabric::evidence::Evidence;
+use crate::fabric::{Op, decide};
 use crate::request::Fabric;
 use crate::request::Origin;
 use crate::spec::JobSpec;
@@ -59,21 +60,41 @@ pub struct Skipped {
     pub why: String,
 }
 
-/// What was decided for one job: the same value whichever backend it goes to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+impl Skipped {
+    /// Makes the record of a fabric of which nothing applies.
+    pub fn fabric(fabric: Fabric, reason: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { rule: fabric.as_str().to_owned(), reason: reason.into(), why: why.into() }
+    }
+
+    /// Returns whether all of a fabric was skipped, and not a single rule, whose id has a dot.
+    pub fn is_whole(&self) -> bool {
+        !self.rule.contains('.')
+    }
+}
+
+/// What was decided for one job: the same value for a job file, a manifest and a script, and for every backend.
+///
+/// With an error among the findings there are no ops: the job stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FabricPlan {
-    /// The fabric the ranks are expected to use between nodes.
+    /// The fabric the ranks are expected to use between nodes; [`Fabric::Auto`] if none is.
     pub fabric: Fabric,
-    /// The decisions, in the order of the rules.
+    /// The decisions, role by role: one for each op, and one for each value of the user's that stays.
     pub decisions: Vec<Decision>,
-    /// What did not apply.
+    /// What did not apply: a whole fabric (first), or single rules.
     pub skipped: Vec<Skipped>,
-    /// Errors and warnings.
+    /// Errors, warnings and notes, in the order they came up.
     pub findings: Vec<Finding>,
-    /// The changes the decisions mean.
+    /// The changes the decisions mean, in the order they are to be made.
     pub ops: Vec<Op>,
+    /// The profile they are of, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// What the job or the cluster shows of its fabric; empty where the profile was named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
 }
 
 impl FabricPlan {
@@ -92,7 +113,7 @@ impl FabricPlan {
     /// # Ok::<(), weftrun_core::Error>(())
     /// ```
     pub fn new(spec: &JobSpec, catalogue: &Catalogue, facts: &ClusterFacts, profile: &Profile) -> Self {
-        decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts).into()
+        decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts)
     }
 
     /// Whether NCCL is expected to run, and so to say which transports it uses: not where no worker asks a GPU.
@@ -101,19 +122,22 @@ impl FabricPlan {
     }
 
     /// Whether the plan itself makes NCCL say which transports it uses.
-    pub fn lets_nccl_speak(&self) -> bool {
+    pub fn sets_nccl_debug(&self) -> bool {
         self.ops.iter().any(|op| op.rule == detect::RULE)
     }
 
     /// Makes the plan that changes nothing.
     pub fn unchanged(fabric: Fabric) -> Self {
-        Self { fabric, decisions: Vec::new(), skipped: Vec::new(), findings: Vec::new(), ops: Vec::new() }
+        Self { fabric, ..Self::default() }
     }
-}
 
-impl From<Outcome> for FabricPlan {
-    fn from(outcome: Outcome) -> Self {
-        let Outcome { fabric, skip, ops, decisions, skipped, findings } = outcome;
-        Self { fabric, decisions, skipped: skip.into_iter().chain(skipped).collect(), findings, ops }
+    /// Returns why nothing of the fabric applies (`partial-node`, `opt-out`, …), if nothing does.
+    pub fn skip(&self) -> Option<&Skipped> {
+        self.skipped.iter().find(|skipped| skipped.is_whole())
+    }
+
+    /// Returns the first error, if there is one.
+    pub fn error(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.is_error())
     }
 }

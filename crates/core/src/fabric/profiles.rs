@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Profile;
-use crate::fabric::ClusterFacts;
-use crate::request::{Fabric, Origin};
+use crate::request::Fabric;
 use crate::{Error, ErrorKind, Result};
 
 const BUILTIN: [(&str, &str); 6] = [
@@ -99,37 +98,6 @@ impl Profiles {
         match crate::text::did_you_mean(name, self.names()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint("`[profile.NAME]` with `extends` in a config file adds one"),
-        }
-    }
-
-    /// The profile of a job that names none and whose target names none: from what the nodes offer, else by the
-    /// fabric asked. Never one that mounts a folder of the node, unless the cluster's own webhook does so too.
-    /// None if nothing speaks for any.
-    pub fn choose(fabric: Fabric, facts: &ClusterFacts) -> Option<(&'static str, Origin)> {
-        let offers = |resource: &str| {
-            facts
-                .nodes
-                .iter()
-                .any(|group| group.allocatable.get(resource).is_some_and(|amount| amount != "0"))
-        };
-        let efa_asked = matches!(fabric, Fabric::Auto | Fabric::Efa);
-        if efa_asked && offers("vpc.amazonaws.com/efa") {
-            let mounted_by_webhook = facts.efa_webhook == Some(true);
-            let trainium = offers("aws.amazon.com/neuron") && !offers("nvidia.com/gpu");
-            let name = match (trainium, mounted_by_webhook) {
-                (true, _) => "neuron",
-                (false, true) => "dgxc",
-                (false, false) => "eks-image",
-            };
-            return Some((name, Origin::Cluster));
-        }
-        match fabric {
-            Fabric::Efa => Some(("eks-image", Origin::Assumed)),
-            Fabric::Roce => Some(("roce", Origin::Assumed)),
-            Fabric::InfiniBand => Some(("infiniband", Origin::Assumed)),
-            Fabric::Auto if offers("rdma/rdma") => Some(("roce", Origin::Cluster)),
-            Fabric::Auto if offers("rdma/ib") => Some(("infiniband", Origin::Cluster)),
-            Fabric::Auto | Fabric::Tcp | Fabric::Off => None,
         }
     }
 

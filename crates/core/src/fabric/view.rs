@@ -46,6 +46,61 @@ pub enum JobKind {
     TrainJob,
     /// An sbatch script.
     Sbatch,
+    /// Another object with pod templates.
+    Workload(Workload),
+}
+
+/// An object with pod templates that is no Kubeflow job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Workload {
+    /// `Job` of `batch`.
+    Job,
+    /// A bare `Pod`.
+    Pod,
+    /// `Deployment` of `apps`.
+    Deployment,
+    /// `StatefulSet` of `apps`.
+    StatefulSet,
+    /// `JobSet` of `jobset.x-k8s.io`.
+    JobSet,
+    /// `LeaderWorkerSet` of `leaderworkerset.x-k8s.io`; one of its groups is a job.
+    LeaderWorkerSet,
+    /// `RayCluster` of `ray.io`.
+    RayCluster,
+    /// `RayJob` of `ray.io`.
+    RayJob,
+    /// `Job` of `batch.volcano.sh`.
+    VolcanoJob,
+}
+
+impl Workload {
+    /// Returns the `kind` of the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Job | Self::VolcanoJob => "Job",
+            Self::Pod => "Pod",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::JobSet => "JobSet",
+            Self::LeaderWorkerSet => "LeaderWorkerSet",
+            Self::RayCluster => "RayCluster",
+            Self::RayJob => "RayJob",
+        }
+    }
+
+    /// Returns the label by which its controller marks the pods of one object, if it does.
+    pub fn pods_label(self) -> Option<&'static str> {
+        match self {
+            Self::Job => Some("batch.kubernetes.io/job-name"),
+            Self::JobSet => Some("jobset.sigs.k8s.io/jobset-name"),
+            Self::LeaderWorkerSet => Some("leaderworkerset.sigs.k8s.io/name"),
+            Self::RayCluster => Some("ray.io/cluster"),
+            Self::VolcanoJob => Some("volcano.sh/job-name"),
+            // A RayJob's cluster gets a name of its own.
+            Self::Pod | Self::Deployment | Self::StatefulSet | Self::RayJob => None,
+        }
+    }
 }
 
 /// How `mpirun` starts the ranks.

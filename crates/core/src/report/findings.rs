@@ -43,14 +43,14 @@ pub struct MutateReport<'a> {
 impl<'a> MutateReport<'a> {
     /// Makes the report of everything that was read.
     pub fn new(jobs: &'a [JobReport], findings: &'a [Finding]) -> Self {
-        let error = findings.first().or_else(|| jobs.iter().find_map(|job| job.error.as_ref()));
+        let error = findings.first().or_else(|| jobs.iter().find_map(JobReport::error));
         Self {
             schema: SchemaName,
             changed: error.is_none() && jobs.iter().any(|job| job.changed),
-            skip: jobs.iter().find_map(|job| job.skip.as_deref()),
+            skip: jobs.iter().find_map(JobReport::skip),
             error,
             actions: jobs.iter().flat_map(|job| &job.actions).map(String::as_str).collect(),
-            notes: jobs.iter().flat_map(|job| &job.notes).collect(),
+            notes: jobs.iter().flat_map(JobReport::notes).collect(),
             documents: jobs,
             findings,
         }

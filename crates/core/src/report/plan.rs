@@ -6,6 +6,7 @@ use super::SchemaName;
 use crate::Finding;
 use crate::backend::Rendered;
 use crate::fabric::Op;
+use crate::fabric::evidence::Evidence;
 use crate::fabric::{Decision, FabricPlan, Skipped};
 use crate::request::Fabric;
 use crate::spec::JobSpec;
@@ -28,13 +29,30 @@ pub struct PlanReport<'a> {
     pub findings: &'a [Finding],
     /// The changes the decisions mean.
     pub ops: &'a [Op],
+    /// The profile they are of, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<&'a str>,
+    /// What the job or the cluster shows of its fabric; empty where the profile was named.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub evidence: &'a [Evidence],
 }
 
 impl<'a> PlanReport<'a> {
     /// Makes the report of a plan, with all that is to be said of the job.
     pub fn new(name: &'a str, plan: &'a FabricPlan, findings: &'a [Finding]) -> Self {
-        let FabricPlan { fabric, decisions, skipped, ops, .. } = plan;
-        Self { schema: SchemaName, name, fabric: *fabric, decisions, skipped, findings, ops }
+        let FabricPlan { fabric, decisions, skipped, ops, evidence, .. } = plan;
+        let profile = plan.profile.as_deref();
+        Self {
+            schema: SchemaName,
+            name,
+            fabric: *fabric,
+            decisions,
+            skipped,
+            findings,
+            ops,
+            profile,
+            evidence,
+        }
     }
 }
 

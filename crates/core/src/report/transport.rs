@@ -218,7 +218,7 @@ impl TransportReport {
 
     /// Makes the report of a diagnosis.
     pub fn of(diagnosis: Diagnosis, map: &TransportMap) -> Self {
-        let world = map.world();
+        let map = map.snapshot();
         let totals = map.totals();
         let verdict = diagnosis.verdict;
         Self {
@@ -236,9 +236,9 @@ impl TransportReport {
                     nics: plugin.nics,
                 })
                 .collect(),
-            ranks: map.ranks(&world).into_iter().map(RankShape::from).collect(),
-            communicators: map.communicators(&world).into_iter().map(CommShape::from).collect(),
-            pairs: map.pairs(&world).into_iter().map(PairShape::from).collect(),
+            ranks: map.ranks().into_iter().map(RankShape::from).collect(),
+            communicators: map.communicators().into_iter().map(CommShape::from).collect(),
+            pairs: map.pairs().into_iter().map(PairShape::from).collect(),
             findings: diagnosis.findings,
             throughput: map
                 .throughput()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::view::{Annotation, ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use weftrun_core::fabric::{Outcome, decide};
+use weftrun_core::fabric::{FabricPlan, decide};
 use weftrun_core::fabric::{Profile, Profiles};
 use weftrun_core::request::FabricRequest;
 
@@ -88,16 +88,16 @@ pub fn profile(name: &str) -> Profile {
     Profiles::builtin().get(name).unwrap()
 }
 
-pub fn run(job: &JobView, name: &str, options: &FabricRequest) -> Outcome {
+pub fn run(job: &JobView, name: &str, options: &FabricRequest) -> FabricPlan {
     decide(job, &profile(name), options, &Catalogue::builtin(), &ClusterFacts::default())
 }
 
-pub fn dgxc(job: &JobView) -> Outcome {
+pub fn dgxc(job: &JobView) -> FabricPlan {
     run(job, "dgxc", &FabricRequest::default())
 }
 
 /// The ops as lines `role: what = value`.
-pub fn ops(outcome: &Outcome) -> Vec<String> {
+pub fn ops(outcome: &FabricPlan) -> Vec<String> {
     outcome
         .ops
         .iter()
@@ -105,12 +105,12 @@ pub fn ops(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-pub fn has(outcome: &Outcome, line: &str) -> bool {
+pub fn has(outcome: &FabricPlan, line: &str) -> bool {
     ops(outcome).iter().any(|op| op == line)
 }
 
 /// The codes of errors and warnings, without those that only say what was assumed.
-pub fn codes(outcome: &Outcome) -> Vec<&str> {
+pub fn codes(outcome: &FabricPlan) -> Vec<&str> {
     let assumed = [
         "W-EFA-ASSUMED",
         "W-INSTANCE-UNKNOWN",
@@ -126,12 +126,12 @@ pub fn codes(outcome: &Outcome) -> Vec<&str> {
         .collect()
 }
 
-pub fn skip(outcome: &Outcome) -> Option<&str> {
-    outcome.skip.as_ref().map(|skip| skip.reason.as_str())
+pub fn skip(outcome: &FabricPlan) -> Option<&str> {
+    outcome.skip().map(|skip| skip.reason.as_str())
 }
 
 #[track_caller]
-pub fn refused(outcome: &Outcome, code: &str) {
+pub fn refused(outcome: &FabricPlan, code: &str) {
     assert_eq!(outcome.error().map(|error| error.code.as_str()), Some(code), "{:?}", outcome.findings);
     assert_eq!(outcome.ops, [], "an error leaves the job as it was");
 }

@@ -68,7 +68,7 @@ fn holds(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
         return Err("bytes differ though nothing is said to have changed".to_owned());
     }
     let off = |rule: &str| call.options.rules.get(rule) == Some(&RuleSetting::Off);
-    if let Some(op) = jobs.iter().flat_map(|job| &job.ops).find(|op| off(&op.rule)) {
+    if let Some(op) = jobs.iter().flat_map(|job| &job.plan.ops).find(|op| off(&op.rule)) {
         return Err(format!("{} is off and did {:?}", op.rule, op.change));
     }
     Ok((after, jobs))
@@ -368,7 +368,7 @@ proptest! {
                 let (before, after) = (data(&text), data(&after));
                 let version = call.trainer.and_then(TrainerVersion::parse).unwrap_or_default();
                 let mut made = object.clone();
-                apply_ops(&mut made, &jobs[0].ops, &call.runtimes, version).unwrap();
+                apply_ops(&mut made, &jobs[0].plan.ops, &call.runtimes, version).unwrap();
                 prop_assert_eq!(&made, &after[0]);
                 prop_assert_eq!(before.iter().map(without_changes).collect::<Vec<_>>(),
                                 after.iter().map(without_changes).collect::<Vec<_>>());

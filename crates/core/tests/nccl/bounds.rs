@@ -36,7 +36,7 @@ fn nested_splits_have_ids_of_bounded_length_that_differ() {
         )
     };
     let map = map([first.to_owned()].into_iter().chain((0..900).map(line)));
-    let views = map.communicators(&map.world());
+    let views = map.snapshot().communicators();
     assert!(views.len() > 800, "{}", views.len());
     assert!(
         views.iter().all(|view| view.id.len() < 120),

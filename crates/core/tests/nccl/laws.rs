@@ -217,7 +217,7 @@ fn two_networks_are_mixed_and_silence_is_unknown() {
     let source = Arc::new(SourceId::new("log"));
     let mut map = TransportMap::new();
     map.read(&source, b"epoch 1 loss 0.3\n");
-    assert_eq!(map.verdict().fabric, FabricSeen::Unknown);
+    assert_eq!(map.snapshot().verdict().fabric, FabricSeen::Unknown);
 }
 
 #[test]

@@ -13,7 +13,9 @@ use std::mem::{Discriminant, discriminant};
 pub use facts::{absent, mismatch};
 pub use traceback::{Exception, Frame, is_library};
 
-use crate::map::printable;
+use typed_index_collections::TiVec;
+
+use crate::map::{SourceIndex, printable};
 use lines::Cutter;
 use traceback::Tracebacks;
 
@@ -117,7 +119,7 @@ pub struct Writer {
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Index of the source.
-    pub source: u32,
+    pub source: SourceIndex,
     /// Line, from 1.
     pub line: u64,
     /// The line, safe to print.
@@ -200,7 +202,7 @@ struct Reading {
 /// Facts of failures, collected from any number of sources.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
-    sources: Vec<Reading>,
+    sources: TiVec<SourceIndex, Reading>,
     reports: Vec<Report>,
     dropped: u64,
     generation: u64,
@@ -208,7 +210,7 @@ pub struct Failures {
 
 impl Failures {
     /// Takes the next bytes of a source; sources are numbered by the caller.
-    pub fn read(&mut self, source: u32, rank: Option<u32>, bytes: &[u8]) {
+    pub fn read(&mut self, source: SourceIndex, rank: Option<u32>, bytes: &[u8]) {
         self.with(source, rank, |reading, sink| {
             let mut cutter = std::mem::take(&mut reading.cutter);
             cutter.feed(bytes, |line, number| reading.line(line, number, sink));
@@ -217,7 +219,7 @@ impl Failures {
     }
 
     /// Takes the end of a source.
-    pub fn end(&mut self, source: u32) {
+    pub fn end(&mut self, source: SourceIndex) {
         self.with(source, None, |reading, sink| {
             let mut cutter = std::mem::take(&mut reading.cutter);
             reading.ranks.cut |= cutter.finish(|line, number| reading.line(line, number, sink));
@@ -226,12 +228,16 @@ impl Failures {
         });
     }
 
-    fn with(&mut self, source: u32, rank: Option<u32>, act: impl FnOnce(&mut Reading, &mut Sink<'_>)) {
-        let at = source as usize;
-        if self.sources.len() <= at {
-            self.sources.resize_with(at + 1, Reading::default);
+    fn with(
+        &mut self,
+        source: SourceIndex,
+        rank: Option<u32>,
+        act: impl FnOnce(&mut Reading, &mut Sink<'_>),
+    ) {
+        if self.sources.len() <= source.into() {
+            self.sources.resize_with(usize::from(source) + 1, Reading::default);
         }
-        let Some(reading) = self.sources.get_mut(at) else { return };
+        let Some(reading) = self.sources.get_mut(source) else { return };
         reading.told_rank = rank.or(reading.told_rank);
         reading.ranks.seen.extend(rank);
         let before = self.reports.len();
@@ -247,8 +253,8 @@ impl Failures {
     }
 
     /// What a source says about its ranks.
-    pub fn ranks(&self, source: u32) -> Option<&SourceRanks> {
-        self.sources.get(source as usize).map(|reading| &reading.ranks)
+    pub fn ranks(&self, source: SourceIndex) -> Option<&SourceRanks> {
+        self.sources.get(source).map(|reading| &reading.ranks)
     }
 
     /// What all sources say about their ranks, by their numbers.
@@ -269,7 +275,7 @@ impl Failures {
 
 /// Where facts go.
 struct Sink<'a> {
-    source: u32,
+    source: SourceIndex,
     reports: &'a mut Vec<Report>,
     dropped: &'a mut u64,
 }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use typed_index_collections::TiVec;
+
+use super::ids::{ProcessId, SourceIndex};
 use super::link::Link;
+use super::observed::Observed;
 use super::process::Process;
-use super::resolve::World;
-use super::{Trace, TransportMap};
+use super::signatures::Trace;
+use super::snapshot::Snapshot;
 
 /// Connections, communicators and processes that do not fit the rest of the log, each with a few lines that show it.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +36,7 @@ pub struct Doubts {
 }
 
 impl Doubts {
-    fn add(&mut self, map: &TransportMap, at: u32, process: &Process, link: &Link) {
+    fn add(&mut self, seen: &Observed, at: ProcessId, process: &Process, link: &Link) {
         const KEPT: usize = 4;
         self.count += 1;
         if self.traces.len() < KEPT {
@@ -40,7 +44,7 @@ impl Doubts {
                 "connection {} -> {} via {}",
                 link.key.from,
                 link.key.to,
-                super::printable(map.name_of(link.key.transport).as_bytes(), 96)
+                super::printable(seen.name_of(link.key.transport).as_bytes(), 96)
             );
             self.traces.push(Trace {
                 source: process.source,
@@ -52,50 +56,50 @@ impl Doubts {
     }
 }
 
-impl TransportMap {
+impl Snapshot<'_> {
     /// Looks for what does not fit. Only processes that were doubtful when they connected are looked at closely.
-    pub fn anomalies(&self, world: &World) -> Anomalies {
+    pub fn anomalies(&self) -> Anomalies {
         let mut anomalies = Anomalies::default();
-        let signed = !self.uses.is_empty();
-        let mut members = vec![0u32; self.sources.len()];
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if world.is_alive(at) && !process.locals.is_empty() {
-                members[process.source as usize] += 1;
+        let signed = !self.seen.usage.is_empty();
+        let mut members: TiVec<SourceIndex, u32> = vec![0u32; self.seen.sources.len()].into();
+        for (at, process) in self.seen.processes.iter_enumerated() {
+            if self.is_alive(at) && !process.locals.is_empty() {
+                members[process.source] += 1;
             }
         }
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if !process.doubtful || !world.is_alive(at) {
+        for (at, process) in self.seen.processes.iter_enumerated() {
+            if !process.doubtful || !self.is_alive(at) {
                 continue;
             }
             let doubts = if process.pid.is_none() {
                 Some(&mut anomalies.unsigned).filter(|_| signed)
             } else if process.locals.is_empty() {
-                Some(&mut anomalies.outsiders).filter(|_| members[process.source as usize] > 1)
+                Some(&mut anomalies.outsiders).filter(|_| members[process.source] > 1)
             } else {
                 Some(&mut anomalies.beyond)
             };
             let Some(doubts) = doubts else { continue };
             for link in process.links.iter().filter(|link| link.live) {
-                if process.locals.is_empty() || self.fits_nothing(process, link) {
-                    doubts.add(self, at, process, link);
+                if process.locals.is_empty() || self.seen.fits_nothing(process, link) {
+                    doubts.add(self.seen, at, process, link);
                 }
             }
         }
-        anomalies.groups = self.groups(world);
+        anomalies.groups = self.groups();
         anomalies
     }
 
     /// How many of the largest groups of processes have nobody in common, where no communicator spans the job.
-    fn groups(&self, world: &World) -> usize {
+    fn groups(&self) -> usize {
         const MOST: usize = 4096;
-        if world.comm.is_some() {
+        if self.world.is_some() {
             return 0;
         }
-        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        let mut seen: BTreeSet<ProcessId> = BTreeSet::new();
         let mut groups = 0;
-        for comm in self.comms.iter().filter(|comm| comm.is_root() && comm.nranks > 1).take(MOST) {
-            let alive: Vec<u32> =
-                comm.members.values().map(|(process, _)| *process).filter(|at| world.is_alive(*at)).collect();
+        for comm in self.seen.comms.iter().filter(|comm| comm.is_root() && comm.nranks > 1).take(MOST) {
+            let alive: Vec<ProcessId> =
+                comm.members.values().map(|(process, _)| *process).filter(|at| self.is_alive(*at)).collect();
             groups += usize::from(!alive.is_empty() && alive.iter().all(|at| !seen.contains(at)));
             seen.extend(alive);
         }

@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use typed_index_collections::TiSlice;
+
+use super::ids::{CommId, LocalId, ProcessId};
+
 /// What a communicator is known by across processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Identity {
+pub(super) enum Identity {
     /// Its commId (NCCL 2.16 and later).
     Id(u64),
     /// A split: which parent (index in the map), which split of it, which colour.
     Split {
         /// Index of the parent.
-        parent: u32,
+        parent: CommId,
         /// `splitCount`.
         count: u64,
         /// `color`.
@@ -42,7 +46,7 @@ pub(super) struct Communicator {
     pub nranks: u32,
     pub nnodes: Option<u32>,
     /// Rank → (process, index among its communicators).
-    pub members: HashMap<u32, (u32, u32)>,
+    pub members: HashMap<u32, (ProcessId, LocalId)>,
     /// Ranks that two processes claim.
     pub contested: u32,
     /// Members that gave way to another process, or were not let in.
@@ -61,7 +65,7 @@ impl Communicator {
 }
 
 /// Writes the id that reports use: commId, or `PARENT/SPLITCOUNT/COLOR`.
-pub(super) struct Id<'a>(pub &'a [Communicator], pub Identity);
+pub(super) struct Id<'a>(pub &'a TiSlice<CommId, Communicator>, pub Identity);
 
 impl Id<'_> {
     /// Splits of splits that an id spells out; real jobs split twice. A log can nest a thousand, each with an id as long
@@ -72,10 +76,10 @@ impl Id<'_> {
         match self.1 {
             Identity::Id(id) => write!(f, "{id:#x}"),
             Identity::Split { parent, count, color } => {
-                match self.0.get(parent as usize) {
+                match self.0.get(parent) {
                     Some(known) if depth < Self::DEPTH => Id(self.0, known.identity).write(f, depth + 1)?,
                     // Its number in the map still tells it from all others.
-                    Some(_) => write!(f, "split-{parent}")?,
+                    Some(_) => write!(f, "split-{}", usize::from(parent))?,
                     None => f.write_str("?")?,
                 }
                 write!(f, "/{count}/{color}")

@@ -1,12 +1,15 @@
 //! Lines about communicators: which one a process means, and which of its connections belong to it.
 
+use super::TransportMap;
 use super::communicator::{Communicator, Identity};
 use super::event::Event;
+use super::ids::{CommId, LocalId, ProcessId};
 use super::process::{Local, Phase};
-use super::{COMMUNICATORS, TransportMap};
 use crate::comm::{CommLine, Step};
 use crate::parser::Entry;
 
+/// Most communicators kept.
+const COMMUNICATORS: usize = 400_000;
 /// Communicators kept for one process; a process that makes more reuses the oldest that is gone.
 const LOCALS: usize = 1024;
 /// Ranks of communicators kept over all processes: 32 communicators for each of 16,384 ranks are half of it.
@@ -15,16 +18,16 @@ const MEMBERS: usize = 1_000_000;
 impl TransportMap {
     pub(super) fn communicator(
         &mut self,
-        at: u32,
+        at: ProcessId,
         entry: &Entry<'_>,
         line: &CommLine,
         events: &mut Vec<Event>,
     ) {
         let Some(local) = self.local(at, entry, line, events) else { return };
         let tid = entry.writer.map_or(0, |writer| writer.tid);
-        let process = &mut self.processes[at as usize];
-        process.speaks_of(tid, local);
-        let known = &mut process.locals[local as usize];
+        let process = &mut self.seen.processes[at];
+        process.mentions(tid, local);
+        let known = &mut process.locals[local];
         known.cuda_device = line.cuda_device.or(known.cuda_device);
         known.nvml_device = line.nvml_device.or(known.nvml_device);
         known.bus_id = line.bus_id.or(known.bus_id);
@@ -34,15 +37,15 @@ impl TransportMap {
         let nnodes = known.nnodes;
         let comm = known.comm;
         let told_bus = known.bus_id.is_some() && process.slot.is_none_or(|slot| slot >> 63 == 1);
-        self.most_nodes = self.most_nodes.max(nnodes);
+        self.seen.most_nodes = self.seen.most_nodes.max(nnodes);
         if told_bus {
-            self.hold(at);
+            self.seen.hold(at);
         }
-        let known = &mut self.processes[at as usize].locals[local as usize];
+        let known = &mut self.seen.processes[at].locals[local];
         match line.step {
             Step::Start => {
                 known.started = known.started.or(Some(entry.line));
-                self.processes[at as usize].close(tid);
+                self.seen.processes[at].close(tid);
                 self.raise(at, Phase::Init, events);
             }
             Step::Topology => {
@@ -57,18 +60,18 @@ impl TransportMap {
             }
             Step::Gone => known.gone = known.gone.or(Some(entry.line)),
         }
-        if let Some(comm) = self.comms.get_mut(comm as usize) {
+        if let Some(comm) = self.seen.comms.get_mut(comm) {
             comm.nnodes = comm.nnodes.or(nnodes);
         }
     }
 
     /// Connections that a thread printed while it made a communicator belong to it (before 2.22 they come before
     /// `Init COMPLETE`; before 2.18.3 there is no START). Each burst is looked at once.
-    fn completed(&mut self, at: u32, tid: u64, local: u32) {
-        let process = &mut self.processes[at as usize];
+    fn completed(&mut self, at: ProcessId, tid: u64, local: LocalId) {
+        let process = &mut self.seen.processes[at];
         let closed = process.close(tid);
-        let made = process.locals[local as usize].clone();
-        for burst in 0..process.bursts.len() {
+        let made = process.locals[local].clone();
+        for burst in process.bursts.keys() {
             let Some(waiting) = process.bursts.get_mut(burst) else { break };
             if waiting.tid != tid || waiting.local.is_some() || waiting.judged || waiting.links.is_empty() {
                 continue;
@@ -78,25 +81,31 @@ impl TransportMap {
             }
             waiting.judged = true;
             let fits = process.bursts[burst].links.iter().all(|link| {
-                let link = &process.links[*link as usize];
+                let link = &process.links[*link];
                 link.own_rank() == made.rank && link.key.from.max(link.key.to) < made.nranks
             });
             if fits {
-                process.settle(u32::try_from(burst).unwrap_or(u32::MAX), local);
+                process.settle(burst, local);
             }
         }
         for burst in closed {
-            self.try_settle(at, burst);
+            self.seen.try_settle(at, burst);
         }
         self.tidy(at);
     }
 
     /// The process's own entry for a communicator; makes one.
-    fn local(&mut self, at: u32, entry: &Entry<'_>, line: &CommLine, events: &mut Vec<Event>) -> Option<u32> {
-        let process = &self.processes[at as usize];
+    fn local(
+        &mut self,
+        at: ProcessId,
+        entry: &Entry<'_>,
+        line: &CommLine,
+        events: &mut Vec<Event>,
+    ) -> Option<LocalId> {
+        let process = &self.seen.processes[at];
         if let Some(known) = process.local(line.pointer) {
-            let local = &process.locals[known as usize];
-            let identified = self.comms.get(local.comm as usize).map(|comm| comm.identity);
+            let local = &process.locals[known];
+            let identified = self.seen.comms.get(local.comm).map(|comm| comm.identity);
             let other_id =
                 matches!((line.comm_id, identified), (Some(id), Some(Identity::Id(known))) if id != known);
             let anonymous_twin = process.pid.is_none() && local.rank != line.rank;
@@ -121,15 +130,21 @@ impl TransportMap {
         self.join(at, entry, line, events)
     }
 
-    fn join(&mut self, at: u32, entry: &Entry<'_>, line: &CommLine, events: &mut Vec<Event>) -> Option<u32> {
-        if self.processes[at as usize].locals.len() >= LOCALS || self.members >= MEMBERS {
-            self.others_dropped += 1;
+    fn join(
+        &mut self,
+        at: ProcessId,
+        entry: &Entry<'_>,
+        line: &CommLine,
+        events: &mut Vec<Event>,
+    ) -> Option<LocalId> {
+        if self.seen.processes[at].locals.len() >= LOCALS || self.index.members >= MEMBERS {
+            self.seen.others_dropped += 1;
             return None;
         }
-        self.members += 1;
-        let local = u32::try_from(self.processes[at as usize].locals.len()).ok()?;
+        self.index.members += 1;
+        let local = LocalId::from(self.seen.processes[at].locals.len());
         let (comm, assumed) = self.comm_of(at, line)?;
-        self.processes[at as usize].locals.push(Local {
+        self.seen.processes[at].locals.push(Local {
             pointer: line.pointer,
             comm,
             rank: line.rank,
@@ -140,7 +155,7 @@ impl TransportMap {
         });
         self.enter(comm, line.rank, at, local);
         events.push(Event::Joined {
-            who: self.who(at),
+            who: self.seen.who(at),
             rank: line.rank,
             nranks: line.nranks,
             nnodes: line.nnodes,
@@ -150,12 +165,12 @@ impl TransportMap {
 
     /// Makes a process's rank a member. A rank that came up is not replaced by one that has only begun: after a restart
     /// the address of the first life may still be in the store, and the second life never gets further.
-    fn enter(&mut self, comm: u32, rank: u32, process: u32, local: u32) {
+    fn enter(&mut self, comm: CommId, rank: u32, process: ProcessId, local: LocalId) {
         let is_up =
-            |(process, local): (u32, u32)| self.processes[process as usize].locals[local as usize].complete;
-        let known = self.comms[comm as usize].members.get(&rank).copied();
+            |(process, local): (ProcessId, LocalId)| self.seen.processes[process].locals[local].complete;
+        let known = self.seen.comms[comm].members.get(&rank).copied();
         let other = known.filter(|(known, _)| *known != process);
-        self.comms[comm as usize].displaced += u32::from(other.is_some());
+        self.seen.comms[comm].displaced += u32::from(other.is_some());
         if let Some(other) = other
             && is_up(other)
             && !is_up((process, local))
@@ -163,20 +178,20 @@ impl TransportMap {
             return;
         }
         let contested = other.is_some_and(is_up);
-        let comm = &mut self.comms[comm as usize];
+        let comm = &mut self.seen.comms[comm];
         comm.members.insert(rank, (process, local));
         comm.contested += u32::from(contested);
     }
 
     /// A communicator first known by its address alone now tells its id.
-    fn identify_again(&mut self, at: u32, local: u32, line: &CommLine) {
+    fn identify_again(&mut self, at: ProcessId, local: LocalId, line: &CommLine) {
         let Some(comm) = self.identity(at, line).and_then(|identity| self.comm(identity, line.nranks)) else {
             return;
         };
-        let known = &mut self.processes[at as usize].locals[local as usize];
+        let known = &mut self.seen.processes[at].locals[local];
         let old = std::mem::replace(&mut known.comm, comm);
         known.assumed = false;
-        if let Some(old) = self.comms.get_mut(old as usize)
+        if let Some(old) = self.seen.comms.get_mut(old)
             && old.members.get(&line.rank) == Some(&(at, local))
         {
             old.members.remove(&line.rank);
@@ -185,7 +200,7 @@ impl TransportMap {
     }
 
     /// The communicator of a line, and whether that is assumed.
-    fn comm_of(&mut self, at: u32, line: &CommLine) -> Option<(u32, bool)> {
+    fn comm_of(&mut self, at: ProcessId, line: &CommLine) -> Option<(CommId, bool)> {
         if let Some(identity) = self.identity(at, line) {
             return Some((self.comm(identity, line.nranks)?, false));
         }
@@ -194,7 +209,7 @@ impl TransportMap {
         loop {
             let identity = Identity::Unnamed { nranks: line.nranks, ordinal };
             let comm = self.comm(identity, line.nranks)?;
-            let members = &self.comms[comm as usize].members;
+            let members = &self.seen.comms[comm].members;
             if !members.contains_key(&line.rank) {
                 return Some((comm, true));
             }
@@ -205,14 +220,14 @@ impl TransportMap {
         }
     }
 
-    fn identity(&self, at: u32, line: &CommLine) -> Option<Identity> {
+    fn identity(&self, at: ProcessId, line: &CommLine) -> Option<Identity> {
         if let Some(id) = line.comm_id {
             return Some(Identity::Id(id));
         }
         let pointer = line.parent?;
         let count = line.split_count.unwrap_or(0);
         let color = line.color.unwrap_or(0);
-        let process = &self.processes[at as usize];
+        let process = &self.seen.processes[at];
         let parent = process.locals.iter().rfind(|local| local.pointer == pointer && !local.assumed);
         Some(match parent {
             Some(parent) => Identity::Split { parent: parent.comm, count, color },
@@ -220,17 +235,16 @@ impl TransportMap {
         })
     }
 
-    fn comm(&mut self, identity: Identity, nranks: u32) -> Option<u32> {
-        if let Some(at) = self.comm_index.get(&identity) {
+    fn comm(&mut self, identity: Identity, nranks: u32) -> Option<CommId> {
+        if let Some(at) = self.index.comm.get(&identity) {
             return Some(*at);
         }
-        if self.comms.len() >= COMMUNICATORS {
-            self.others_dropped += 1;
+        if self.seen.comms.len() >= COMMUNICATORS {
+            self.seen.others_dropped += 1;
             return None;
         }
-        let at = u32::try_from(self.comms.len()).ok()?;
-        self.comms.push(Communicator::new(identity, nranks));
-        self.comm_index.insert(identity, at);
+        let at = self.seen.comms.push_and_get_key(Communicator::new(identity, nranks));
+        self.index.comm.insert(identity, at);
         Some(at)
     }
 }

@@ -1,5 +1,6 @@
 //! What one process printed about one connection, added up over its channels.
 
+use super::ids::{BurstId, NameId};
 use crate::channel::{ChannelLine, Kind, Side};
 
 /// Device brackets that were not there.
@@ -84,17 +85,17 @@ impl Devices {
 /// What tells two connections of a burst apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkKey {
-    pub burst: u32,
+    pub burst: BurstId,
     pub from: u32,
     pub to: u32,
     pub from_device: u64,
     pub to_device: u64,
-    pub transport: u16,
+    pub transport: NameId,
     pub side: Option<Side>,
 }
 
 impl LinkKey {
-    pub fn new(burst: u32, transport: u16, line: &ChannelLine<'_>) -> Self {
+    pub fn new(burst: BurstId, transport: NameId, line: &ChannelLine<'_>) -> Self {
         Self {
             burst,
             from: line.from,

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use typed_index_collections::TiVec;
+
+use super::ids::{BurstId, CommId, HostId, LinkId, LocalId, NameId, SourceIndex};
 use super::link::{Link, LinkKey};
 use crate::channel::{ChannelLine, Side};
 
@@ -39,7 +42,7 @@ pub enum Phase {
 pub(super) struct Local {
     pub pointer: u64,
     /// Index among the map's communicators.
-    pub comm: u32,
+    pub comm: CommId,
     pub rank: u32,
     pub nranks: u32,
     pub cuda_device: Option<u32>,
@@ -90,18 +93,18 @@ pub(super) struct Burst {
     /// Whether they are connections of collectives (index 0).
     pub collective: bool,
     /// Index among the process's communicators, once proved.
-    pub local: Option<u32>,
+    pub local: Option<LocalId>,
     pub open: bool,
     /// Whether it was held against a communicator that its thread completed.
     pub judged: bool,
     pub first_line: u64,
-    pub links: Vec<u32>,
+    pub links: Vec<LinkId>,
 }
 
 /// One process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    pub source: u32,
+    pub source: SourceIndex,
     pub host: Box<str>,
     /// None where the prefix was stripped.
     pub pid: Option<u64>,
@@ -110,48 +113,48 @@ pub(super) struct Process {
     /// The GPU it holds: a bus id, or a device number with the highest bit set.
     pub slot: Option<u64>,
     /// The number of its host (and `NCCL_HOSTID`) in the map.
-    pub host_number: u32,
+    pub host_number: HostId,
     /// Global rank that a launcher or a backend told.
     pub told_rank: Option<u32>,
-    pub announced: Vec<u16>,
+    pub announced: Vec<NameId>,
     pub phase: Phase,
     pub first_line: u64,
     pub last_line: u64,
-    pub locals: Vec<Local>,
-    pub bursts: Vec<Burst>,
-    pub links: Vec<Link>,
-    free: Vec<u32>,
+    pub locals: TiVec<LocalId, Local>,
+    pub bursts: TiVec<BurstId, Burst>,
+    pub links: TiVec<LinkId, Link>,
+    free: Vec<LinkId>,
     /// Index of the links, made when they are many.
-    index: Option<HashMap<LinkKey, u32>>,
-    last_link: u32,
+    index: Option<HashMap<LinkKey, LinkId>>,
+    last_link: Option<LinkId>,
     /// Whether a connection fitted none of its communicators when it was printed. They may have become known since.
     pub doubtful: bool,
     /// Transports of connections that turned out to be ones already known, until the map has taken note.
-    pub merged: Vec<u16>,
+    pub merged: Vec<NameId>,
     /// The thread that last said something of a communicator, and which: channel counts belong to it.
-    pub recent: Vec<(u64, u32)>,
+    pub recent: Vec<(u64, LocalId)>,
 }
 
 impl Process {
-    pub fn new(source: u32, host: &str, pid: Option<u64>, line: u64) -> Self {
+    pub fn new(source: SourceIndex, host: &str, pid: Option<u64>, line: u64) -> Self {
         Self {
             source,
             host: host.into(),
             pid,
             device: None,
             slot: None,
-            host_number: 0,
+            host_number: HostId::from(0),
             told_rank: None,
             announced: Vec::new(),
             phase: Phase::Bootstrap,
             first_line: line,
             last_line: line,
-            locals: Vec::new(),
-            bursts: Vec::new(),
-            links: Vec::new(),
+            locals: TiVec::new(),
+            bursts: TiVec::new(),
+            links: TiVec::new(),
             free: Vec::new(),
             index: None,
-            last_link: 0,
+            last_link: None,
             doubtful: false,
             merged: Vec::new(),
             recent: Vec::new(),
@@ -185,13 +188,13 @@ impl Process {
     }
 
     /// The communicator of a pointer, the latest first.
-    pub fn local(&self, pointer: u64) -> Option<u32> {
+    pub fn local(&self, pointer: u64) -> Option<LocalId> {
         let at = self.locals.iter().rposition(|local| local.pointer == pointer && local.gone.is_none())?;
-        u32::try_from(at).ok()
+        Some(at.into())
     }
 
     /// Remembers which communicator a thread speaks of.
-    pub fn speaks_of(&mut self, tid: u64, local: u32) {
+    pub fn mentions(&mut self, tid: u64, local: LocalId) {
         const MOST: usize = 64;
         if let Some(entry) = self.recent.iter_mut().find(|entry| entry.0 == tid) {
             entry.1 = local;
@@ -205,9 +208,10 @@ impl Process {
 
     /// The burst a connection line of a thread belongs to; opens one if there is none. Where there are too many,
     /// one that belongs nowhere yet takes it, and then proves nothing as a whole; none if all belong somewhere.
-    pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> Option<u32> {
+    pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> Option<BurstId> {
         let fits = |burst: &Burst| burst.open && burst.tid == tid && burst.collective == collective;
-        let at = self.bursts.iter().rposition(fits).or_else(|| {
+        let at = self.bursts.iter().rposition(fits).map(BurstId::from);
+        at.or_else(|| {
             let fresh = Burst {
                 tid,
                 collective,
@@ -217,31 +221,30 @@ impl Process {
                 first_line: line,
                 links: Vec::new(),
             };
-            if let Some(empty) = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty()) {
+            let empty = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty());
+            if let Some(empty) = empty.map(BurstId::from) {
                 self.bursts[empty] = fresh;
                 return Some(empty);
             }
             let waiting = self.bursts.iter().rposition(|burst| burst.local.is_none());
-            if let Some(waiting) = waiting.filter(|_| self.bursts.len() >= BURSTS) {
+            if let Some(waiting) = waiting.map(BurstId::from).filter(|_| self.bursts.len() >= BURSTS) {
                 self.bursts[waiting].collective = false;
                 return Some(waiting);
             }
             if self.bursts.len() >= MOST_BURSTS {
                 return None;
             }
-            self.bursts.push(fresh);
-            Some(self.bursts.len() - 1)
-        });
-        at.and_then(|at| u32::try_from(at).ok())
+            Some(self.bursts.push_and_get_key(fresh))
+        })
     }
 
     /// Closes the bursts of a thread; gives those that were open.
-    pub fn close(&mut self, tid: u64) -> Vec<u32> {
+    pub fn close(&mut self, tid: u64) -> Vec<BurstId> {
         let mut closed = Vec::new();
-        for (at, burst) in self.bursts.iter_mut().enumerate() {
+        for (at, burst) in self.bursts.iter_mut_enumerated() {
             if burst.open && burst.tid == tid {
                 burst.open = false;
-                closed.extend(u32::try_from(at).ok());
+                closed.push(at);
             }
         }
         closed
@@ -253,50 +256,47 @@ impl Process {
         if self.bursts.len() <= MOST {
             return;
         }
-        let mut waiting = (0..self.bursts.len()).filter(|at| {
+        let mut waiting = self.bursts.keys().filter(|at| {
             let burst = &self.bursts[*at];
             burst.local.is_none() && !burst.links.is_empty()
         });
         let (Some(home), Some(next)) = (waiting.next(), waiting.next()) else { return };
-        let (Ok(home), Ok(next)) = (u32::try_from(home), u32::try_from(next)) else { return };
-        self.bursts[home as usize].collective = false;
-        self.bursts[home as usize].open = false;
-        self.bursts[next as usize].open = false;
+        self.bursts[home].collective = false;
+        self.bursts[home].open = false;
+        self.bursts[next].open = false;
         self.move_links(next, home);
     }
 
     /// Adds a connection line; true if it is a connection not seen in this burst before.
     pub fn connect(&mut self, key: LinkKey, line: &ChannelLine<'_>, number: u64) -> bool {
         if let Some(at) = self.find(&key) {
-            self.links[at as usize].add(line, number);
-            self.last_link = at;
+            self.links[at].add(line, number);
+            self.last_link = Some(at);
             return false;
         }
         let link = Link::new(key, line, number);
         let at = self.place(link);
-        self.last_link = at;
-        if let Some(burst) = self.bursts.get_mut(key.burst as usize) {
+        self.last_link = Some(at);
+        if let Some(burst) = self.bursts.get_mut(key.burst) {
             burst.links.push(at);
         }
         true
     }
 
-    fn place(&mut self, link: Link) -> u32 {
+    fn place(&mut self, link: Link) -> LinkId {
         const INDEX_FROM: usize = 24;
         let key = link.key;
         let at = if let Some(at) = self.free.pop() {
-            self.links[at as usize] = link;
+            self.links[at] = link;
             at
         } else {
-            self.links.push(link);
-            u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX)
+            self.links.push_and_get_key(link)
         };
         if let Some(index) = &mut self.index {
             index.insert(key, at);
         } else if self.links.len() > INDEX_FROM {
-            let live = self.links.iter().enumerate().filter(|(_, link)| link.live);
-            self.index =
-                Some(live.filter_map(|(at, link)| Some((link.key, u32::try_from(at).ok()?))).collect());
+            let live = self.links.iter_enumerated().filter(|(_, link)| link.live);
+            self.index = Some(live.map(|(at, link)| (link.key, at)).collect());
         }
         at
     }
@@ -306,51 +306,53 @@ impl Process {
         self.find(key).is_some()
     }
 
-    fn find(&self, key: &LinkKey) -> Option<u32> {
-        if self.links.get(self.last_link as usize).is_some_and(|link| link.live && link.key == *key) {
-            return Some(self.last_link);
+    fn find(&self, key: &LinkKey) -> Option<LinkId> {
+        if let Some(last) = self.last_link
+            && self.links.get(last).is_some_and(|link| link.live && link.key == *key)
+        {
+            return Some(last);
         }
         if let Some(index) = &self.index {
             return index.get(key).copied();
         }
         let at = self.links.iter().rposition(|link| link.live && link.key == *key)?;
-        u32::try_from(at).ok()
+        Some(at.into())
     }
 
     /// Puts a burst's links under its communicator's first burst, so that reconnecting does not grow the map.
-    pub fn settle(&mut self, burst: u32, local: u32) {
-        self.bursts[burst as usize].local = Some(local);
-        let collective = self.bursts[burst as usize].collective;
+    pub fn settle(&mut self, burst: BurstId, local: LocalId) {
+        self.bursts[burst].local = Some(local);
+        let collective = self.bursts[burst].collective;
         let home = self
             .bursts
             .iter()
             .position(|other| other.local == Some(local) && !other.open && other.collective == collective);
-        let Some(home) = home.and_then(|home| u32::try_from(home).ok()).filter(|home| *home != burst) else {
+        let Some(home) = home.map(BurstId::from).filter(|home| *home != burst) else {
             return;
         };
         self.move_links(burst, home);
     }
 
     /// Moves every link of one burst to another.
-    pub fn move_links(&mut self, burst: u32, home: u32) {
-        for at in std::mem::take(&mut self.bursts[burst as usize].links) {
-            let old = self.links[at as usize].key;
+    pub fn move_links(&mut self, burst: BurstId, home: BurstId) {
+        for at in std::mem::take(&mut self.bursts[burst].links) {
+            let old = self.links[at].key;
             let key = LinkKey { burst: home, ..old };
             if let Some(index) = &mut self.index {
                 index.remove(&old);
             }
             if let Some(known) = self.find(&key) {
-                let merged = self.links[at as usize].clone();
-                self.links[known as usize].merge(&merged);
-                self.links[at as usize].live = false;
+                let merged = self.links[at].clone();
+                self.links[known].merge(&merged);
+                self.links[at].live = false;
                 self.merged.push(old.transport);
                 self.free.push(at);
             } else {
-                self.links[at as usize].key = key;
+                self.links[at].key = key;
                 if let Some(index) = &mut self.index {
                     index.insert(key, at);
                 }
-                self.bursts[home as usize].links.push(at);
+                self.bursts[home].links.push(at);
             }
         }
         // Bursts emptied at the end of the list are dropped; the others keep their numbers.

@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::TransportMap;
+use typed_index_collections::TiVec;
+
+use super::ids::{CommId, ProcessId, SourceIndex};
+use super::observed::Observed;
 use super::process::Process;
 use crate::SourceId;
 
 /// A place that one process can hold at a time: a GPU of a host, in a source.
-type Slot = (u32, Box<str>, u64);
+type Slot = (SourceIndex, Box<str>, u64);
 
 /// Who held which place. Where no place had two holders there was no restart, and asking costs nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Restarts {
-    holders: HashMap<Slot, BTreeSet<u32>>,
+    holders: HashMap<Slot, BTreeSet<ProcessId>>,
     shared: HashSet<Slot>,
     attempts: HashMap<(String, String, String, u32), u32>,
     retried: bool,
@@ -39,7 +42,7 @@ impl Restarts {
     }
 
     /// Moves a process from one place to another.
-    fn hold(&mut self, at: u32, process: &Process, from: Option<u64>, to: u64) {
+    fn hold(&mut self, at: ProcessId, process: &Process, from: Option<u64>, to: u64) {
         let slot = |number| (process.source, process.host.clone(), number);
         if let Some(from) = from {
             let slot = slot(from);
@@ -63,10 +66,10 @@ fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
     (id.name.clone(), id.container.clone(), id.role.clone(), id.replica)
 }
 
-impl TransportMap {
+impl Observed {
     /// Finds the place of a process again after it told its device or its bus id.
-    pub(super) fn hold(&mut self, at: u32) {
-        let process = &mut self.processes[at as usize];
+    pub(super) fn hold(&mut self, at: ProcessId) {
+        let process = &mut self.processes[at];
         if process.pid.is_none() {
             return;
         }
@@ -82,15 +85,15 @@ impl TransportMap {
 
     /// Processes replaced by later ones: the same GPU of the same host in the same source, all lines earlier; or an
     /// earlier attempt of the same source.
-    pub(super) fn past(&self) -> HashSet<u32> {
+    pub(super) fn past(&self) -> HashSet<ProcessId> {
         let mut past = HashSet::new();
         if self.restarts.retried {
-            let earlier: Vec<bool> =
+            let earlier: TiVec<SourceIndex, bool> =
                 self.sources.iter().map(|source| self.restarts.is_earlier(&source.id)).collect();
             past.extend(
-                (0u32..)
-                    .zip(&self.processes)
-                    .filter(|(_, process)| earlier[process.source as usize])
+                self.processes
+                    .iter_enumerated()
+                    .filter(|(_, process)| earlier[process.source])
                     .map(|(at, _)| at),
             );
         }
@@ -103,33 +106,33 @@ impl TransportMap {
     }
 
     /// Of the processes that held one place, those that were gone when the last that came up began.
-    fn replaced(&self, mut holders: Vec<u32>, past: &mut HashSet<u32>) {
-        holders.sort_by_key(|at| self.processes[*at as usize].first_line);
-        let Some(last) = holders.iter().rfind(|at| self.processes[**at as usize].came_up()) else { return };
-        let later = &self.processes[*last as usize];
-        let comms: HashSet<u32> = later.locals.iter().map(|local| local.comm).collect();
+    fn replaced(&self, mut holders: Vec<ProcessId>, past: &mut HashSet<ProcessId>) {
+        holders.sort_by_key(|at| self.processes[*at].first_line);
+        let Some(last) = holders.iter().rfind(|at| self.processes[**at].came_up()) else { return };
+        let later = &self.processes[*last];
+        let comms: HashSet<CommId> = later.locals.iter().map(|local| local.comm).collect();
         past.extend(holders.iter().copied().filter(|at| {
-            let earlier = &self.processes[*at as usize];
+            let earlier = &self.processes[*at];
             let together = earlier.locals.iter().any(|local| comms.contains(&local.comm));
             earlier.last_line < later.first_line && !together
         }));
     }
 
     /// A restart ends a whole communicator: who was in one with a replaced process and came into no new one is past too.
-    fn with_company(&self, mut past: HashSet<u32>) -> HashSet<u32> {
+    fn with_company(&self, mut past: HashSet<ProcessId>) -> HashSet<ProcessId> {
         if past.is_empty() {
             return past;
         }
-        let ended: HashSet<u32> = (0u32..)
-            .zip(&self.comms)
+        let ended: HashSet<CommId> = self
+            .comms
+            .iter_enumerated()
             .filter(|(_, comm)| {
                 comm.is_root() && comm.members.values().any(|(process, _)| past.contains(process))
             })
             .map(|(at, _)| at)
             .collect();
-        for (at, process) in (0u32..).zip(&self.processes) {
-            let mut roots =
-                process.locals.iter().filter(|local| self.comms[local.comm as usize].is_root()).peekable();
+        for (at, process) in self.processes.iter_enumerated() {
+            let mut roots = process.locals.iter().filter(|local| self.comms[local.comm].is_root()).peekable();
             if roots.peek().is_some() && roots.all(|local| ended.contains(&local.comm)) {
                 past.insert(at);
             }

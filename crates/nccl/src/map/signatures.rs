@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::ids::{ProcessId, SourceIndex};
 use crate::signature::Signature;
 
 /// One line kept as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Index of the source.
-    pub(crate) source: u32,
+    pub(crate) source: SourceIndex,
     /// Process that printed it, where known.
-    pub(crate) process: Option<u32>,
+    pub(crate) process: Option<ProcessId>,
     /// Line number, from 1.
     pub line: u64,
     /// The line's message, printable, cut.
@@ -42,8 +43,8 @@ impl Signatures {
     pub(super) fn add(
         &mut self,
         id: Signature,
-        source: u32,
-        process: Option<u32>,
+        source: SourceIndex,
+        process: Option<ProcessId>,
         line: u64,
         rank: Option<u32>,
         text: &[u8],

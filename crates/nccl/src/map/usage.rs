@@ -1,5 +1,8 @@
 //! What connections are made of, counted as they are read, so that a question about all of them costs nothing.
 
+use typed_index_collections::TiVec;
+
+use super::ids::NameId;
 use super::link::Devices;
 use super::process::Process;
 use crate::channel::{ChannelLine, Kind};
@@ -30,12 +33,12 @@ impl Use {
 /// The use of every transport, by the number of its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
-    by_name: Vec<Use>,
+    by_name: TiVec<NameId, Use>,
 }
 
 impl Usage {
     /// Counts a connection line; `fresh` where it is a connection not seen before.
-    pub fn line(&mut self, name: u16, line: &ChannelLine<'_>, fresh: bool) {
+    pub fn line(&mut self, name: NameId, line: &ChannelLine<'_>, fresh: bool) {
         let known = self.entry(name);
         known.kind = known.kind.or(Some(line.transport.kind));
         known.connections += u64::from(fresh);
@@ -49,7 +52,7 @@ impl Usage {
     }
 
     /// Takes back a connection that turned out to be one already counted.
-    pub fn merged(&mut self, name: u16) {
+    pub fn merged(&mut self, name: NameId) {
         let known = self.entry(name);
         known.connections = known.connections.saturating_sub(1);
     }
@@ -75,17 +78,17 @@ impl Usage {
     }
 
     /// Every transport in use, with the number of its name.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, Kind, &Use)> {
-        (0u16..).zip(&self.by_name).filter_map(|(name, used)| {
+    pub fn iter(&self) -> impl Iterator<Item = (NameId, Kind, &Use)> {
+        self.by_name.iter_enumerated().filter_map(|(name, used)| {
             used.kind.filter(|_| used.connections > 0).map(|kind| (name, kind, used))
         })
     }
 
-    fn entry(&mut self, name: u16) -> &mut Use {
+    fn entry(&mut self, name: NameId) -> &mut Use {
         let at = usize::from(name);
         if self.by_name.len() <= at {
             self.by_name.resize(at + 1, Use::default());
         }
-        &mut self.by_name[at]
+        &mut self.by_name[name]
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::TransportMap;
+use super::ids::NameId;
 use super::link::Devices;
-use super::resolve::World;
+use super::snapshot::Snapshot;
 use super::usage::Usage;
 use crate::channel::Kind;
 use crate::network::Network;
@@ -87,62 +87,59 @@ pub struct Verdict {
     pub gdr: GdrSeen,
 }
 
-impl TransportMap {
-    /// The verdict over everything seen so far.
+impl Snapshot<'_> {
+    /// Returns the fabric and the GPUDirect RDMA that the connections prove.
     pub fn verdict(&self) -> Verdict {
-        self.verdict_in(&self.world())
-    }
-
-    /// The verdict in a world that is already known.
-    pub fn verdict_in(&self, world: &World) -> Verdict {
-        let uses = self.uses_in(world);
-        Verdict { fabric: self.fabric_of(&uses, world), gdr: self.gdr_of(&uses) }
+        let usage = self.usage();
+        Verdict { fabric: self.fabric_of(&usage), gdr: self.gdr_of(&usage) }
     }
 
     /// What the connections of live processes are made of: counted already, unless there was a restart.
-    pub(super) fn uses_in(&self, world: &World) -> Cow<'_, Usage> {
-        if world.past.is_empty() {
-            return Cow::Borrowed(self.uses_ever());
+    pub(super) fn usage(&self) -> Cow<'_, Usage> {
+        if self.past.is_empty() {
+            return Cow::Borrowed(self.usage_ever());
         }
-        let signed = !self.uses.is_empty();
-        let alive = (0u32..)
-            .zip(&self.processes)
-            .filter(|(at, process)| world.is_alive(*at) && process.pid.is_some() == signed);
+        let signed = !self.seen.usage.is_empty();
+        let alive = self
+            .seen
+            .processes
+            .iter_enumerated()
+            .filter(|(at, process)| self.is_alive(*at) && process.pid.is_some() == signed);
         Cow::Owned(Usage::of(alive.map(|(_, process)| process)))
     }
 
     /// The same over all attempts of a job.
-    fn uses_ever(&self) -> &Usage {
-        if self.uses.is_empty() { &self.unsigned } else { &self.uses }
+    fn usage_ever(&self) -> &Usage {
+        if self.seen.usage.is_empty() { &self.seen.unsigned } else { &self.seen.usage }
     }
 
-    fn fabric_of(&self, uses: &Usage, world: &World) -> FabricSeen {
+    fn fabric_of(&self, usage: &Usage) -> FabricSeen {
         let is_network = |kind: Kind| matches!(kind, Kind::Net | Kind::Collnet);
         let known = self.networks_known();
-        let mut fabrics = uses
+        let mut fabrics = usage
             .iter()
             .filter(|(_, kind, _)| is_network(*kind))
-            .map(|(name, _, used)| FabricSeen::from(known.network(self.name_of(name), used.devices)))
+            .map(|(name, _, used)| FabricSeen::from(known.network(self.seen.name_of(name), used.devices)))
             .collect::<BTreeSet<_>>();
         if fabrics.len() > 1 {
             fabrics.remove(&FabricSeen::Unknown);
         }
-        let local = uses.iter().any(|(_, kind, _)| !is_network(kind) && kind != Kind::Unknown);
+        let local = usage.iter().any(|(_, kind, _)| !is_network(kind) && kind != Kind::Unknown);
         match (fabrics.len(), fabrics.pop_first()) {
             (1, Some(fabric)) => fabric,
-            (0, _) if local && !self.has_several_nodes(world) => FabricSeen::IntraNode,
+            (0, _) if local && !self.has_several_nodes() => FabricSeen::IntraNode,
             (0, _) => FabricSeen::Unknown,
             _ => FabricSeen::Mixed,
         }
     }
 
     /// Whether some communicator of live processes spans nodes.
-    pub fn has_several_nodes(&self, world: &World) -> bool {
-        if world.past.is_empty() {
-            return self.most_nodes.is_some_and(|nodes| nodes > 1);
+    pub fn has_several_nodes(&self) -> bool {
+        if self.past.is_empty() {
+            return self.seen.most_nodes.is_some_and(|nodes| nodes > 1);
         }
-        self.processes.iter().zip(0u32..).any(|(process, at)| {
-            world.is_alive(at)
+        self.seen.processes.iter_enumerated().any(|(at, process)| {
+            self.is_alive(at)
                 && process.locals.iter().any(|local| local.nnodes.is_some_and(|nodes| nodes > 1))
         })
     }
@@ -150,6 +147,7 @@ impl TransportMap {
     /// Returns what tells networks apart, read once for all questions about the map as it is now.
     pub(super) fn networks_known(&self) -> Networks {
         let kinds: BTreeSet<Network> = self
+            .seen
             .plugins
             .iter()
             .flat_map(|plugin| &plugin.providers)
@@ -165,21 +163,21 @@ impl TransportMap {
 
     /// Every port in every `NET/IB : Using` list.
     pub fn ports(&self) -> Vec<Port> {
-        self.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
+        self.seen.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
     }
 
     /// Lists of devices, by network.
     pub fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
-        self.listed.get(network).into_iter().flatten().map(|list| &**list)
+        self.seen.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
 
-    fn gdr_of(&self, uses: &Usage) -> GdrSeen {
-        let networks = || uses.iter().filter(|(_, kind, _)| matches!(kind, Kind::Net | Kind::Collnet));
+    fn gdr_of(&self, usage: &Usage) -> GdrSeen {
+        let networks = || usage.iter().filter(|(_, kind, _)| matches!(kind, Kind::Net | Kind::Collnet));
         let with = networks().any(|(_, _, used)| used.with_gdr);
         let without = networks().any(|(_, _, used)| used.without_gdr);
         match (with, without) {
             // The flag of the rings is an AND over all ranks: some rank, whose lines are not here, has none.
-            (true, false) if self.ring_gdr.contains(&false) => GdrSeen::Some,
+            (true, false) if self.seen.ring_gdr.contains(&false) => GdrSeen::Some,
             (true, false) => GdrSeen::All,
             (true, true) => GdrSeen::Some,
             (false, true) => GdrSeen::None,
@@ -192,7 +190,7 @@ impl TransportMap {
     fn gdr_without_connections(&self) -> GdrSeen {
         let refused = [Signature::OfiGdrDisabled, Signature::IbGdrDisabled, Signature::HmemWithoutGdr]
             .iter()
-            .any(|id| self.signatures.has(*id));
+            .any(|id| self.seen.signatures.has(*id));
         let networks = self.networks();
         let sockets = !networks.is_empty() && networks.iter().all(|name| name.contains("Socket"));
         if refused || sockets { GdrSeen::None } else { GdrSeen::Unknown }
@@ -202,18 +200,18 @@ impl TransportMap {
     /// warned, or whose device list was the last word before the choice.
     pub fn networks(&self) -> BTreeSet<String> {
         let connected: BTreeSet<String> = self
-            .uses_ever()
+            .usage_ever()
             .iter()
             .filter(|(_, kind, _)| *kind == Kind::Net)
-            .filter_map(|(name, ..)| self.name_of(name).strip_prefix("NET/").map(str::to_owned))
+            .filter_map(|(name, ..)| self.seen.name_of(name).strip_prefix("NET/").map(str::to_owned))
             .collect();
         if !connected.is_empty() {
             return connected;
         }
-        let names: BTreeSet<u16> =
-            self.processes.iter().filter_map(|process| process.announced.last().copied()).collect();
+        let names: BTreeSet<NameId> =
+            self.seen.processes.iter().filter_map(|process| process.announced.last().copied()).collect();
         let announced: BTreeSet<String> =
-            names.into_iter().map(|name| self.name_of(name).to_owned()).collect();
+            names.into_iter().map(|name| self.seen.name_of(name).to_owned()).collect();
         if !announced.is_empty() {
             return announced;
         }
@@ -221,8 +219,8 @@ impl TransportMap {
     }
 
     fn implied_networks(&self) -> BTreeSet<String> {
-        let mut implied: BTreeSet<String> = self.initialised.iter().map(ToString::to_string).collect();
-        if self.listed.contains_key("FastSocket") {
+        let mut implied: BTreeSet<String> = self.seen.initialised.iter().map(ToString::to_string).collect();
+        if self.seen.listed.contains_key("FastSocket") {
             implied.insert("FastSocket".to_owned());
         }
         for (signature, name) in [
@@ -230,7 +228,7 @@ impl TransportMap {
             (Signature::ErrorInIbExternal, "IBext"),
             (Signature::ErrorInSocket, "Socket"),
         ] {
-            if self.signatures.has(signature) {
+            if self.seen.signatures.has(signature) {
                 implied.insert(name.to_owned());
             }
         }
@@ -238,16 +236,11 @@ impl TransportMap {
         if implied.is_empty() && !self.ports().is_empty() {
             implied.insert("IB".to_owned());
         }
-        let no_ib = self.signatures.has(Signature::IbNoDevice);
-        if implied.is_empty() && no_ib && self.listed.contains_key("Socket") {
+        let no_ib = self.seen.signatures.has(Signature::IbNoDevice);
+        if implied.is_empty() && no_ib && self.seen.listed.contains_key("Socket") {
             implied.insert("Socket".to_owned());
         }
         implied
-    }
-
-    /// Whether NVLink SHARP was connected.
-    pub fn nvls_used(&self) -> bool {
-        self.nvls_used
     }
 }
 

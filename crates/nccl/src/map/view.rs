@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::communicator;
+use super::ids::{CommId, HostId, LocalId, NameId, ProcessId};
 use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
-use super::resolve::World;
-use super::{TransportMap, communicator};
+use super::snapshot::Snapshot;
 use crate::channel::{Kind, Side};
 use crate::network::Network;
 
@@ -143,20 +144,20 @@ pub struct Totals {
 /// The order of pairs in a report.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PairKey {
-    comm: Option<u32>,
+    comm: Option<CommId>,
     from: u32,
     to: u32,
     /// Without a communicator, the devices tell pairs apart.
     devices: (u64, u64),
-    transport: u16,
+    transport: NameId,
 }
 
 /// Sorts ranks, and numbers the nodes they are on by their lowest rank.
-pub(super) fn with_nodes(mut ranks: Vec<(RankView, u32)>) -> Vec<RankView> {
+pub(super) fn with_nodes(mut ranks: Vec<(RankView, HostId)>) -> Vec<RankView> {
     ranks.sort_by(|(a, _), (b, _)| {
         (a.rank.is_none(), a.rank, &a.host, a.pid).cmp(&(b.rank.is_none(), b.rank, &b.host, b.pid))
     });
-    let mut nodes: HashMap<u32, u32> = HashMap::new();
+    let mut nodes: HashMap<HostId, u32> = HashMap::new();
     let numbered = ranks.into_iter().map(|(rank, host)| {
         let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         RankView { node: *nodes.entry(host).or_insert(next), ..rank }
@@ -164,13 +165,13 @@ pub(super) fn with_nodes(mut ranks: Vec<(RankView, u32)>) -> Vec<RankView> {
     numbered.collect()
 }
 
-impl TransportMap {
+impl Snapshot<'_> {
     /// Every pair of live processes.
-    pub fn pairs(&self, world: &World) -> Vec<PairView> {
+    pub fn pairs(&self) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if world.is_alive(at) {
-                self.pairs_of(at, process, world, &mut pairs);
+        for (at, process) in self.seen.processes.iter_enumerated() {
+            if self.is_alive(at) {
+                self.pairs_of(at, process, &mut pairs);
             }
         }
         self.with_networks(pairs)
@@ -190,17 +191,11 @@ impl TransportMap {
         named.collect()
     }
 
-    pub(super) fn pairs_of(
-        &self,
-        at: u32,
-        process: &Process,
-        world: &World,
-        pairs: &mut BTreeMap<PairKey, PairView>,
-    ) {
+    pub(super) fn pairs_of(&self, at: ProcessId, process: &Process, pairs: &mut BTreeMap<PairKey, PairView>) {
         let places = self.burst_places(process);
         for link in process.links.iter().filter(|link| link.live) {
-            let burst = places.get(link.key.burst as usize).copied().flatten();
-            let place = self.place(at, link, burst, world);
+            let burst = places.get(link.key.burst).copied().flatten();
+            let place = self.place(at, link, burst);
             let devices =
                 if place.comm.is_some() { (0, 0) } else { (link.key.from_device, link.key.to_device) };
             let key = PairKey {
@@ -216,7 +211,7 @@ impl TransportMap {
                 to: link.key.to,
                 global_from: place.global_from,
                 global_to: place.global_to,
-                transport: self.name_of(link.key.transport).into(),
+                transport: self.seen.name_of(link.key.transport).into(),
                 kind: link.kind,
                 network: None,
                 devices: (Devices::default(), Devices::default()),
@@ -245,23 +240,22 @@ impl TransportMap {
         }
     }
 
-    pub(super) fn comm_id(&self, comm: u32) -> String {
-        self.comms
-            .get(comm as usize)
-            .map_or_else(String::new, |known| communicator::Id(&self.comms, known.identity).to_string())
+    pub(super) fn comm_id(&self, comm: CommId) -> String {
+        self.seen
+            .comms
+            .get(comm)
+            .map_or_else(String::new, |known| communicator::Id(&self.seen.comms, known.identity).to_string())
     }
 
     /// Every live process that NCCL's prefix named, and every rank of those that hold several.
-    pub fn ranks(&self, world: &World) -> Vec<RankView> {
+    pub fn ranks(&self) -> Vec<RankView> {
         let mut ranks = Vec::new();
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if !world.is_alive(at) || process.is_nobody() {
+        for (at, process) in self.seen.processes.iter_enumerated() {
+            if !self.is_alive(at) || process.is_nobody() {
                 continue;
             }
             let before = ranks.len();
-            ranks.extend(
-                self.held(at, world).map(|(local, rank)| self.rank(process, Some(rank), Some(local))),
-            );
+            ranks.extend(self.held(at).map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
             if ranks.len() == before {
                 ranks.push(self.rank(process, None, None));
             }
@@ -270,8 +264,13 @@ impl TransportMap {
     }
 
     /// A rank, and the number of its host; its node is not known before all are.
-    pub(super) fn rank(&self, process: &Process, rank: Option<u32>, local: Option<u32>) -> (RankView, u32) {
-        let local = local.and_then(|at| process.locals.get(at as usize)).or(process.locals.first());
+    pub(super) fn rank(
+        &self,
+        process: &Process,
+        rank: Option<u32>,
+        local: Option<LocalId>,
+    ) -> (RankView, HostId) {
+        let local = local.and_then(|at| process.locals.get(at)).or(process.locals.first());
         let device = process.device.and_then(|device| u32::try_from(device).ok());
         let view = RankView {
             rank,
@@ -280,16 +279,16 @@ impl TransportMap {
             cuda_device: local.and_then(|local| local.cuda_device).or(device),
             bus_id: local.and_then(|local| local.bus_id),
             node: 0,
-            announced: process.announced.last().map(|name| self.name_of(*name).into()),
+            announced: process.announced.last().map(|name| self.seen.name_of(*name).into()),
             phase: self.phase(process),
-            source: self.sources[process.source as usize].id.to_string(),
+            source: self.seen.sources[process.source].id.to_string(),
         };
         (view, process.host_number)
     }
 
     /// The phase, raised to stepping once its source prints steps.
     pub(super) fn phase(&self, process: &Process) -> Phase {
-        let steps = self.sources[process.source as usize].throughput.steps();
+        let steps = self.seen.sources[process.source].throughput.steps();
         if process.phase < Phase::Stepping && process.phase >= Phase::Ready && steps {
             Phase::Stepping
         } else {
@@ -298,13 +297,13 @@ impl TransportMap {
     }
 
     /// Every communicator of live processes.
-    pub fn communicators(&self, world: &World) -> Vec<CommView> {
+    pub fn communicators(&self) -> Vec<CommView> {
         let mut views = Vec::new();
-        for (at, comm) in (0u32..).zip(&self.comms) {
+        for (at, comm) in self.seen.comms.iter_enumerated() {
             let mut seen: Vec<u32> = comm
                 .members
                 .iter()
-                .filter(|(_, (process, _))| world.is_alive(*process))
+                .filter(|(_, (process, _))| self.is_alive(*process))
                 .map(|(rank, _)| *rank)
                 .collect();
             if seen.is_empty() {
@@ -319,7 +318,7 @@ impl TransportMap {
                 },
                 nranks: comm.nranks,
                 nnodes: comm.nnodes,
-                world: world.comm == Some(at),
+                world: self.world == Some(at),
                 seen_ranks: seen,
                 contested: comm.contested,
             });
@@ -330,89 +329,26 @@ impl TransportMap {
     /// Counts over everything read.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
-            nccl_lines: self.nccl_lines,
-            unparsed: self.unparsed,
-            torn: self.torn,
-            dropped: self.links_dropped,
+            nccl_lines: self.seen.nccl_lines,
+            unparsed: self.seen.unparsed,
+            torn: self.seen.torn,
+            dropped: self.seen.links_dropped,
             ..Totals::default()
         };
-        for source in &self.sources {
-            totals.lines += source.parser.lines();
-            totals.bytes += source.parser.bytes();
+        for source in &self.seen.sources {
+            totals.lines += source.lines;
+            totals.bytes += source.bytes;
         }
-        let mut edges: BTreeMap<(u16, u32, u32, u64, u64), Channels> = BTreeMap::new();
-        for link in self.processes.iter().flat_map(|process| &process.links).filter(|link| link.live) {
+        let mut edges: BTreeMap<(NameId, u32, u32, u64, u64), Channels> = BTreeMap::new();
+        for link in self.seen.processes.iter().flat_map(|process| &process.links).filter(|link| link.live) {
             let key =
                 (link.key.transport, link.key.from, link.key.to, link.key.from_device, link.key.to_device);
             edges.entry(key).or_default().union(&link.channels);
         }
         for ((transport, ..), channels) in edges {
-            *totals.edges.entry(self.name_of(transport).into()).or_default() += u64::from(channels.count());
+            *totals.edges.entry(self.seen.name_of(transport).into()).or_default() +=
+                u64::from(channels.count());
         }
         totals
-    }
-
-    /// Lines read so far.
-    pub fn lines(&self) -> u64 {
-        self.sources.iter().map(|source| source.parser.lines()).sum()
-    }
-
-    /// Ranks of one communicator that two processes claim.
-    pub fn contested(&self, world: &World) -> u32 {
-        let alive = |comm: &&communicator::Communicator| {
-            comm.contested > 0 && comm.members.values().any(|(process, _)| world.is_alive(*process))
-        };
-        self.comms.iter().filter(alive).map(|comm| comm.contested).sum()
-    }
-
-    /// Connection lines cut in the middle; connections that found no room; lines of hosts, processes and communicators
-    /// that found none.
-    pub fn torn_and_dropped(&self) -> (u64, u64, u64) {
-        (self.torn, self.links_dropped, self.others_dropped)
-    }
-
-    /// Versions of NCCL seen, in order.
-    pub fn versions(&self) -> impl Iterator<Item = &str> {
-        self.versions.keys().map(|version| &**version)
-    }
-
-    /// Plugins seen.
-    pub fn plugins(&self) -> &[PluginSeen] {
-        &self.plugins
-    }
-
-    /// Values that NCCL read from the environment for one variable, without `NCCL_`.
-    pub fn env(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.env.get(name).into_iter().flatten().map(|value| &**value)
-    }
-
-    /// Throughput of every source that printed any.
-    pub fn throughput(&self) -> impl Iterator<Item = (&str, &crate::throughput::Series)> {
-        self.sources
-            .iter()
-            .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
-    }
-
-    /// Name of the source a trace is from.
-    pub fn source_name(&self, trace: &super::Trace) -> &str {
-        self.sources.get(trace.source as usize).map_or("", |source| &source.id.name)
-    }
-
-    /// Whether any INFO line was seen: without, silence says nothing.
-    pub fn has_info(&self) -> bool {
-        self.info_seen
-    }
-
-    /// Versions that live processes printed.
-    pub fn live_versions<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a str> {
-        self.versions
-            .iter()
-            .filter(|(_, processes)| processes.iter().any(|process| world.is_alive(*process)))
-            .map(|(version, _)| &**version)
-    }
-
-    /// The global rank that printed a line of evidence, where proved.
-    pub fn rank_of_trace(&self, trace: &super::Trace, world: &World) -> Option<u32> {
-        trace.process.and_then(|process| self.sole_rank(process, world))
     }
 }

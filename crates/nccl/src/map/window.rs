@@ -1,14 +1,15 @@
 //! The part of a map that fits on a screen, without a look at all the rest: what is drawn sixty times a second must not
 //! grow with the job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use super::ids::{HostId, ProcessId};
 use super::link::Devices;
-use super::resolve::World;
+use super::process::Phase;
+use super::snapshot::Snapshot;
 use super::verdict::Verdict;
 use super::view::{PairKey, PairView, RankView};
-use super::{Phase, TransportMap};
 use crate::channel::Kind;
 use crate::network::Network;
 
@@ -46,37 +47,35 @@ pub struct TransportUse {
     pub gdr: Option<bool>,
 }
 
-impl TransportMap {
+impl Snapshot<'_> {
     /// The map in a few numbers: one look at each process, none at its connections.
-    pub fn summary(&self, world: &World) -> Summary {
-        let mut summary = Summary { verdict: self.verdict_in(world), ..Summary::default() };
-        let mut hosts = vec![false; self.hosts.len()];
-        for (at, process) in (0u32..).zip(&self.processes) {
-            if !world.is_alive(at) || process.is_nobody() {
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary { verdict: self.verdict(), ..Summary::default() };
+        let mut hosts: HashSet<HostId> = HashSet::new();
+        for (at, process) in self.seen.processes.iter_enumerated() {
+            if !self.is_alive(at) || process.is_nobody() {
                 continue;
             }
             summary.processes += 1;
             *summary.phases.entry(self.phase(process)).or_default() += 1;
-            if let Some(seen) = hosts.get_mut(process.host_number as usize) {
-                *seen = true;
-            }
+            hosts.insert(process.host_number);
         }
-        summary.hosts = hosts.into_iter().filter(|seen| *seen).count();
-        summary.transports = self.transports(world);
+        summary.hosts = hosts.len();
+        summary.transports = self.transports();
         summary
     }
 
     /// Every transport in use between live processes, by name.
-    pub fn transports(&self, world: &World) -> Vec<TransportUse> {
+    pub fn transports(&self) -> Vec<TransportUse> {
         let known = self.networks_known();
         let mut transports: Vec<TransportUse> = self
-            .uses_in(world)
+            .usage()
             .iter()
             .map(|(name, kind, used)| TransportUse {
-                name: self.name_of(name).into(),
+                name: self.seen.name_of(name).into(),
                 kind,
                 network: matches!(kind, Kind::Net | Kind::Collnet)
-                    .then(|| known.network(self.name_of(name), used.devices)),
+                    .then(|| known.network(self.seen.name_of(name), used.devices)),
                 connections: used.connections,
                 devices: used.devices,
                 gdr: match (used.with_gdr, used.without_gdr) {
@@ -91,39 +90,41 @@ impl TransportMap {
     }
 
     /// The pairs that some ranks of the job are an end of.
-    pub fn pairs_of_ranks(&self, world: &World, ranks: Range<u32>) -> Vec<PairView> {
+    pub fn pairs_of_ranks(&self, ranks: Range<u32>) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
-        for at in self.processes_of(world, ranks) {
-            self.pairs_of(at, &self.processes[at as usize], world, &mut pairs);
+        for at in self.processes_of(ranks) {
+            self.pairs_of(at, &self.seen.processes[at], &mut pairs);
         }
         self.with_networks(pairs)
     }
 
     /// Some ranks of the job. Their nodes are numbered by host among themselves.
-    pub fn some_ranks(&self, world: &World, ranks: Range<u32>) -> Vec<RankView> {
+    pub fn some_ranks(&self, ranks: Range<u32>) -> Vec<RankView> {
         let mut views = Vec::new();
-        for at in self.processes_of(world, ranks.clone()) {
-            let process = &self.processes[at as usize];
-            let held = self.held(at, world).filter(|(_, rank)| ranks.contains(rank));
+        for at in self.processes_of(ranks.clone()) {
+            let process = &self.seen.processes[at];
+            let held = self.held(at).filter(|(_, rank)| ranks.contains(rank));
             views.extend(held.map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
         }
         super::view::with_nodes(views)
     }
 
     /// The processes that hold some ranks of the job, each once, by rank.
-    fn processes_of(&self, world: &World, ranks: Range<u32>) -> Vec<u32> {
-        let mut found: Vec<u32> = match world.comm.and_then(|comm| self.comms.get(comm as usize)) {
+    fn processes_of(&self, ranks: Range<u32>) -> Vec<ProcessId> {
+        let mut found: Vec<ProcessId> = match self.world.and_then(|comm| self.seen.comms.get(comm)) {
             Some(comm) => {
                 ranks.filter_map(|rank| comm.members.get(&rank)).map(|(process, _)| *process).collect()
             }
-            None => (0u32..)
-                .zip(&self.processes)
-                .filter(|(at, _)| self.held(*at, world).any(|(_, rank)| ranks.contains(&rank)))
+            None => self
+                .seen
+                .processes
+                .iter_enumerated()
+                .filter(|(at, _)| self.held(*at).any(|(_, rank)| ranks.contains(&rank)))
                 .map(|(at, _)| at)
                 .collect(),
         };
-        found.retain(|at| world.is_alive(*at));
-        let mut seen = std::collections::HashSet::new();
+        found.retain(|at| self.is_alive(*at));
+        let mut seen = HashSet::new();
         found.retain(|at| seen.insert(*at));
         found
     }

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::{Client, Url};
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
+use weftrun_backends::helper::Helper;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -171,24 +170,16 @@ impl Login {
                 .hint("`docker pull` of the image says more")
         };
         let mut command = tokio::process::Command::new(&program);
-        command
-            .arg("get")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+        command.arg("get");
         if let Some(path) = &self.path {
             command.env("PATH", path);
         }
-        let run = async {
-            let mut child = command.spawn()?;
-            if let Some(mut stdin) = child.stdin.take() {
-                stdin.write_all(format!("{name}\n").as_bytes()).await?;
-            }
-            child.wait_with_output().await
-        };
-        let output = tokio::time::timeout(HELPER, run).await.map_err(|_| bad("does not answer"))?;
-        let output = output.map_err(|error| bad("cannot be started").source(error))?;
+        let runner =
+            Helper { input: Some(format!("{name}\n").into_bytes()), end_children: true, ..Helper::default() };
+        let output = runner.output(command, HELPER).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::TimedOut => bad("does not answer"),
+            _ => bad("cannot be started").source(error),
+        })?;
         if !output.status.success() {
             // It has none for this registry, which may need none.
             return Ok(None);

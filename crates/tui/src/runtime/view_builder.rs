@@ -7,7 +7,7 @@ use weftrun::core::diagnose::cause::why;
 use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::log::LogBatch;
-use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, TransportMap};
+use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, Snapshot, TransportMap};
 
 use super::milestones::Times;
 use crate::model::transport_view::{Communicator, Kind, Link, Rank, Step, TransportView};
@@ -40,7 +40,7 @@ impl ViewBuilder {
         asked: u32,
         heard: &BTreeMap<u32, String>,
     ) -> TransportView {
-        let world = self.map.world();
+        let map = self.map.snapshot();
         let mut found = diagnose(plan, &self.map);
         // The cause first: what else is wrong often follows from it.
         found.findings.splice(0..0, why(&self.map, None).finding());
@@ -48,12 +48,12 @@ impl ViewBuilder {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
-            versions: self.map.versions().map(str::to_owned).collect(),
-            ranks: self.map.ranks(&world).into_iter().map(|view| self.rank(view)).collect(),
+            versions: map.versions().map(str::to_owned).collect(),
+            ranks: map.ranks().into_iter().map(|view| self.rank(view)).collect(),
             findings: found.findings,
             ..TransportView::default()
         };
-        let mut comms = self.map.communicators(&world);
+        let mut comms = map.communicators();
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
         transport_view.communicators = comms
             .into_iter()
@@ -61,9 +61,9 @@ impl ViewBuilder {
             .collect();
         transport_view.await_ranks(asked, heard);
         transport_view.group();
-        transport_view.rank_links = self.links(&world, &transport_view.communicators);
+        transport_view.rank_links = links(&map, &transport_view.communicators);
         transport_view.fold_links();
-        self.throughput(&mut transport_view);
+        throughput(&map, &mut transport_view);
         safe::transport_view(transport_view)
     }
 
@@ -80,35 +80,35 @@ impl ViewBuilder {
             step,
         }
     }
+}
 
-    /// The pairs of each communicator, by global rank; where those are not proved, by the communicator's own numbers.
-    fn links(&self, world: &nccl::World, communicators: &[Communicator]) -> Vec<BTreeMap<(u32, u32), Link>> {
-        let numbers: BTreeMap<&str, usize> =
-            communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
-        let mut links = vec![BTreeMap::new(); communicators.len().max(1)];
-        for pair in self.map.pairs(world) {
-            let at = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().unwrap_or(0);
-            let (from, to) = (pair.global_from.unwrap_or(pair.from), pair.global_to.unwrap_or(pair.to));
-            let link = Link {
-                kind: kind(&pair),
-                transports: vec![pair.transport.to_string()],
-                channels: pair.channels.count(),
-                pairs: 1,
-                gdr: pair.gdr,
-            };
-            links[at].entry((from, to)).and_modify(|known: &mut Link| known.join(&link)).or_insert(link);
-        }
-        links
+/// The pairs of each communicator, by global rank; where those are not proved, by the communicator's own numbers.
+fn links(map: &Snapshot<'_>, communicators: &[Communicator]) -> Vec<BTreeMap<(u32, u32), Link>> {
+    let numbers: BTreeMap<&str, usize> =
+        communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
+    let mut links = vec![BTreeMap::new(); communicators.len().max(1)];
+    for pair in map.pairs() {
+        let at = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().unwrap_or(0);
+        let (from, to) = (pair.global_from.unwrap_or(pair.from), pair.global_to.unwrap_or(pair.to));
+        let link = Link {
+            kind: kind(&pair),
+            transports: vec![pair.transport.to_string()],
+            channels: pair.channels.count(),
+            pairs: 1,
+            gdr: pair.gdr,
+        };
+        links[at].entry((from, to)).and_modify(|known: &mut Link| known.join(&link)).or_insert(link);
     }
+    links
+}
 
-    /// The series with the most values speaks for the job.
-    fn throughput(&self, transport_view: &mut TransportView) {
-        let series = self.map.throughput().map(|(_, series)| series).max_by_key(|series| series.count);
-        if let Some(series) = series {
-            transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
-            transport_view.throughput.push(series.last.value);
-            transport_view.unit = format!("{} ({})", series.unit, series.metric);
-        }
+/// Shows the series with the most values.
+fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
+    let series = map.throughput().map(|(_, series)| series).max_by_key(|series| series.count);
+    if let Some(series) = series {
+        transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
+        transport_view.throughput.push(series.last.value);
+        transport_view.unit = format!("{} ({})", series.unit, series.metric);
     }
 }
 

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use weftrun_core::log::{Cursor, LogOptions, Mark, Resume, SourceId};
 
+use super::limiter::Limiter;
 use super::reader::{Attempt, End, Reader};
-use super::turns::Turns;
 use super::view::View;
 use super::{LogJob, Out};
 use crate::kubernetes::{Pod, Resource, is_not_found};
@@ -34,11 +34,11 @@ impl Follower {
         source: SourceId,
         view: watch::Receiver<View>,
         out: Out,
-        turns: Turns,
+        limiter: Limiter,
     ) -> Self {
         let (cluster, container) = (job.cluster.clone(), source.container.clone());
         let (pod, uid) = (pod.name.clone(), pod.uid.clone());
-        let reader = Reader { cluster, pod, uid, container, view, out, turns, quiet: job.quiet };
+        let reader = Reader { cluster, pod, uid, container, view, out, limiter, quiet: job.quiet };
         Self { reader, source, options: job.options.clone() }
     }
 

@@ -5,10 +5,10 @@
 //! made again has the same name.
 
 mod follower;
+mod limiter;
 mod open;
 mod pods;
 mod reader;
-mod turns;
 mod view;
 
 pub use reader::QUIET;
@@ -27,7 +27,7 @@ use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use super::pod::ContainerState;
 use super::{Cluster, Pod, Resource};
 use follower::Follower;
-use turns::Turns;
+use limiter::Limiter;
 use view::View;
 
 /// Streams open at once, unless the caller says otherwise: one connection each.
@@ -144,8 +144,8 @@ impl LogJob {
         self.options.follow && !self.options.previous
     }
 
-    fn turns(&self) -> Turns {
-        Turns::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams })
+    fn limiter(&self) -> Limiter {
+        Limiter::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams })
     }
 
     /// Says which pods of an ended job are gone, and their logs with them.
@@ -188,7 +188,7 @@ impl LogJob {
 
 /// Reads what is there.
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
-    let turns = job.turns();
+    let limiter = job.limiter();
     let mut tasks = JoinSet::new();
     let mut pods: Vec<_> =
         job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
@@ -200,7 +200,7 @@ async fn once(job: &LogJob, out: &Out) -> Result<()> {
                 continue;
             }
             let (_, view) = watch::channel(View::of(pod, &container));
-            let follower = Follower::new(job, pod, source, view, out.clone(), turns.clone());
+            let follower = Follower::new(job, pod, source, view, out.clone(), limiter.clone());
             tasks.spawn(follower.once());
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use weftrun_core::Result;
 
 use super::follower::Follower;
-use super::turns::Turns;
+use super::limiter::Limiter;
 use super::view::View;
 use super::{LogJob, Out};
 use crate::kubernetes::{Change, Pod, Resource, changes};
@@ -25,7 +25,7 @@ const DELETING: Duration = Duration::from_secs(90);
 struct Readers<'a> {
     job: &'a LogJob,
     out: &'a Out,
-    turns: Turns,
+    limiter: Limiter,
     /// By source uid.
     views: HashMap<String, watch::Sender<View>>,
     pods: HashMap<String, Pod>,
@@ -42,7 +42,7 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
     let mut readers = Readers {
         job,
         out,
-        turns: job.turns(),
+        limiter: job.limiter(),
         views: HashMap::new(),
         pods: HashMap::new(),
         tasks: JoinSet::new(),
@@ -122,7 +122,7 @@ impl Readers<'_> {
             let (sender, receiver) = watch::channel(view);
             self.views.insert(source.uid.clone(), sender);
             let follower =
-                Follower::new(self.job, &pod, source, receiver, self.out.clone(), self.turns.clone());
+                Follower::new(self.job, &pod, source, receiver, self.out.clone(), self.limiter.clone());
             self.tasks.spawn(follower.run());
         }
         self.pods.insert(pod.uid.clone(), pod);

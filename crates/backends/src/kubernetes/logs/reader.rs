@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use weftrun_core::log::{Fed, LogBatch, Mark, Resume, SourceId};
 
 use super::Out;
+use super::limiter::Limiter;
 use super::open::{Ask, NotOpen, next, open};
-use super::turns::Turns;
 use super::view::{View, given_up};
 use crate::kubernetes::{Cluster, Pod, Resource};
 
@@ -63,7 +63,7 @@ pub enum End {
     Clean,
     /// The job has ended, so nobody waits for more of a container that may run on.
     Cut,
-    /// Others wait for their turn.
+    /// Other streams wait for a permit.
     Yielded,
     /// It broke.
     Broken,
@@ -120,7 +120,7 @@ pub struct Reader {
     pub container: String,
     pub view: watch::Receiver<View>,
     pub out: Out,
-    pub turns: Turns,
+    pub limiter: Limiter,
     /// [`QUIET`], but for tests.
     pub quiet: Duration,
 }
@@ -128,7 +128,7 @@ pub struct Reader {
 impl Reader {
     /// Reads over one connection.
     pub async fn read(&self, attempt: &mut Attempt, follow: bool, previous: bool) -> End {
-        let turn = self.turns.next().await;
+        let permit = self.limiter.next().await;
         // A log that nothing was read of yet looks like any other: one must not take the next attempt's for it.
         if !previous && self.view.borrow().container.restarts > attempt.number {
             return End::Moved;
@@ -152,10 +152,10 @@ impl Reader {
         attempt.resume.opened();
         (attempt.opened, attempt.refused) = (true, None);
         let mut view = self.view.clone();
-        let mut over = std::pin::pin!(turn.over());
+        let mut over = std::pin::pin!(permit.over());
         let mut fed = Fed::default();
         let mut due = Instant::now();
-        let (mut heard, mut spoke) = (turn.said(), Instant::now());
+        let (mut heard, mut spoke) = (permit.activity(), Instant::now());
         let end = loop {
             let patience = self.quiet * 2u32.pow(attempt.in_vain);
             let arrived = tokio::select! {
@@ -166,7 +166,7 @@ impl Reader {
                 () = given_up(&mut view), if follow => break End::Cut,
                 () = &mut over, if follow => break End::Yielded,
                 () = sleep_until(spoke + patience), if follow => {
-                    if turn.said() > heard {
+                    if permit.activity() > heard {
                         attempt.in_vain = (attempt.in_vain + 1).min(PATIENT);
                         break End::Yielded;
                     }
@@ -182,7 +182,7 @@ impl Reader {
             stream.consume_unpin(len);
             // Lines that come again after an opening are not fed: they are no news.
             if len > 0 && !fed.is_empty() {
-                (heard, spoke, attempt.in_vain) = (turn.speak(), Instant::now(), 0);
+                (heard, spoke, attempt.in_vain) = (permit.note_activity(), Instant::now(), 0);
             }
             if moved && !previous && self.newer(attempt.number).await {
                 break End::Moved;

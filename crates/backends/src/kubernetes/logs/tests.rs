@@ -21,6 +21,7 @@ async fn open(
         context: None,
         namespace: Some(format!("runai-{}", weftrun_testkit::fake_runai::PROJECT)),
         env: BTreeMap::new(),
+        patience: None,
     };
     logs(LogJob {
         name: name.to_owned(),

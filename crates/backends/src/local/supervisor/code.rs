@@ -1,19 +1,16 @@
 //! Code brought along: written or cloned before the processes start.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use weftrun_core::spec::Code;
 use weftrun_core::{Error, ErrorKind};
 
 use super::requests::Told;
 use super::{Stop, Supervisor};
+use crate::helper::{Helper, NoOutput};
 use crate::local::{error, folder, process};
 
-/// Bytes kept of what git says.
-const LONGEST_SAID: u64 = 64 << 10;
 /// Longest wait for git to end on TERM: it has nothing to save.
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
@@ -67,47 +64,19 @@ pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Resul
 /// a whole where the job is ended first.
 async fn git(supervisor: &mut Supervisor, told: &mut Told, arguments: &[&str]) -> Result<(), Failed> {
     let mut command = Command::new("git");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command.env("GIT_TERMINAL_PROMPT", "0").process_group(0).kill_on_drop(true);
+    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");
     command.env(process::MARK, supervisor.list.submission.as_str());
-    let failed = |e| error::file("run git", supervisor.folder.path(), e);
-    let mut child = command.spawn().map_err(failed)?;
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok());
-    let mut said = Vec::new();
-    let stderr = child.stderr.take();
-    let done = async {
-        if let Some(stderr) = stderr {
-            stderr.take(LONGEST_SAID).read_to_end(&mut said).await?;
-        }
-        child.wait().await
-    };
-    let stopped = supervisor.stopped(told);
-    let ended = tokio::select! {
-        biased;
-        stop = stopped => Err(stop),
-        status = done => Ok(status),
-    };
-    let status = match ended {
-        Ok(status) => status.map_err(|e| error::file("run git", supervisor.folder.path(), e))?,
-        Err(stop) => {
-            end_group(&mut child, group, Duration::from_millis(supervisor.list.grace_ms)).await;
-            return Err(Failed::Stopped(stop));
-        }
-    };
-    if status.success() {
+    let grace = Duration::from_millis(supervisor.list.grace_ms).min(LONGEST_GRACE);
+    let helper = Helper { end_children: true, grace, ..Helper::default() };
+    let folder = supervisor.folder.path().to_owned();
+    let output = helper.run(command, supervisor.stopped(told)).await.map_err(|error| match error {
+        NoOutput::Stopped(stop) => Failed::Stopped(stop),
+        NoOutput::Failed(error) => error::file("run git", &folder, error).into(),
+    })?;
+    if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&said);
+    let said = String::from_utf8_lossy(&output.stderr);
     let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
     Err(Error::new(ErrorKind::Refused, format!("git {}: {why}", arguments[0])).into())
-}
-
-/// Ends a process group: TERM, and KILL for what is left after the time it has for that.
-async fn end_group(child: &mut Child, group: Option<i32>, grace: Duration) {
-    let Some(group) = group else { return };
-    process::signal_group(group, 15);
-    let _ = tokio::time::timeout(grace.min(LONGEST_GRACE), child.wait()).await;
-    // Helpers may outlive git; the number stays the group's as long as one of them lives.
-    process::signal_group(group, 9);
-    let _ = child.wait().await;
 }

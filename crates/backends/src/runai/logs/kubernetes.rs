@@ -39,6 +39,7 @@ pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
         context: shared.settings.context.clone(),
         namespace: Some(namespace),
         env: shared.target.env.clone(),
+        patience: None,
     };
     let names = Arc::new(RwLock::new(names(&watch::pods(shared, handle).await.unwrap_or_default())));
     let (over, ended) = channel(false);

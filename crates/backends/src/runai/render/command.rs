@@ -7,7 +7,7 @@ use weftrun_core::spec::{Launch, Rendezvous, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::kubernetes::code::{Delivery, Scripts};
-use crate::kubernetes::expansion::literal;
+use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 use crate::runai::quote::{self, Filled};
 

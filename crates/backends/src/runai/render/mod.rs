@@ -5,7 +5,7 @@ mod own;
 mod pod;
 
 use serde_json::{Map, Value, json};
-use weftrun_core::backend::{Document, Hole, Inexpressible, Language, PlannedJob, Rendered};
+use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Rendered};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -140,10 +140,10 @@ pub fn template_of(body: &Value) -> Option<&str> {
     body.get("templateId")?.as_str()?.strip_prefix("<template-id:")?.strip_suffix('>')
 }
 
-fn holes(body: &Value) -> Vec<Hole> {
+fn holes(body: &Value) -> Vec<Placeholder> {
     let hole = |(key, what): &(&str, &str)| {
         let name = body.get(key)?.as_str()?.strip_prefix('<')?.strip_suffix('>')?;
-        Some(Hole { name: name.to_owned(), what: (*what).to_owned() })
+        Some(Placeholder { name: name.to_owned(), what: (*what).to_owned() })
     };
     HOLES.iter().filter_map(hole).collect()
 }

@@ -7,7 +7,7 @@ use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::command;
-use crate::kubernetes::expansion::literal;
+use crate::kubernetes::escape::literal;
 
 /// The label that carries the submission's id.
 pub const MARKER: &str = "weftrun.dev/submission";

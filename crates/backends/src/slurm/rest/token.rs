@@ -153,7 +153,7 @@ async fn command_text(argv: &[String]) -> Result<String> {
     };
     let mut command = tokio::process::Command::new(program);
     command.args(arguments);
-    let output = crate::slurm::helper::output(command, Duration::from_mins(1))
+    let output = crate::helper::output(command, Duration::from_mins(1))
         .await
         .map_err(|cause| failed(cause.to_string()))?;
     if !output.status.success() {

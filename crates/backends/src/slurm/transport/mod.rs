@@ -19,7 +19,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Settings;
 use super::error;
-use super::helper::GroupGuard;
+use crate::helper::GroupGuard;
 
 /// Most bytes one program may print: 100,000 jobs are 20 MB.
 const MOST_OUTPUT: u64 = 256 << 20;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
+use crate::helper;
 use crate::slurm::config::Settings;
-use crate::slurm::helper;
 
 /// Longest run of `ssh -G`, which may run `Match exec` programs of the user's configuration.
 const LONGEST_QUERY: Duration = Duration::from_secs(15);

@@ -3,7 +3,7 @@
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 
 /// All-reduce bus bandwidth of 64 MiB, GB/s: the same four H200 GPUs, PyTorch 2.11, NCCL 2.28.9, the transport forced
-/// by NCCL's own variables. Measured 2026-11-21 with the runs in `crates/testkit/data/captures`.
+/// by NCCL's own variables. Measured 2026-11-21 with the runs in `crates/replay/data/captures`.
 const MEASURED: [(&str, f64, f64); 4] = [
     ("NVLink (P2P)", 147.0, 251.0),
     ("shared memory (SHM)", 26.0, 26.0),
@@ -13,7 +13,7 @@ const MEASURED: [(&str, f64, f64); 4] = [
 
 /// The table, and what this run measured of itself.
 pub(super) fn text(map: &TransportMap) -> String {
-    let fabric = map.verdict().fabric;
+    let fabric = map.snapshot().verdict().fabric;
     let mut text =
         "\nWhat a transport costs: all-reduce bus bandwidth of 64 MiB on four H200 GPUs\n".to_owned();
     let longest = MEASURED.iter().map(|(_, _, high)| *high).fold(0.0, f64::max);
@@ -28,7 +28,7 @@ pub(super) fn text(map: &TransportMap) -> String {
         let here = if uses(fabric) == Some(at) { "  <- this job, between nodes" } else { "" };
         text.push_str(&format!("  {name:<36}{range:>8} GB/s  {bar}{here}\n"));
     }
-    for (source, series) in map.throughput() {
+    for (source, series) in map.snapshot().throughput() {
         let (value, unit) = (series.last.value, series.unit);
         text.push_str(&format!("  this run, by {source}: {} {value:.1} {unit}\n", series.metric));
     }

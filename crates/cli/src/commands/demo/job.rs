@@ -3,7 +3,7 @@
 use weftrun::core::backend::ClusterFacts;
 use weftrun::core::spec::{Code, JobSpec, Launch, Role};
 use weftrun::{Error, ErrorKind, Result};
-use weftrun_testkit::replay::{Capture, Shape};
+use weftrun_replay::{Capture, Shape};
 
 use super::DemoArgs;
 
@@ -44,7 +44,7 @@ fn replayed(args: &DemoArgs) -> Result<Demo> {
     let capture = Capture::shipped(&args.capture)?;
     let (nodes, ranks) = (args.nodes.unwrap_or(2), args.ranks_per_node.unwrap_or(2));
     let wide = (nodes, ranks) != (2, 2);
-    let replay = if wide { capture.widen(Shape::new(nodes, ranks))? } else { capture.exact() };
+    let replay = if wide { capture.scale(Shape::new(nodes, ranks))? } else { capture.exact() };
     let pace = if args.pace.is_finite() { args.pace.clamp(0.0, 100.0) } else { 1.0 };
     let code = Code::Script { name: "play.sh".to_owned(), text: replay.script(pace)? };
     let role = Role::worker().nodes(nodes).ranks_per_node(ranks).command(["sh", "play.sh"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, builder::PossibleValuesParser};
 use weftrun::{Plan, Result};
-use weftrun_testkit::replay::SHIPPED;
+use weftrun_replay::SHIPPED;
 
 use super::submit;
 use crate::context::Context;

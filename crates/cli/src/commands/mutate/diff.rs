@@ -31,7 +31,7 @@ pub fn write(
     text.push_str(&marked(out, style::BOLD, "--- a/", &file));
     text.push_str(&marked(out, style::BOLD, "+++ b/", &file));
     let diff = LineDiff::new(old, done.text.as_ref(), None);
-    let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.ops).collect();
+    let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.plan.ops).collect();
     let mut told = vec![false; ops.len()];
     for group in diff.groups(AROUND) {
         hunk(&mut text, out, &diff, &group, start, &ops, &mut told);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 use weftrun::core::backend::ClusterFacts;
@@ -148,11 +149,9 @@ pub struct Given {
     reformat: bool,
     profiles: Profiles,
     /// The profile that was asked for, if one was.
-    named: Option<String>,
-    manifests: Profile,
-    scripts: Profile,
-    /// Profiles that were assumed and used.
-    pub assumed: Vec<String>,
+    profile: Option<Profile>,
+    /// The profiles that evidence chooses from, if none was.
+    sites: Vec<Profile>,
 }
 
 impl Given {
@@ -167,14 +166,8 @@ impl Given {
         let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
         let named =
             context.global.profile.clone().or_else(of_target).or_else(|| config.resolved.default_profile());
-        let choose = |fallback: &str| profiles.get(named.as_deref().unwrap_or(fallback));
-        let manifests = choose(Profiles::for_manifest(options.kind))?;
-        let scripts = match options.kind {
-            weftrun::core::fabric::Fabric::Roce | weftrun::core::fabric::Fabric::InfiniBand => {
-                manifests.clone()
-            }
-            _ => choose("parallelcluster")?,
-        };
+        let profile = named.as_deref().map(|name| profiles.get(name)).transpose()?;
+        let sites = if profile.is_some() { Vec::new() } else { profiles.of_sites()? };
         Ok(Self {
             options,
             catalogue: config.resolved.catalogue()?,
@@ -183,18 +176,14 @@ impl Given {
             trainer: flags.trainer_version,
             reformat,
             profiles,
-            named,
-            manifests,
-            scripts,
-            assumed: Vec::new(),
+            profile,
+            sites,
         })
     }
 
     /// The same for another profile.
     pub fn with_profile(&mut self, name: &str) -> Result<()> {
-        self.manifests = self.profiles.get(name)?;
-        self.scripts = self.manifests.clone();
-        self.named = Some(name.to_owned());
+        self.profile = Some(self.profiles.get(name)?);
         Ok(())
     }
 
@@ -223,30 +212,24 @@ impl Given {
     ) -> std::result::Result<Mutated<'t>, Finding> {
         let script = convert::is_sbatch(text);
         self.learn(text);
-        let settings = self.settings(script);
-        let done = if script {
+        let settings = self.settings();
+        if script {
             Ok(convert::mutate_sbatch(text, start, &settings))
         } else {
             convert::mutate(text, start, &settings)
-        };
-        let used = settings.profile.name.clone();
-        if self.named.is_none()
-            && done.as_ref().is_ok_and(|done| !done.jobs.is_empty())
-            && !self.assumed.contains(&used)
-        {
-            self.assumed.push(used);
         }
-        done
     }
 
     /// Looks at a document or a script.
     pub fn lint(&self, text: &str, start: Start<'_>) -> Vec<Finding> {
-        convert::lint_document(text, start, &self.settings(convert::is_sbatch(text)))
+        convert::lint_document(text, start, &self.settings())
     }
 
-    fn settings(&self, script: bool) -> Settings<'_> {
+    fn settings(&self) -> Settings<'_> {
+        static NONE: LazyLock<Profile> = LazyLock::new(Profile::default);
         Settings {
-            profile: if script { &self.scripts } else { &self.manifests },
+            profile: self.profile.as_ref().unwrap_or(&NONE),
+            by_evidence: self.profile.is_none().then_some(self.sites.as_slice()),
             options: &self.options,
             catalogue: &self.catalogue,
             facts: &self.facts,

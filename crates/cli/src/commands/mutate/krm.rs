@@ -40,7 +40,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             Ok(done) => (done.jobs.as_slice(), Vec::new()),
             Err(finding) => (&[][..], vec![finding.clone()]),
         };
-        for finding in jobs.iter().flat_map(|job| job.notes.iter().chain(&job.error)).chain(&findings) {
+        for finding in jobs.iter().flat_map(|job| &job.plan.findings).chain(&findings) {
             failed |= finding.is_error();
             results.push(result(finding, &item));
         }

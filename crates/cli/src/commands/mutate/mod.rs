@@ -91,7 +91,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
                     } else {
                         buffer.write(done.text.as_bytes())?;
                     }
-                    told.jobs(&given, done.jobs)?;
+                    told.jobs(done.jobs)?;
                 }
                 Err(finding) => told.unreadable(&finding)?,
             }

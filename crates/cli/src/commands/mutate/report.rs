@@ -6,9 +6,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use weftrun::core::convert::JobReport;
+use weftrun::core::log::clean_text;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
-use super::Given;
 use super::report_writer::{ReportWriter, Syntax};
 use crate::args::Format;
 use crate::context::Context;
@@ -19,7 +19,6 @@ pub struct Told<'c> {
     context: &'c Context,
     /// What goes into the file of `--report`, and what goes to stderr as one value.
     report: [Option<ReportWriter>; 2],
-    assumed: usize,
     seen: bool,
     /// Whether a job has an error, or a document cannot be read.
     pub failed: bool,
@@ -38,7 +37,6 @@ impl<'c> Told<'c> {
         Self {
             context,
             report: [report.map(|path| ReportWriter::new(syntax(path))), value],
-            assumed: 0,
             seen: false,
             failed: false,
             changed: BTreeSet::new(),
@@ -46,16 +44,12 @@ impl<'c> Told<'c> {
     }
 
     /// Tells of the jobs of a document.
-    pub fn jobs(&mut self, given: &Given, jobs: Vec<JobReport>) -> Result<()> {
+    pub fn jobs(&mut self, jobs: Vec<JobReport>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;
-        for name in given.assumed.iter().skip(self.assumed).filter(|_| table) {
-            context.out.say(format!("note: profile `{name}` is assumed; --profile NAME chooses another"));
-        }
-        self.assumed = given.assumed.len();
         for job in jobs {
             self.seen = true;
-            self.failed |= job.error.is_some();
+            self.failed |= job.error().is_some();
             if job.changed {
                 self.changed.insert(job.file.clone());
             }
@@ -85,7 +79,7 @@ impl<'c> Told<'c> {
             stderr.finish()?;
         } else if !self.seen {
             self.context.out.say(
-                "note: no PyTorchJob, MPIJob, TrainJob or sbatch script is in it; everything is passed through",
+                "note: no job with accelerators and no sbatch script is in the input; everything is passed through",
             );
         }
         match (file, report) {
@@ -99,11 +93,23 @@ impl<'c> Told<'c> {
 fn say(context: &Context, job: &JobReport) {
     let out = &context.out;
     out.say(summary(job));
+    if let Some(first) = job.plan.evidence.first() {
+        let more = job.plan.evidence.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let profile =
+            job.plan.profile.as_ref().map_or_else(String::new, |name| {
+                format!(": profile `{name}`; --profile NAME chooses another")
+            });
+        out.say(clean_text(&format!("  evidence of {}: {first}{more}{profile}", first.fabric)));
+        if out.is_verbose() {
+            let rest = job.plan.evidence.iter().skip(1);
+            rest.for_each(|one| out.detail(clean_text(&format!("  evidence of {}: {one}", one.fabric))));
+        }
+    }
     if out.is_verbose() {
         job.actions.iter().for_each(|action| out.detail(format!("  {action}")));
     }
-    out.findings(&job.notes);
-    out.findings(job.error.as_slice());
+    out.findings(&job.plan.findings);
 }
 
 fn summary(job: &JobReport) -> String {
@@ -112,10 +118,9 @@ fn summary(job: &JobReport) -> String {
     let name = format!("{} {namespace}{}", job.kind, job.name);
     // A script may have no name.
     let name = format!("{bold}{}{bold:#}", name.trim_end());
-    let skip_why = job.skip_why.as_deref().unwrap_or_default();
-    match (&job.error, &job.skip) {
+    match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),
-        (None, Some(skip)) => format!("{name}: not changed ({skip}) {dim}{skip_why}{dim:#}"),
+        (None, Some(skip)) => format!("{name}: not changed ({}) {dim}{}{dim:#}", skip.reason, skip.why),
         (None, None) if job.changed => format!("{name}: {} changes", job.actions.len()),
         (None, None) => format!("{name}: nothing to change"),
     }

@@ -51,11 +51,11 @@ impl ReportWriter {
     /// Takes what became of a job.
     pub fn job(&mut self, job: &JobReport) -> Result<()> {
         self.changed |= job.changed;
-        self.skip = self.skip.take().or_else(|| job.skip.clone());
-        self.errors[1] = self.errors[1].take().or_else(|| job.error.clone());
+        self.skip = self.skip.take().or_else(|| job.skip().map(str::to_owned));
+        self.errors[1] = self.errors[1].take().or_else(|| job.error().cloned());
         let [actions, notes, documents, _] = &mut self.lists;
         job.actions.iter().try_for_each(|action| actions.1.add(self.syntax, action))?;
-        job.notes.iter().try_for_each(|note| notes.1.add(self.syntax, note))?;
+        job.notes().try_for_each(|note| notes.1.add(self.syntax, note))?;
         documents.1.add(self.syntax, job)
     }
 
@@ -140,8 +140,8 @@ mod tests {
         name.clone_into(&mut job.name);
         job.changed = !error;
         job.actions = vec![format!("{name}: did\n- this"), "x: y".into()];
-        job.notes = vec![Finding::warning("W-A", "a\n\nb # c").fix("é\u{1b}")];
-        job.error = error.then(|| Finding::error("E-A", "no"));
+        job.plan.findings = vec![Finding::warning("W-A", "a\n\nb # c").fix("é\u{1b}")];
+        job.plan.findings.extend(error.then(|| Finding::error("E-A", "no")));
         job
     }
 

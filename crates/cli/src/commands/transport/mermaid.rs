@@ -8,13 +8,13 @@ use weftrun::core::nccl::TransportMap;
 
 /// Draws the graph. Pairs whose global ranks are not proved are left out and counted in a comment.
 pub fn graph(map: &TransportMap) -> String {
-    let world = map.world();
-    let ranks = map.ranks(&world);
+    let map = map.snapshot();
+    let ranks = map.ranks();
     let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let mut inside: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
     let mut between: BTreeMap<(u32, u32, String), u32> = BTreeMap::new();
     let mut unproved = 0;
-    for pair in map.pairs(&world) {
+    for pair in map.pairs() {
         let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
         let (Some(from), Some(to)) = (node(pair.global_from), node(pair.global_to)) else {
             unproved += 1;

@@ -30,8 +30,8 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
 }
 
 fn summary(diagnosis: &Diagnosis, map: &TransportMap) -> String {
-    let world = map.world();
-    let ranks = map.ranks(&world);
+    let map = map.snapshot();
+    let ranks = map.ranks();
     let nodes = ranks.iter().map(|rank| rank.node).max().map_or(0, |last| last + 1);
     let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
     for rank in &ranks {

@@ -6,7 +6,7 @@ mod session;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::{Client, Result};
-use weftrun_testkit::replay::STAGE;
+use weftrun_replay::NAME;
 use weftrun_tui::Options;
 
 use crate::context::Context;
@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     let client = match &args.replay {
         Some(what) => {
             let (client, job) = replay::client(context.config()?, &args, what)?;
-            options.targets = vec![STAGE.to_owned()];
+            options.targets = vec![NAME.to_owned()];
             options.job = Some(job);
             client
         }

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use weftrun::core::backend::{Backend, BackendEntry, TargetConfig};
 use weftrun::core::job::JobHandle;
 use weftrun::{Client, Config, Error, ErrorKind, Registry, Result};
-use weftrun_testkit::replay::{Capture, SHIPPED, STAGE, Shape, Stage};
+use weftrun_replay::{Capture, NAME, ReplayBackend, SHIPPED, Shape};
 
 use super::TuiArgs;
 
 /// What is played. An entry of the registry holds no values, so the stage stands here; a process plays one run.
-static PLAYED: OnceLock<Stage> = OnceLock::new();
+static PLAYED: OnceLock<ReplayBackend> = OnceLock::new();
 
 /// A client that knows nothing but the run that is played, and its job.
 pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Client, JobHandle)> {
@@ -20,7 +20,7 @@ pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Cli
         || stage
     });
     let entry = BackendEntry {
-        name: STAGE,
+        name: NAME,
         summary: "a captured run, played again",
         krate: env!("CARGO_PKG_NAME"),
         connect: |_: TargetConfig| Box::pin(async { connect() }),
@@ -37,7 +37,7 @@ fn connect() -> Result<Arc<dyn Backend>> {
 }
 
 /// A capture of this program by its name, a capture's folder, or plain logs.
-fn stage(args: &TuiArgs, what: &str) -> Result<Stage> {
+fn stage(args: &TuiArgs, what: &str) -> Result<ReplayBackend> {
     let path = Path::new(what);
     let capture = if SHIPPED.contains(&what) {
         Some(Capture::shipped(what)?)
@@ -50,9 +50,9 @@ fn stage(args: &TuiArgs, what: &str) -> Result<Stage> {
     match capture {
         Some(capture) if shape => {
             let (nodes, each) = (args.nodes.unwrap_or(2), args.ranks_per_node.unwrap_or(2));
-            Ok(Stage::replay(what, capture.widen(Shape::new(nodes, each))?, each, args.speed))
+            Ok(ReplayBackend::replay(what, capture.scale(Shape::new(nodes, each))?, each, args.speed))
         }
-        Some(capture) => Ok(Stage::replay(&capture.name, capture.exact(), 2, args.speed)),
+        Some(capture) => Ok(ReplayBackend::replay(&capture.name, capture.exact(), 2, args.speed)),
         None if shape => {
             Err(Error::new(ErrorKind::Usage, "only a capture can be widened to other nodes and ranks")
                 .hint(format!("captures: {}", SHIPPED.join(", "))))
@@ -61,6 +61,6 @@ fn stage(args: &TuiArgs, what: &str) -> Result<Stage> {
             Err(Error::new(ErrorKind::NotFound, format!("there is no capture `{what}`"))
                 .hint(format!("shipped are {}; else a folder or a file of logs", SHIPPED.join(", "))))
         }
-        None => Stage::logs(path, args.speed),
+        None => ReplayBackend::logs(path, args.speed),
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::job;
 use super::object::{ObjectKind, kind_of_json, pointer_mut};
 use super::trainjob::{self, Runtime, TrainerVersion};
+use super::workload;
 use crate::Finding;
 use crate::fabric::view::{JobKind, JobView, RoleView};
 use crate::fabric::{Change, Op};
@@ -22,6 +23,7 @@ pub fn apply_ops(
     let runtime = Runtime::find(object, runtimes);
     let job = match kind_of_json(object) {
         ObjectKind::Job(JobKind::TrainJob) => trainjob::view(object, &runtime, version),
+        ObjectKind::Job(JobKind::Workload(kind)) => workload::view(object, kind),
         ObjectKind::Job(kind) => job::view(object, kind),
         ObjectKind::List | ObjectKind::OtherVersion | ObjectKind::Other => return Ok(()),
     };
@@ -51,7 +53,11 @@ pub(super) fn apply(
 pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
     let at = role.container.at.as_str();
     let Some((template, _)) = at.split_once("/spec/containers/") else { return };
-    let label = "training.kubeflow.org/job-name";
+    // Where pods have no label of their job, the plan keeps none of them together.
+    let label = match job.kind {
+        JobKind::Workload(kind) => kind.pods_label().unwrap_or_default(),
+        _ => "training.kubeflow.org/job-name",
+    };
     match &op.change {
         Change::Annotation { key, value } => {
             let Some(template) = pointer_mut(object, template) else { return };

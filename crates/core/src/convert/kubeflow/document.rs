@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
-use super::{apply, job, own_runtime};
+use super::{apply, job, own_runtime, workload};
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::convert::edit::emit;
@@ -16,6 +16,7 @@ use crate::convert::report::JobReport;
 use crate::fabric::ClusterFacts;
 use crate::fabric::Profile;
 use crate::fabric::decide;
+use crate::fabric::evidence::{Form, Signs, Weighed, choose};
 use crate::fabric::view::{JobKind, JobView};
 use crate::finding::Span;
 use crate::request::FabricRequest;
@@ -24,8 +25,12 @@ use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_document
 /// With what a manifest is mutated.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
-    /// The site.
+    /// The site, where it was named.
     pub profile: &'a Profile,
+    /// The profiles that evidence chooses from for each job, where none was named ([`Profiles::of_sites`]).
+    ///
+    /// [`Profiles::of_sites`]: crate::fabric::Profiles::of_sites
+    pub by_evidence: Option<&'a [Profile]>,
     /// What the user asked.
     pub options: &'a FabricRequest,
     /// The instance types.
@@ -52,7 +57,31 @@ impl<'a> Settings<'a> {
     /// ```
     pub fn offline(profile: &'a Profile, options: &'a FabricRequest, catalogue: &'a Catalogue) -> Self {
         static NOTHING: LazyLock<ClusterFacts> = LazyLock::new(ClusterFacts::default);
-        Self { profile, options, catalogue, facts: &NOTHING, trainer: None, runtimes: &[], reformat: false }
+        Self {
+            profile,
+            by_evidence: None,
+            options,
+            catalogue,
+            facts: &NOTHING,
+            trainer: None,
+            runtimes: &[],
+            reformat: false,
+        }
+    }
+
+    /// The same with the profile that the signs of a job choose, where none was named, and what it rests on.
+    pub(in crate::convert) fn chosen(
+        &self,
+        form: Form,
+        collect: impl FnOnce(&mut Signs),
+    ) -> (Self, Option<Weighed>) {
+        static NO_SITE: LazyLock<Profile> = LazyLock::new(Profile::default);
+        let Some(profiles) = self.by_evidence else { return (*self, None) };
+        let mut signs = Signs::default();
+        collect(&mut signs);
+        signs.all.extend(choose::instance_sign(self.options.instance_type.as_deref()));
+        let (weighed, profile) = choose::choose(signs, self.facts, form, self.options.kind, profiles);
+        (Self { profile: profile.unwrap_or(&NO_SITE), ..*self }, Some(weighed))
     }
 }
 
@@ -129,8 +158,9 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
 /// A cheap look, so that a stream of other objects passes at memory speed.
 fn may_hold_a_job(text: &str) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    let asks_accelerators = || ["/gpu", "neuron", "gaudi"].into_iter().any(has);
     // An escaped `apiVersion` in quotes would slip through a search for it.
-    has("kubeflow") || has("\\x") || has("\\u") || has("\\U")
+    has("kubeflow") || (has("containers") && asks_accelerators()) || has("\\x") || has("\\u") || has("\\U")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +224,7 @@ fn one(
         reports.extend(object(&mut wanted, &document.root, text, start, settings, &mut extra));
     }
     let reports = &mut reports[first..];
-    if reports.iter().any(|report| report.error.is_some()) || !reports.iter().any(|report| report.changed) {
+    if reports.iter().any(|report| report.error().is_some()) || !reports.iter().any(|report| report.changed) {
         return None;
     }
     let says = |text: &str, wanted: &Json| {
@@ -227,34 +257,46 @@ fn object(
         return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
     }
     let (job, version, runtime) = view(data, settings)?;
-    let outcome = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
-    let mut report = JobReport::new(&job, outcome, version.override_field());
+    if matches!(job.kind, JobKind::Workload(_))
+        && !workload::asks_accelerators(&job, &settings.profile.accelerator)
+    {
+        return None;
+    }
+    let (settings, weighed) = &settings.chosen(Form::Manifest, |signs| {
+        signs.object(data);
+        runtime.object().into_iter().for_each(|runtime| signs.object(runtime));
+    });
+    let mut plan = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
+    if let Some(weighed) = weighed {
+        plan = plan.with_evidence(weighed.clone());
+    }
+    let mut report = JobReport::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
     if !runtime.is_known() && job.kind == JobKind::TrainJob {
-        report.notes.push(runtime_assumed(data));
+        report.plan.findings.push(runtime_assumed(data));
     }
     if report.changed {
         // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.
         let before = (job.kind == JobKind::TrainJob).then(|| data.clone());
         if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
             let mut wanted = data.clone();
-            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.ops, &runtime) {
+            if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.plan.ops, &runtime) {
                 report.actions.retain(|action| !action.ends_with(" entry added"));
                 report.actions.push("TrainingRuntime of its own added".to_owned());
                 extra.push(own);
                 *data = wanted;
             }
-        } else if let Err(finding) = apply::apply(data, &job, &report.ops, &runtime, version) {
+        } else if let Err(finding) = apply::apply(data, &job, &report.plan.ops, &runtime, version) {
             if let Some(before) = before {
                 *data = before;
             }
-            match report.skip {
+            match report.plan.skip() {
                 // That the pods say again what the job says is a help, and no reason to stop it.
                 Some(_) => {
                     report.pass();
-                    report.notes.push(
+                    report.plan.findings.push(
                         Finding::warning(
                             "W-OPTOUT-PODS",
                             format!("the pods cannot be told of the opt-out: {}", finding.message),
@@ -267,7 +309,7 @@ fn object(
             }
         }
     }
-    for finding in report.notes.iter_mut().chain(report.error.as_mut()) {
+    for finding in &mut report.plan.findings {
         if finding.span.is_none() {
             finding.span =
                 Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
@@ -287,6 +329,7 @@ pub(super) fn view<'s>(
         JobKind::TrainJob => {
             own_runtime::view(data, &runtime).unwrap_or_else(|| trainjob::view(data, &runtime, version))
         }
+        JobKind::Workload(kind) => workload::view(data, kind),
         kind => job::view(data, kind),
     };
     Some((job, version, runtime))
@@ -347,7 +390,7 @@ fn reformatted(
     reports: &mut [JobReport],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
-        report.notes.push(
+        report.plan.findings.push(
             Finding::warning(
                 "W-COMMENTS-LOST",
                 format!("the document was written anew, without its comments: {}", blocked.why),

@@ -1,8 +1,9 @@
 //! Findings about a manifest: what the engine's lint says of its jobs, and what only the raw text shows.
 
 use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
-use super::job;
+use super::{job, workload};
 use crate::Finding;
+use crate::fabric::evidence::Form;
 use crate::fabric::view::{JobKind, JobView};
 use crate::span::{Document, SpanTree, Value};
 use crate::{explain, lint};
@@ -59,6 +60,7 @@ fn object(
     for role in view.roles.iter_mut().filter(|role| role.instance_types.is_empty()) {
         role.instance_types.extend(settings.options.instance_type.clone());
     }
+    let (settings, _) = settings.chosen(Form::Manifest, |signs| signs.object(&data));
     for found in lint::job(&view, settings.profile, settings.catalogue) {
         say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
     }
@@ -71,8 +73,9 @@ fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &Settings<'_>) 
         "PyTorchJob" => Some(job::view(data, JobKind::PyTorchJob)),
         "MPIJob" if version == "kubeflow.org/v1" => Some(job::view(data, JobKind::MpiJobV1)),
         "MPIJob" => Some(job::view(data, JobKind::MpiJobV2)),
-        "TrainJob" => super::document::view(data, settings).map(|(job, ..)| job),
-        _ => None,
+        _ => super::document::view(data, settings).map(|(job, ..)| job).filter(|job| {
+            !matches!(job.kind, JobKind::Workload(_)) || workload::asks_accelerators(job, "nvidia.com/gpu")
+        }),
     }
 }
 

@@ -10,6 +10,7 @@ mod own_runtime;
 mod pod;
 mod stream;
 mod trainjob;
+mod workload;
 
 pub use apply::apply_ops;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use super::workload;
 use crate::fabric::view::JobKind;
 use crate::span::SpanTree;
 
@@ -21,7 +22,8 @@ pub(super) enum ObjectKind {
 
 /// Tells by `apiVersion` and `kind`.
 pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKind {
-    match (api_version.unwrap_or_default(), kind.unwrap_or_default()) {
+    let (api_version, kind) = (api_version.unwrap_or_default(), kind.unwrap_or_default());
+    match (api_version, kind) {
         ("kubeflow.org/v1", "PyTorchJob") => ObjectKind::Job(JobKind::PyTorchJob),
         ("kubeflow.org/v1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV1),
         ("kubeflow.org/v2beta1", "MPIJob") => ObjectKind::Job(JobKind::MpiJobV2),
@@ -29,8 +31,9 @@ pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKi
         (version, "PyTorchJob" | "MPIJob" | "TrainJob") if version.contains("kubeflow.org/") => {
             ObjectKind::OtherVersion
         }
-        (_, "List" | "PyTorchJobList" | "MPIJobList" | "TrainJobList") => ObjectKind::List,
-        _ => ObjectKind::Other,
+        (_, kind) if kind.ends_with("List") => ObjectKind::List,
+        _ => workload::kind_of(api_version, kind)
+            .map_or(ObjectKind::Other, |kind| ObjectKind::Job(JobKind::Workload(kind))),
     }
 }
 

@@ -95,6 +95,10 @@ impl<'j> Runtime<'j> {
         Self { object: given.iter().find(fits) }
     }
 
+    pub fn object(&self) -> Option<&'j Json> {
+        self.object
+    }
+
     pub fn is_known(&self) -> bool {
         self.object.is_some()
     }

@@ -20,8 +20,9 @@ use super::report::JobReport;
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::fabric::{Op, Outcome, Skipped, decide};
+use crate::fabric::{FabricPlan, Op, Skipped, decide};
 use crate::lint;
 use crate::request::FabricRequest;
 use crate::request::{Fabric, RuleSetting};
@@ -41,26 +42,30 @@ pub fn is_sbatch(text: &str) -> bool {
 pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
+    let mut profile = settings.profile;
     let mut report = match script.wishes(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let job = script.view(settings);
-            let mut outcome = decide(&job, settings.profile, &options, settings.catalogue, settings.facts);
-            script.keep_expressible(&mut outcome);
-            JobReport::new(&job, outcome, "")
+            let settings = &Settings { options: &options, ..*settings };
+            let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
+            profile = chosen.profile;
+            let job = script.view(&chosen);
+            let mut plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            script.keep_expressible(&mut plan);
+            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
-            (report.skip, report.skip_why) = (None, None);
+            report.plan.skipped.clear();
             report.fail(finding);
             report
         }
     };
     start.file.clone_into(&mut report.file);
     // The block prefixes what the script has, so nothing is hidden.
-    report.notes.retain(|note| note.code != "W-LDPATH-SHADOW");
-    let new = if report.error.is_none() && report.skip.is_none() {
-        script.with(&report.ops, settings)
+    report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
+    let new = if report.error().is_none() && report.skip().is_none() {
+        script.with(&report.plan.ops, &Settings { profile, ..*settings })
     } else {
         None
     };
@@ -92,8 +97,14 @@ fn opted_out(script: &Script<'_>) -> JobReport {
         kind: "sbatch script".to_owned(),
         name: script.option("job-name").unwrap_or_default().to_owned(),
         line: 1,
-        skip: Some("opt-out".to_owned()),
-        skip_why: Some("`# weftrun: fabric=off` stands in the script".to_owned()),
+        plan: FabricPlan {
+            skipped: vec![Skipped::fabric(
+                Fabric::Off,
+                "opt-out",
+                "`# weftrun: fabric=off` stands in the script",
+            )],
+            ..FabricPlan::default()
+        },
         ..JobReport::default()
     }
 }
@@ -288,10 +299,10 @@ impl<'t> Script<'t> {
     }
 
     /// Leaves the operations that this script can carry, and names the others as not applied.
-    fn keep_expressible(&self, outcome: &mut Outcome) {
+    fn keep_expressible(&self, plan: &mut FabricPlan) {
         let context = ScriptContext { container: !self.contained(&self.bare()).is_empty(), topology: true };
         let mut left = Vec::new();
-        outcome.ops.retain(|op| {
+        plan.ops.retain(|op| {
             let kind = match script_change(&op.change, context) {
                 Ok(ScriptChange::Env(..) | ScriptChange::Mount(..) | ScriptChange::Command(_)) => {
                     return true;
@@ -309,14 +320,14 @@ impl<'t> Script<'t> {
         for (op, kind) in left {
             let (what, value) = (op.change.target(), op.change.value());
             let target = format!("{}: {what}", op.role);
-            outcome.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
+            plan.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
             let why = why_inexpressible(kind);
-            outcome.skipped.push(Skipped {
+            plan.skipped.push(Skipped {
                 rule: op.rule,
                 reason: "not-expressible".to_owned(),
                 why: format!("{what}={value} is not applied: {why}"),
             });
-            outcome.findings.push(Finding::info(
+            plan.findings.push(Finding::info(
                 "I-NOT-APPLIED",
                 format!("not applied to the script: {what}={value}; {why}"),
             ));
@@ -521,7 +532,7 @@ mod tests {
         let (head, rest) = new.split_once(BLOCK_BEGIN).unwrap();
         assert_eq!(format!("{head}{}", rest.split_once(&format!("{BLOCK_END}\n")).unwrap().1), text);
         assert!(head.ends_with("#SBATCH --gpus-per-node=8 # all\n"));
-        assert!(rest.contains("export FI_PROVIDER=efa\n"), "{rest}");
+        assert!(rest.contains("export FI_EFA_USE_DEVICE_RDMA=1\n"), "{rest}");
         assert!(!rest.contains("--container-env"));
     }
 
@@ -532,7 +543,7 @@ mod tests {
              srun --container-image x --container-mounts \"/a:/b\" y\nsrun hostname\n"
         );
         let (new, report) = run(&text, "dgxc");
-        assert!(report.notes.iter().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.notes);
+        assert!(report.notes().all(|note| note.code != "I-WEBHOOK-UNKNOWN"), "{:?}", report.plan.findings);
         assert!(new.contains("--container-env=FOO,FI_PROVIDER,LD_LIBRARY_PATH"), "{new}");
         assert!(
             new.contains("--container-mounts \"/a:/b,/opt/amazon-efa-ofi:/opt/amazon-efa-ofi:ro\" y"),
@@ -564,26 +575,30 @@ mod tests {
                     };
                     assert!(written, "{profile} {body}: `{action}` is not in\n{new}");
                 }
-                for decision in &report.decisions {
+                for decision in &report.plan.decisions {
                     let what = decision.target.split_once(": ").map_or("", |(_, what)| what);
                     let carried =
                         ["env ", "mount ", "command", "mpirun"].iter().any(|start| what.starts_with(start));
                     assert!(carried, "{profile} {body}: {}", decision.target);
                 }
-                let named = report.notes.iter().filter(|note| note.code == "I-NOT-APPLIED").count();
+                let named = report.plan.findings.iter().filter(|note| note.code == "I-NOT-APPLIED").count();
                 let lost =
-                    report.skipped.iter().filter(|skipped| skipped.reason == "not-expressible").count();
+                    report.plan.skipped.iter().filter(|skipped| skipped.reason == "not-expressible").count();
                 assert_eq!(named, lost);
             }
         }
         let (new, report) = run(&format!("{HEAD}srun ./train\n"), "dgxc");
         let not_applied = |part: &str| {
-            report.notes.iter().any(|note| note.code == "I-NOT-APPLIED" && note.message.contains(part))
+            report
+                .plan
+                .findings
+                .iter()
+                .any(|note| note.code == "I-NOT-APPLIED" && note.message.contains(part))
         };
         assert!(
             not_applied("vpc.amazonaws.com/efa=32") && not_applied("mount /opt/amazon-efa-ofi"),
             "{:?}",
-            report.notes
+            report.plan.findings
         );
         assert!(!new.contains("container-mounts"));
     }
@@ -634,22 +649,22 @@ mod tests {
             let head = if reason == "opt-out" { HEAD.to_owned() } else { HEAD.replace("node=8", "node=4") };
             let text = format!("{head}{body}");
             let (new, report) = run(&text, "parallelcluster");
-            assert_eq!((new, report.skip.as_deref()), (text, Some(reason)));
+            assert_eq!((new, report.skip()), (text, Some(reason)));
         }
     }
 
     #[test]
     fn a_wish_that_is_not_understood_is_an_error() {
         let (_, report) = run(&format!("{HEAD}# weftrun: fabrik=off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-RULE-UNKNOWN");
+        assert_eq!(report.error().unwrap().code, "E-RULE-UNKNOWN");
         let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");
-        assert_eq!(report.error.unwrap().code, "E-SCRIPT-WISH");
+        assert_eq!(report.error().unwrap().code, "E-SCRIPT-WISH");
     }
 
     #[test]
     fn a_lone_carriage_return_at_the_end_is_no_line_break() {
         let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
-        assert!(report.changed && new.contains("FI_PROVIDER=efa\n"), "{new:?}");
+        assert!(report.changed && new.contains("FI_EFA_USE_DEVICE_RDMA=1\n"), "{new:?}");
     }
 
     #[test]

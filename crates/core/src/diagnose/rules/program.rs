@@ -54,11 +54,8 @@ fn versions_differ(seen: &Seen<'_>) -> bool {
 
 /// Two versions among the live ranks; exceptions print them without the CUDA part.
 fn versions(seen: &Seen<'_>) -> Option<(String, String)> {
-    let bases: BTreeSet<&str> = seen
-        .map
-        .live_versions(&seen.world)
-        .map(|version| version.split('+').next().unwrap_or(version))
-        .collect();
+    let bases: BTreeSet<&str> =
+        seen.map.live_versions().map(|version| version.split('+').next().unwrap_or(version)).collect();
     let mut bases = bases.into_iter();
     let pair = (bases.next()?, bases.next()?);
     Some((pair.0.to_owned(), pair.1.to_owned()))

@@ -3,34 +3,34 @@
 use super::{Context, Launch, set};
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::Draft;
+use crate::fabric::builder::PlanBuilder;
 use crate::request::{Origin, RuleSetting};
 
 pub(crate) const RULE: &str = "detect.nccl-debug";
 const NAME: &str = "NCCL_DEBUG";
 
 /// Switches NCCL's own report on where the user set nothing: in job files, and in raw manifests where it is asked.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
-    let asked = ctx.options.detect.unwrap_or(ctx.is_job_file()) || draft.settings.of(RULE) == RuleSetting::On;
-    if !asked || !draft.active(RULE) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
+    let asked = ctx.options.detect.unwrap_or(ctx.is_job_file()) || plan.settings.of(RULE) == RuleSetting::On;
+    if !asked || !plan.active(RULE) {
         return;
     }
     if ctx.workers().all(|(_, role)| ctx.accelerators(role) == 0) {
-        draft.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
+        plan.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
         return;
     }
     for (at, role) in ctx.workers() {
         match role.container.env(NAME) {
             None => {
                 let why = "NCCL says only then which transport it uses";
-                set::env(draft, at, role, RULE, (NAME, "INFO"), why, Origin::Default);
+                set::env(plan, at, role, RULE, (NAME, "INFO"), why, Origin::Default);
             }
             Some(var) => {
                 let own = var.value.as_deref().unwrap_or("valueFrom");
                 let change = Change::Env { name: NAME.to_owned(), value: own.to_owned() };
-                draft.kept(at, RULE, &change, "set by the user, kept");
+                plan.kept(at, RULE, &change, "set by the user, kept");
                 if !speaks_of_transports(own) {
-                    draft.say(
+                    plan.report(
                         Finding::warning(
                             "W-ENV-KEPT",
                             format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),

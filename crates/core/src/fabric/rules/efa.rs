@@ -1,8 +1,8 @@
 //! AWS EFA: which jobs get it. What each role then gets is in `efa_role.rs`.
 
-use super::{Context, Launch, efa_role, opt_out, placement, webhook};
+use super::{Context, Launch, efa_role, opt_out, placement, rdma_present, webhook};
 use crate::Finding;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
 use crate::fabric::{EfaProfile, StackProfile};
@@ -31,17 +31,18 @@ pub(crate) struct Parts<'a> {
 }
 
 /// Decides for a job, and says whether it gets EFA.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(efa) = ctx.profile.efa.as_ref() else { return false };
-    if opt_out::job_is_out(ctx, draft) || !ctx.is_distributed_with_gpus(draft) || !eligible(ctx, draft) {
+    if opt_out::job_is_out(ctx, plan) || !ctx.is_distributed_with_gpus(plan) || !eligible(ctx, plan) {
         return false;
     }
-    let parts = parts(ctx, draft, efa);
-    launch.from_stack = parts.stack.is_some() && draft.active("efa.stack");
+    rdma_present::report_beside_efa(ctx, plan);
+    let parts = parts(ctx, plan, efa);
+    launch.from_stack = parts.stack.is_some() && plan.active("efa.stack");
     for (at, role) in ctx.roles() {
-        report_idle_gpus(ctx, draft, at, role);
+        report_idle_gpus(ctx, plan, at, role);
         if !role.worker && opt_out::role_is_out(ctx, role) {
-            draft.say(
+            plan.report(
                 Finding::warning(
                     "W-OPTOUT-LAUNCHER",
                     "the launcher opts out of EFA though its workers do not; it and its mpirun are left alone",
@@ -52,23 +53,23 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> b
             continue;
         }
         if ctx.options.inject == Inject::Client {
-            efa_role::decide(ctx, draft, parts, at, role);
+            efa_role::decide(ctx, plan, parts, at, role);
         }
     }
     if ctx.options.inject == Inject::Client {
-        webhook::decide(ctx, draft, parts);
-        placement::decide(ctx, draft);
+        webhook::decide(ctx, plan, parts);
+        placement::decide(ctx, plan);
     }
-    ask_of_launcher(ctx, draft, parts, launch);
+    ask_of_launcher(ctx, plan, parts, launch);
     true
 }
 
 /// Whether every worker stands on a whole node of a type that has EFA.
-fn eligible(ctx: &Context, draft: &mut Draft) -> bool {
+fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     let nodes: Vec<(&str, &RoleView, Node)> =
         ctx.workers().map(|(at, role)| (at.name, role, ctx.node(role))).collect();
-    report_unknown_types(ctx, draft, &nodes);
-    if !on_whole_nodes(ctx, draft, &nodes) {
+    report_unknown_types(ctx, plan, &nodes);
+    if !on_whole_nodes(ctx, plan, &nodes) {
         return false;
     }
     for (name, role, node) in &nodes {
@@ -82,33 +83,33 @@ fn eligible(ctx: &Context, draft: &mut Draft) -> bool {
         match &node.efa {
             Count::Known(0, _) => {
                 let why = format!("{name}: {type_name} has no EFA interface");
-                draft.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
+                plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
                 return false;
             }
             Count::Disputed(row) if asked.is_none() => {
                 let why = format!(
                     "{name}: the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = \"efa\"`)"
                 );
-                draft.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
+                plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
                 return false;
             }
             _ => {}
         }
     }
-    if !ctx.devices_reach_workers(draft) {
+    if !ctx.devices_reach_workers(plan) {
         return false;
     }
-    report_types_that_do_not_mix(draft, &nodes);
+    report_types_that_do_not_mix(plan, &nodes);
     true
 }
 
-fn on_whole_nodes(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleView, Node)]) -> bool {
+fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) -> bool {
     let part = |(_, role, node): &&(&str, &RoleView, Node)| ctx.accelerators(role) < node.accelerators;
     let partial: Vec<_> = nodes.iter().filter(part).collect();
     let Some((name, role, node)) = partial.first() else { return true };
     if partial.len() < nodes.len() {
         let whole: Vec<&str> = nodes.iter().filter(|entry| !part(entry)).map(|(name, _, _)| *name).collect();
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-ROLES-MIXED",
                 format!(
@@ -126,18 +127,18 @@ fn on_whole_nodes(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleView, N
         node.accelerators,
         node.instance.as_deref().unwrap_or("a node"),
     );
-    draft.skip_fabric(Fabric::Efa, "partial-node", why);
+    plan.skip_fabric(Fabric::Efa, "partial-node", why);
     false
 }
 
 /// Says what had to be assumed for want of an instance type.
-fn report_unknown_types(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleView, Node)]) {
+fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) {
     for (name, _, node) in nodes {
         let fix = "name it: --instance-type, `instance_type` in the job file, or a nodeSelector on node.kubernetes.io/instance-type";
         if let Some(unknown) = &node.unknown_type {
             let near =
                 ctx.catalogue.nearest(unknown).map_or_else(String::new, |near| format!(" (near: {near})"));
-            draft.say(
+            plan.report(
                 Finding::warning(
                     "W-INSTANCE-UNKNOWN",
                     format!("instance type {unknown} is not in the catalogue{near}"),
@@ -147,7 +148,7 @@ fn report_unknown_types(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleV
             );
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();
-            draft.say(
+            plan.report(
                 Finding::warning(
                     "W-INSTANCE-UNKNOWN",
                     format!("{name} may stand on {types}, which differ; the least of them is taken"),
@@ -155,8 +156,8 @@ fn report_unknown_types(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleV
                 .at(*name)
                 .fix(fix),
             );
-        } else if node.accelerators_assumed && !draft.said("W-INSTANCE-UNKNOWN") {
-            draft.say(
+        } else if node.accelerators_assumed && !plan.has_reported("W-INSTANCE-UNKNOWN") {
+            plan.report(
                 Finding::warning(
                     "W-INSTANCE-UNKNOWN",
                     format!(
@@ -171,7 +172,7 @@ fn report_unknown_types(ctx: &Context, draft: &mut Draft, nodes: &[(&str, &RoleV
     }
 }
 
-fn report_types_that_do_not_mix(draft: &mut Draft, nodes: &[(&str, &RoleView, Node)]) {
+fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) {
     let family = |node: &Node| {
         let row = node.row.as_deref()?;
         Some(KEEPS_TO_ITSELF.iter().find(|prefix| row.starts_with(**prefix)).map_or("", |prefix| *prefix))
@@ -181,7 +182,7 @@ fn report_types_that_do_not_mix(draft: &mut Draft, nodes: &[(&str, &RoleView, No
     families.dedup();
     if families.len() > 1 {
         let types: Vec<&str> = nodes.iter().filter_map(|(_, _, node)| node.row.as_deref()).collect();
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-INSTANCE-MIXED",
                 format!(
@@ -195,7 +196,7 @@ fn report_types_that_do_not_mix(draft: &mut Draft, nodes: &[(&str, &RoleView, No
     }
 }
 
-fn parts<'a>(ctx: &Context<'a>, draft: &mut Draft, efa: &'a EfaProfile) -> Parts<'a> {
+fn parts<'a>(ctx: &Context<'a>, plan: &mut PlanBuilder, efa: &'a EfaProfile) -> Parts<'a> {
     let stack = ctx.profile.stack.as_ref();
     let shown = match ctx.options.stack {
         Stack::Mounted => None,
@@ -204,7 +205,7 @@ fn parts<'a>(ctx: &Context<'a>, draft: &mut Draft, efa: &'a EfaProfile) -> Parts
     };
     match shown {
         Some((role, path)) if stack.is_some() => {
-            draft.say(
+            plan.report(
                 Finding::info(
                     "I-STACK-BUNDLED",
                     format!("{path} shows that the image brings its own stack; only devices and huge pages are asked"),
@@ -232,9 +233,9 @@ fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
 }
 
 /// mpi-operator empties NVIDIA_VISIBLE_DEVICES of a launcher that is no worker.
-fn report_idle_gpus(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(role) > 0 {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-LAUNCHER-GPU",
                 "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
@@ -246,20 +247,20 @@ fn report_idle_gpus(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
 }
 
 /// What the launcher's `mpirun` is to be.
-fn ask_of_launcher(ctx: &Context, draft: &Draft, parts: Parts, launch: &mut Launch) {
-    if ctx.job.kind == JobKind::PyTorchJob || !draft.active("efa.mpirun") {
+fn ask_of_launcher(ctx: &Context, plan: &PlanBuilder, parts: Parts, launch: &mut Launch) {
+    if ctx.job.kind == JobKind::PyTorchJob || !plan.active("efa.mpirun") {
         return;
     }
     let Some(stack) = parts.stack else { return };
     launch.mpirun.bin.clone_from(&stack.mpirun_dir);
     launch.mpirun.library_dirs.clone_from(&stack.library_dirs);
-    if draft.active("efa.library-path") {
+    if plan.active("efa.library-path") {
         launch.forward("efa.mpirun", "LD_LIBRARY_PATH");
     }
-    if draft.active("efa.opal-prefix") && stack.opal_prefix.is_some() {
+    if plan.active("efa.opal-prefix") && stack.opal_prefix.is_some() {
         launch.forward("efa.mpirun", "OPAL_PREFIX");
     }
-    if efa_role::device_rdma_applies(ctx, draft, parts) {
+    if efa_role::device_rdma_applies(ctx, plan, parts) {
         launch.forward("efa.mpirun", "FI_EFA_USE_DEVICE_RDMA");
     }
 }

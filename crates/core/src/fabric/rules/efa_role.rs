@@ -5,7 +5,7 @@ use super::{Context, set};
 use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::StackProfile;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::merge;
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
@@ -16,37 +16,37 @@ const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
 const HUGEPAGES: &str = "hugepages-2Mi";
 
 /// Decides for one role: files, environment, devices.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
     if !role.worker && !role.launcher {
         return;
     }
     if let Some(stack) = parts.stack {
-        if draft.active("efa.stack") {
-            mount(ctx, draft, stack, at, role);
+        if plan.active("efa.stack") {
+            mount(ctx, plan, stack, at, role);
         }
-        if draft.active("efa.library-path") {
-            library_path(ctx, draft, stack, at, role);
+        if plan.active("efa.library-path") {
+            library_path(ctx, plan, stack, at, role);
         }
-        if draft.active("efa.opal-prefix") {
-            opal_prefix(ctx, draft, stack, at, role);
+        if plan.active("efa.opal-prefix") {
+            opal_prefix(ctx, plan, stack, at, role);
         }
     } else if parts.environment && ctx.job.kind == JobKind::JobFile && role.container.image.is_none() {
-        node_library_path(ctx, draft, at, role);
+        node_library_path(ctx, plan, at, role);
     }
     if parts.environment
         && role.worker
-        && draft.active("efa.gdrcopy")
+        && plan.active("efa.gdrcopy")
         && let Some(value) = &parts.efa.gdrcopy
     {
         let why = "the container toolkit then adds /dev/gdrdrv, for small messages between GPU and NIC";
-        set::env(draft, at, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, profile(ctx));
+        set::env(plan, at, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, profile(ctx));
     }
-    device_rdma(ctx, draft, parts, at, role);
+    device_rdma(ctx, plan, parts, at, role);
     if role.worker {
-        neuron(ctx, draft, parts, at, role);
-        devices(ctx, draft, parts, at, role);
-        if parts.efa.memlock && draft.active("efa.memlock") {
-            memlock(draft, at, role, "efa.memlock", profile(ctx));
+        neuron(ctx, plan, parts, at, role);
+        devices(ctx, plan, parts, at, role);
+        if parts.efa.memlock && plan.active("efa.memlock") {
+            memlock(plan, at, role, "efa.memlock", profile(ctx));
         }
     }
 }
@@ -56,17 +56,23 @@ fn profile(ctx: &Context) -> Origin {
 }
 
 /// Adds the capability that pinning memory needs.
-pub(crate) fn memlock(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, origin: Origin) {
+pub(crate) fn memlock(
+    plan: &mut PlanBuilder,
+    at: RoleRef,
+    role: &RoleView,
+    rule: &'static str,
+    origin: Origin,
+) {
     let change = Change::Capability { name: "IPC_LOCK".to_owned() };
     let has = |name: &String| matches!(name.trim_start_matches("CAP_"), "IPC_LOCK" | "ALL");
     if role.container.privileged || role.container.capabilities.iter().any(has) {
-        draft.kept(at, rule, &change, "already there");
+        plan.kept(at, rule, &change, "already there");
     } else {
-        draft.op(at, rule, change, "RDMA pins the memory it sends from", origin);
+        plan.op(at, rule, change, "RDMA pins the memory it sends from", origin);
     }
 }
 
-fn mount(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
     let change = Change::Mount {
         name: stack.volume.clone(),
         host_path: stack.host_path.clone(),
@@ -75,11 +81,11 @@ fn mount(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &
     };
     let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
     if role.container.mounts.iter().any(|mount| trimmed(&mount.path) == trimmed(&stack.mount_path)) {
-        draft.kept(at, "efa.stack", &change, "something is mounted there already");
+        plan.kept(at, "efa.stack", &change, "something is mounted there already");
     } else if let Some(volume) = role.volumes.iter().find(|volume| volume.name == stack.volume)
         && volume.host_path.as_deref().map(trimmed) != Some(trimmed(&stack.host_path))
     {
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-VOLUME-NAME",
                 format!(
@@ -92,27 +98,27 @@ fn mount(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &
         );
     } else {
         let why = format!("NCCL reaches EFA through the libraries in {} of the node", stack.host_path);
-        draft.op(at, "efa.stack", change, why, profile(ctx));
+        plan.op(at, "efa.stack", change, why, profile(ctx));
     }
     if !role.worker {
-        launcher_node(ctx, draft, stack, at, role);
+        launcher_node(ctx, plan, stack, at, role);
     }
 }
 
 /// A launcher without GPUs may land on a node without the stack.
-fn launcher_node(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
     let labels = &ctx.profile.launcher.node_selector;
     for (key, value) in labels {
         let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
         if role.node_selector.contains_key(key) {
-            draft.kept(at, "efa.stack", &change, "the user chose the node");
+            plan.kept(at, "efa.stack", &change, "the user chose the node");
         } else {
             let why = format!("only nodes with this label have {}", stack.host_path);
-            draft.op(at, "efa.stack", change, why, profile(ctx));
+            plan.op(at, "efa.stack", change, why, profile(ctx));
         }
     }
     if labels.is_empty() {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-LAUNCHER-HOSTPATH",
                 format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
@@ -124,28 +130,28 @@ fn launcher_node(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At,
 }
 
 /// Without a container the libraries of the node itself are used, and the site says where its image has them.
-fn node_library_path(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+fn node_library_path(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     let dirs = &ctx.profile.node.library_dirs;
-    if dirs.is_empty() || !role.worker || !draft.active("efa.library-path") {
+    if dirs.is_empty() || !role.worker || !plan.active("efa.library-path") {
         return;
     }
     let own = role.container.env("LD_LIBRARY_PATH").map(|var| var.value.as_deref());
     let value = merge::library_path(dirs, &[], own.flatten());
     let change = Change::Env { name: "LD_LIBRARY_PATH".to_owned(), value: value.clone() };
     if own == Some(Some(value.as_str())) || own == Some(None) {
-        draft.kept(at, "efa.library-path", &change, "already there");
+        plan.kept(at, "efa.library-path", &change, "already there");
     } else {
         let why = "the job has no container: libfabric and the NCCL plugin are those of the node's image";
-        draft.op(at, "efa.library-path", change, why, profile(ctx));
+        plan.op(at, "efa.library-path", change, why, profile(ctx));
     }
 }
 
-fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
     const NAME: &str = "LD_LIBRARY_PATH";
     let change = |value: String| Change::Env { name: NAME.to_owned(), value };
     match role.container.env(NAME).map(|var| var.value.as_deref()) {
         None => {
-            draft.say(
+            plan.report(
                 Finding::warning(
                     "W-LDPATH-SHADOW",
                     "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
@@ -154,7 +160,7 @@ fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, 
                 .fix("name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them"),
             );
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);
-            draft.op(
+            plan.op(
                 at,
                 "efa.library-path",
                 change(value),
@@ -162,7 +168,7 @@ fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, 
                 profile(ctx),
             );
         }
-        Some(None) => draft.say(
+        Some(None) => plan.report(
             Finding::error(
                 "E-LDPATH-VALUEFROM",
                 "LD_LIBRARY_PATH is taken valueFrom somewhere, so our folders cannot be put before it",
@@ -171,22 +177,22 @@ fn library_path(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, 
             .fix("write its value out"),
         ),
         Some(Some(own)) => {
-            report_dollar(draft, at, NAME, own);
+            report_dollar(plan, at, NAME, own);
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, Some(own));
             if value == own {
-                draft.kept(at, "efa.library-path", &change(value), "already there");
+                plan.kept(at, "efa.library-path", &change(value), "already there");
             } else {
                 let why = "the mounted libraries must be found first; the user's folders follow";
-                draft.op(at, "efa.library-path", change(value), why, profile(ctx));
+                plan.op(at, "efa.library-path", change(value), why, profile(ctx));
             }
         }
     }
 }
 
 /// `$NAME` in a value stays as it is written: Kubernetes expands only `$(NAME)`.
-fn report_dollar(draft: &mut Draft, at: At, name: &str, value: &str) {
+fn report_dollar(plan: &mut PlanBuilder, at: RoleRef, name: &str, value: &str) {
     if let Some(found) = crate::shell::unexpanded(value) {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-ENV-DOLLAR",
                 format!("{name} holds {found}, which Kubernetes does not expand; the value is passed through literally"),
@@ -197,13 +203,13 @@ fn report_dollar(draft: &mut Draft, at: At, name: &str, value: &str) {
     }
 }
 
-fn opal_prefix(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, role: &RoleView) {
+fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
     const NAME: &str = "OPAL_PREFIX";
     let Some(ours) = &stack.opal_prefix else { return };
     let own = role.container.env(NAME).map(|var| var.value.as_deref());
     let differs = own.is_some_and(|value| value.map(|value| value.trim_end_matches('/')) != Some(ours));
     if ctx.job.mpi.is_some() && differs && role.launcher | role.worker {
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-OPAL-CONFLICT",
                 format!(
@@ -216,25 +222,25 @@ fn opal_prefix(ctx: &Context, draft: &mut Draft, stack: &StackProfile, at: At, r
         return;
     }
     let why = "Open MPI looks for its own files below this folder";
-    set::env(draft, at, role, "efa.opal-prefix", (NAME, ours), why, profile(ctx));
+    set::env(plan, at, role, "efa.opal-prefix", (NAME, ours), why, profile(ctx));
 }
 
 /// Whether any worker gets `FI_EFA_USE_DEVICE_RDMA`, so that the launcher forwards it.
-pub(crate) fn device_rdma_applies(ctx: &Context, draft: &Draft, parts: Parts) -> bool {
+pub(crate) fn device_rdma_applies(ctx: &Context, plan: &PlanBuilder, parts: Parts) -> bool {
     parts.environment
         && parts.efa.device_rdma.is_some()
-        && draft.active("efa.device-rdma")
+        && plan.active("efa.device-rdma")
         && ctx.workers().all(|(_, role)| ctx.node(role).rdma_read != Some(false))
 }
 
-fn device_rdma(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
-    refuse_rdma_where_it_aborts(ctx, draft, at, role);
+fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
+    refuse_rdma_where_it_aborts(ctx, plan, at, role);
     let Some(ours) = parts.efa.device_rdma.as_deref().filter(|_| parts.environment) else { return };
-    if !draft.active("efa.device-rdma") {
+    if !plan.active("efa.device-rdma") {
         return;
     }
-    if !device_rdma_applies(ctx, draft, parts) {
-        draft.skip_rule(
+    if !device_rdma_applies(ctx, plan, parts) {
+        plan.skip_rule(
             "efa.device-rdma",
             "no-rdma-read",
             "the EFA device of this instance type has no RDMA read, and the value 1 would abort the program",
@@ -246,7 +252,7 @@ fn device_rdma(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &Ro
         None => (ours.to_owned(), profile(ctx)),
     };
     let why = "older plugins use GPUDirect RDMA only when told";
-    set::env(draft, at, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
+    set::env(plan, at, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
 }
 
 /// What the user set for the ranks, which a launcher must forward instead of a value of ours.
@@ -257,10 +263,10 @@ pub(crate) fn ranks_own_value(ctx: &Context, role: &RoleView, name: &str) -> Opt
     ctx.workers().find_map(|(_, worker)| worker.container.env(name)?.value.clone())
 }
 
-fn refuse_rdma_where_it_aborts(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView) {
+fn refuse_rdma_where_it_aborts(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     let set = role.container.env(DEVICE_RDMA).and_then(|var| var.value.as_deref());
     if role.worker && set == Some("1") && ctx.node(role).rdma_read == Some(false) {
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-RDMA-UNSUPPORTED",
                 format!(
@@ -275,29 +281,29 @@ fn refuse_rdma_where_it_aborts(ctx: &Context, draft: &mut Draft, at: At, role: &
     }
 }
 
-fn neuron(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
-    if !draft.active("efa.neuron") {
+fn neuron(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
+    if !plan.active("efa.neuron") {
         return;
     }
     for (name, value) in &parts.efa.neuron_env {
         let why = "aws-ofi-nccl does not set it on Neuron";
-        set::env(draft, at, role, "efa.neuron", (name, value), why, profile(ctx));
+        set::env(plan, at, role, "efa.neuron", (name, value), why, profile(ctx));
     }
 }
 
-fn devices(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView) {
+fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
     let Some(resource) = parts.efa.devices.as_deref() else { return };
-    if !draft.active("efa.devices") {
+    if !plan.active("efa.devices") {
         return;
     }
     let node = ctx.node(role);
-    let own = match set::asked(draft, at, role, resource) {
+    let own = match set::asked(plan, at, role, resource) {
         set::Asked::Unequal => return,
         set::Asked::No => None,
         set::Asked::Yes(own) => Some(own),
     };
     if let (Some(own), Count::Known(most, _)) = (&own, &node.efa) {
-        report_amount(draft, at, resource, own, *most, &node);
+        report_amount(plan, at, resource, own, *most, &node);
     }
     let (count, why, origin) = match &node.efa {
         Count::Known(count, origin) => {
@@ -320,17 +326,17 @@ fn devices(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleVi
         }
     };
     if own.is_none() && origin == Origin::Assumed {
-        report_assumed_count(ctx, draft, at, count);
+        report_assumed_count(ctx, plan, at, count);
     }
     if own.is_none() && node.row.as_deref().and_then(|row| ctx.catalogue.get(row)).is_some_and(is_unsure) {
-        report_unsure_row(draft, at, count, &node);
+        report_unsure_row(plan, at, count, &node);
     }
-    set::resource(draft, at, role, "efa.devices", (resource, &count.to_string()), &why, origin);
+    set::resource(plan, at, role, "efa.devices", (resource, &count.to_string()), &why, origin);
     let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
     if none_asked {
-        draft.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", at.name));
+        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", at.name));
     } else {
-        hugepages(ctx, draft, parts, at, role, &node);
+        hugepages(ctx, plan, parts, at, role, &node);
     }
 }
 
@@ -338,9 +344,9 @@ fn is_unsure(row: &crate::catalogue::InstanceType) -> bool {
     row.confidence == Some(crate::Confidence::Low)
 }
 
-fn report_unsure_row(draft: &mut Draft, at: At, count: u32, node: &Node) {
+fn report_unsure_row(plan: &mut PlanBuilder, at: RoleRef, count: u32, node: &Node) {
     let row = node.row.as_deref().unwrap_or_default();
-    draft.say(
+    plan.report(
         Finding::warning(
             "W-EFA-ASSUMED",
             format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
@@ -350,11 +356,11 @@ fn report_unsure_row(draft: &mut Draft, at: At, count: u32, node: &Node) {
     );
 }
 
-fn report_assumed_count(ctx: &Context, draft: &mut Draft, at: At, count: u32) {
-    if draft.said("W-EFA-ASSUMED") {
+fn report_assumed_count(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, count: u32) {
+    if plan.has_reported("W-EFA-ASSUMED") {
         return;
     }
-    draft.say(
+    plan.report(
         Finding::warning(
             "W-EFA-ASSUMED",
             format!(
@@ -368,11 +374,11 @@ fn report_assumed_count(ctx: &Context, draft: &mut Draft, at: At, count: u32) {
     );
 }
 
-fn report_amount(draft: &mut Draft, at: At, resource: &str, own: &str, most: u32, node: &Node) {
+fn report_amount(plan: &mut PlanBuilder, at: RoleRef, resource: &str, own: &str, most: u32, node: &Node) {
     let Some(asked) = Quantity::parse(own).map(Quantity::whole) else { return };
     let has = node.instance.as_deref().unwrap_or("the node");
     if asked > u64::from(most) {
-        draft.say(
+        plan.report(
             Finding::error(
                 "E-EFA-CAPACITY",
                 format!("{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"),
@@ -381,7 +387,7 @@ fn report_amount(draft: &mut Draft, at: At, resource: &str, own: &str, most: u32
             .fix(format!("ask {most}, or remove the line")),
         );
     } else if asked < u64::from(most) && asked > 0 {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-EFA-PARTIAL",
                 format!(
@@ -394,10 +400,10 @@ fn report_amount(draft: &mut Draft, at: At, resource: &str, own: &str, most: u32
     }
 }
 
-fn hugepages(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &RoleView, node: &Node) {
+fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView, node: &Node) {
     let wanted = parts.efa.hugepages.as_deref().filter(|amount| *amount != "omit");
     let own = role.container.asks(HUGEPAGES).map(str::to_owned);
-    if !draft.active("efa.hugepages") || (wanted.is_none() && own.is_none()) {
+    if !plan.active("efa.hugepages") || (wanted.is_none() && own.is_none()) {
         return;
     }
     let (amount, origin) = match (wanted, node.hugepages.as_deref(), node.row.as_deref()) {
@@ -415,11 +421,11 @@ fn hugepages(ctx: &Context, draft: &mut Draft, parts: Parts, at: At, role: &Role
             "{}: huge pages need `memory` beside them, and none is asked; libfabric takes normal pages",
             at.name
         );
-        return draft.skip_rule("efa.hugepages", "no-memory", why);
+        return plan.skip_rule("efa.hugepages", "no-memory", why);
     }
-    memory(ctx, draft, at, role, node);
+    memory(ctx, plan, at, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";
-    set::resource(draft, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
+    set::resource(plan, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
 }
 
 /// Whether neither the role nor an option nor the profile says how much memory is asked.
@@ -431,7 +437,7 @@ fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
 }
 
 /// The API server refuses huge pages in a container that asks neither CPU nor memory.
-fn memory(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView, node: &Node) {
+fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, node: &Node) {
     if role.container.asks_cpu_or_memory() {
         return;
     }
@@ -444,7 +450,7 @@ fn memory(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView, node: &Node
                 JobKind::JobFile => "set `memory` of the role",
                 _ => "set resources.limits.memory, or pass --memory 900Gi",
             };
-            draft.say(
+            plan.report(
                 Finding::error(
                     "E-HP-NEEDS-MEMORY",
                     "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
@@ -457,7 +463,7 @@ fn memory(ctx: &Context, draft: &mut Draft, at: At, role: &RoleView, node: &Node
         }
     };
     let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
-    draft.op(
+    plan.op(
         at,
         "efa.hugepages",
         change,

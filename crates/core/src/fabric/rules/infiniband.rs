@@ -1,30 +1,33 @@
 //! InfiniBand: a device, the right to pin memory, and NCCL's IB transport.
 
-use super::{Context, Launch, efa_role, set};
-use crate::fabric::draft::Draft;
+use super::{Context, Launch, efa_role, rdma_present, set};
+use crate::fabric::builder::PlanBuilder;
 use crate::request::Origin;
 
 /// Decides for a job, and says whether it gets InfiniBand.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(infiniband) = ctx.profile.infiniband.as_ref() else { return false };
-    if !ctx.is_distributed_with_gpus(draft) || !ctx.devices_reach_workers(draft) {
+    if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {
         return false;
     }
     let profile = || Origin::Profile(ctx.profile.name.clone());
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
-        if draft.active("ib.devices") {
-            if let Some(resource) = infiniband.devices.as_deref() {
+        if plan.active("ib.devices") {
+            let own = (infiniband.devices.as_deref(), &[][..]);
+            if let Some(resource) = infiniband.devices.as_deref()
+                && !rdma_present::report(plan, at, role, own, &[])
+            {
                 let count = infiniband.count.to_string();
                 let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
-                set::resource(draft, at, role, "ib.devices", (resource, &count), why, profile());
+                set::resource(plan, at, role, "ib.devices", (resource, &count), why, profile());
             }
             if infiniband.memlock {
-                efa_role::memlock(draft, at, role, "ib.devices", profile());
+                efa_role::memlock(plan, at, role, "ib.devices", profile());
             }
         }
-        if let Some(hca) = infiniband.hca.as_deref().filter(|_| draft.active("ib.hca")) {
+        if let Some(hca) = infiniband.hca.as_deref().filter(|_| plan.active("ib.hca")) {
             let why = "NCCL then uses the fabric's adapters and no other";
-            set::env(draft, at, role, "ib.hca", ("NCCL_IB_HCA", hca), why, profile());
+            set::env(plan, at, role, "ib.hca", ("NCCL_IB_HCA", hca), why, profile());
             launch.forward("ib.hca", "NCCL_IB_HCA");
         }
     }

@@ -3,14 +3,14 @@
 use super::{Context, Launch, opt_out};
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Mpi, RoleView};
 use crate::request::{Fabric, Origin};
 use crate::shell;
 use crate::shell::{Mpirun, MpirunNote};
 
 /// Rewrites the command of each launcher, or says which `mpirun` its backend is to write.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &Launch) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     let mpirun = &launch.mpirun;
     if mpirun.bin.is_none() && mpirun.forward.is_empty() {
         return;
@@ -26,17 +26,17 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &Launch) {
         }
         match ctx.job.mpi {
             None => {}
-            Some(Mpi::Intel | Mpi::Mpich) => report_other_mpi(draft, at),
+            Some(Mpi::Intel | Mpi::Mpich) => report_other_mpi(plan, at),
             Some(Mpi::OpenMpi) if ctx.is_job_file() && role.container.command.is_empty() => {
-                for_backend(ctx, draft, at, rule, mpirun);
+                for_backend(ctx, plan, at, rule, mpirun);
             }
-            Some(Mpi::OpenMpi) => rewrite(draft, at, role, rule, mpirun),
+            Some(Mpi::OpenMpi) => rewrite(plan, at, role, rule, mpirun),
         }
     }
 }
 
 /// With `launch = "mpi"` the backend writes the `mpirun`; ssh carries no environment, so the user's is forwarded too.
-fn for_backend(ctx: &Context, draft: &mut Draft, at: At, rule: &'static str, mpirun: &Mpirun) {
+fn for_backend(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, rule: &'static str, mpirun: &Mpirun) {
     let own = ctx.workers().flat_map(|(_, role)| role.container.env.iter().map(|var| var.name.clone()));
     let mut forward = mpirun.forward.clone();
     for name in own {
@@ -46,16 +46,16 @@ fn for_backend(ctx: &Context, draft: &mut Draft, at: At, rule: &'static str, mpi
     }
     let path = mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"));
     let change = Change::Mpirun { path, forward };
-    draft.op(at, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
+    plan.op(at, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
 }
 
-fn rewrite(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, mpirun: &Mpirun) {
+fn rewrite(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, rule: &'static str, mpirun: &Mpirun) {
     let container = &role.container;
     let env_list = container.env("OMPI_MCA_mca_base_env_list").and_then(|var| var.value.clone());
     let mpirun = &Mpirun { env_list, ..mpirun.clone() };
     let rewritten = shell::rewrite(&container.command, &container.args, mpirun);
     for note in &rewritten.notes {
-        report(draft, at, mpirun, note);
+        report(plan, at, mpirun, note);
     }
     let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
     let command_words = rewritten.command.len();
@@ -63,14 +63,14 @@ fn rewrite(draft: &mut Draft, at: At, role: &RoleView, rule: &'static str, mpiru
     let change = Change::Command { before: before.clone(), after: after.clone(), command_words };
     if before != after {
         let why = "an image's mpirun does not fit the mounted libraries, and ranks started by ssh get only what is forwarded";
-        draft.op(at, rule, change, why, Origin::Default);
+        plan.op(at, rule, change, why, Origin::Default);
     } else if rewritten.notes.is_empty() {
-        draft.kept(at, rule, &change, "already there");
+        plan.kept(at, rule, &change, "already there");
     }
 }
 
-fn report_other_mpi(draft: &mut Draft, at: At) {
-    draft.say(
+fn report_other_mpi(plan: &mut PlanBuilder, at: RoleRef) {
+    plan.report(
         Finding::warning(
             "W-MPI-IMPL",
             "only Open MPI's command line is rewritten; this job's mpirun is left alone",
@@ -80,7 +80,7 @@ fn report_other_mpi(draft: &mut Draft, at: At) {
     );
 }
 
-fn report(draft: &mut Draft, at: At, mpirun: &Mpirun, note: &MpirunNote) {
+fn report(plan: &mut PlanBuilder, at: RoleRef, mpirun: &Mpirun, note: &MpirunNote) {
     let line = mpirun.forward.iter().fold(
         mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun")),
         |line, name| format!("{line} -x {name}"),
@@ -121,5 +121,5 @@ fn report(draft: &mut Draft, at: At, mpirun: &Mpirun, note: &MpirunNote) {
         )
         .fix("forward it without a value: -x LD_LIBRARY_PATH"),
     };
-    draft.say(finding.at(at.name));
+    plan.report(finding.at(at.name));
 }

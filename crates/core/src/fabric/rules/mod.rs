@@ -9,6 +9,7 @@ pub(crate) mod launch;
 pub(crate) mod opt_out;
 mod placement;
 pub(crate) mod preflight;
+mod rdma_present;
 pub(crate) mod roce;
 pub(crate) mod set;
 pub(crate) mod strict;
@@ -20,7 +21,7 @@ use super::node::Node;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::ClusterFacts;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobKind, JobView, RoleView};
 use crate::request::Fabric;
 use crate::request::FabricRequest;
@@ -60,12 +61,12 @@ impl Launch {
 
 impl<'a> Context<'a> {
     /// The roles with their places.
-    pub(crate) fn roles(&self) -> impl Iterator<Item = (At<'a>, &'a RoleView)> + use<'a> {
-        self.job.roles.iter().enumerate().map(|(index, role)| (At { index, name: &role.name }, role))
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
+        self.job.roles.iter().enumerate().map(|(index, role)| (RoleRef { index, name: &role.name }, role))
     }
 
     /// The worker roles with their places.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (At<'a>, &'a RoleView)> + use<'a> {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
         self.roles().filter(|(_, role)| role.worker)
     }
 
@@ -94,32 +95,32 @@ impl<'a> Context<'a> {
     }
 
     /// Whether a fabric needs more than one pod, and accelerators: what all of them ask of a job.
-    pub(crate) fn is_distributed_with_gpus(&self, draft: &mut Draft) -> bool {
+    pub(crate) fn is_distributed_with_gpus(&self, plan: &mut PlanBuilder) -> bool {
         if let Some((role, text)) = self.placeholder() {
             let why = format!(
                 "{role} says `{text}` where a number should stand; fill the template in first (envsubst)"
             );
-            draft.skip_fabric(self.fabric, "template", why);
+            plan.skip_fabric(self.fabric, "template", why);
             return false;
         }
         let pods = self.job.worker_pods();
         if pods < 2 {
             let why = format!("{pods} pod has ranks, so nothing passes between nodes");
-            draft.skip_fabric(self.fabric, "not-distributed", why);
+            plan.skip_fabric(self.fabric, "not-distributed", why);
             return false;
         }
         if self.workers().all(|(_, role)| self.accelerators(role) == 0) {
             let why = format!("no worker asks {}", self.profile.accelerator);
-            draft.skip_fabric(self.fabric, "no-gpu", why);
+            plan.skip_fabric(self.fabric, "no-gpu", why);
             return false;
         }
         true
     }
 
     /// Whether what a worker asks goes to a worker; reported if not.
-    pub(crate) fn devices_reach_workers(&self, draft: &mut Draft) -> bool {
+    pub(crate) fn devices_reach_workers(&self, plan: &mut PlanBuilder) -> bool {
         if self.job.devices_go_to_launcher {
-            draft.say(
+            plan.report(
                 Finding::error(
                     "E-TRAINJOB-MPI-LAUNCHER",
                     "this runtime's launcher stands apart, and what the TrainJob asks per node would go to it, not to \

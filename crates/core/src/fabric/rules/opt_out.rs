@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::Draft;
+use crate::fabric::builder::PlanBuilder;
 use crate::fabric::view::{Annotation, RoleView};
 use crate::request::{Fabric, Origin, RuleSetting};
 
@@ -37,13 +37,13 @@ pub(crate) fn role_is_marked(ctx: &Context, role: &RoleView) -> bool {
 
 /// Whether the job opts out of EFA. If its own metadata say so, the pods get the annotation too, since the server
 /// looks at nothing else.
-pub(crate) fn job_is_out(ctx: &Context, draft: &mut Draft) -> bool {
+pub(crate) fn job_is_out(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     let Some(key) = ctx.profile.opt_out.as_deref() else { return false };
-    report_odd_values(ctx, draft, key);
+    report_odd_values(ctx, plan, key);
     if word(&ctx.job.annotations, key) == Word::Out {
         let why = format!("the job's annotation {key} is \"true\"");
-        draft.skip_fabric(Fabric::Efa, "opt-out", why);
-        copy_to_pods(ctx, draft, key);
+        plan.skip_fabric(Fabric::Efa, "opt-out", why);
+        copy_to_pods(ctx, plan, key);
         return true;
     }
     let out: Vec<&str> =
@@ -54,7 +54,7 @@ pub(crate) fn job_is_out(ctx: &Context, draft: &mut Draft) -> bool {
     let others: Vec<&str> =
         ctx.workers().filter(|(_, role)| !role_is_out(ctx, role)).map(|(at, _)| at.name).collect();
     if !others.is_empty() {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-OPTOUT-MIXED",
                 format!(
@@ -67,7 +67,7 @@ pub(crate) fn job_is_out(ctx: &Context, draft: &mut Draft) -> bool {
             .fix("put the annotation on all worker roles, or on none"),
         );
     }
-    draft.skip_fabric(Fabric::Efa, "opt-out", format!("{} carries {key}: \"true\"", out.join(", ")));
+    plan.skip_fabric(Fabric::Efa, "opt-out", format!("{} carries {key}: \"true\"", out.join(", ")));
     true
 }
 
@@ -80,11 +80,11 @@ fn word(annotations: &BTreeMap<String, Annotation>, key: &str) -> Word {
     if ours { Word::Ours } else { Word::Out }
 }
 
-fn report_odd_values(ctx: &Context, draft: &mut Draft, key: &str) {
+fn report_odd_values(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     let of_roles = ctx.job.roles.iter().map(|role| (role.name.as_str(), &role.annotations));
     for (place, annotations) in std::iter::once(("metadata", &ctx.job.annotations)).chain(of_roles) {
         match annotations.get(key) {
-            Some(Annotation::NotText(raw)) => draft.say(
+            Some(Annotation::NotText(raw)) => plan.report(
                 Finding::error(
                     "E-ANNOT-BOOL",
                     format!("{key}: {raw} is not a string, and the API server refuses it"),
@@ -92,7 +92,7 @@ fn report_odd_values(ctx: &Context, draft: &mut Draft, key: &str) {
                 .at(place)
                 .fix(format!("quote it: {key}: \"{raw}\"")),
             ),
-            Some(Annotation::Text(text)) if !matches!(text.as_str(), "true" | "false") => draft.say(
+            Some(Annotation::Text(text)) if !matches!(text.as_str(), "true" | "false") => plan.report(
                 Finding::warning(
                     "W-OPTOUT-VALUE",
                     format!("{key}: \"{text}\" is no opt-out; only \"true\" is"),
@@ -105,15 +105,15 @@ fn report_odd_values(ctx: &Context, draft: &mut Draft, key: &str) {
     }
 }
 
-fn copy_to_pods(ctx: &Context, draft: &mut Draft, key: &str) {
+fn copy_to_pods(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     const RULE: &str = "efa.webhook";
-    let off = draft.settings.of(RULE) == RuleSetting::Off;
+    let off = plan.settings.of(RULE) == RuleSetting::Off;
     if off || ctx.is_job_file() || ctx.options.kind == Fabric::Efa {
         return;
     }
     for (at, _) in ctx.roles().filter(|(_, role)| !role.annotations.contains_key(key)) {
         let change = Change::Annotation { key: key.to_owned(), value: "true".to_owned() };
         let why = "the job opts out; the cluster's webhook sees only what the pods carry";
-        draft.op(at, RULE, change, why, Origin::Job);
+        plan.op(at, RULE, change, why, Origin::Job);
     }
 }

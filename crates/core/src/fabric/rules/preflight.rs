@@ -3,18 +3,18 @@
 use super::Context;
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::Draft;
+use crate::fabric::builder::PlanBuilder;
 use crate::text::Quantity;
 
 /// Looks at the changes that were decided.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft) {
-    pod_security(ctx, draft);
-    huge_pages(ctx, draft);
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
+    pod_security(ctx, plan);
+    huge_pages(ctx, plan);
 }
 
-fn pod_security(ctx: &Context, draft: &mut Draft) {
+fn pod_security(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(level @ ("baseline" | "restricted")) = ctx.facts.pod_security.as_deref() else { return };
-    let forbidden: Vec<&str> = draft
+    let forbidden: Vec<&str> = plan
         .changes()
         .filter_map(|(_, change)| match change {
             Change::Mount { .. } => Some("hostPath volumes"),
@@ -23,7 +23,7 @@ fn pod_security(ctx: &Context, draft: &mut Draft) {
         })
         .collect();
     if let Some(what) = forbidden.first() {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-POD-SECURITY",
                 format!("the namespace enforces Pod Security `{level}`, which forbids {what}: every pod would be refused"),
@@ -34,11 +34,11 @@ fn pod_security(ctx: &Context, draft: &mut Draft) {
     }
 }
 
-fn huge_pages(ctx: &Context, draft: &mut Draft) {
+fn huge_pages(ctx: &Context, plan: &mut PlanBuilder) {
     const NAME: &str = "hugepages-2Mi";
     let amount = |text: &String| Quantity::parse(text);
     let most = ctx.facts.nodes.iter().filter_map(|group| group.allocatable.get(NAME).and_then(amount)).max();
-    let asked = draft
+    let asked = plan
         .changes()
         .filter_map(|(role, change)| match change {
             Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
@@ -47,7 +47,7 @@ fn huge_pages(ctx: &Context, draft: &mut Draft) {
         .max_by_key(|(_, quantity)| amount(quantity));
     let (Some(most), Some((role, quantity))) = (most, asked) else { return };
     if amount(&quantity).is_some_and(|asked| asked > most) {
-        draft.say(
+        plan.report(
             Finding::warning(
                 "W-HP-ALLOCATABLE",
                 format!("{quantity} of huge pages are asked, and no node has as many allocatable: the pods would stay Pending"),

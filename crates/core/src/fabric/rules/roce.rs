@@ -1,9 +1,10 @@
 //! RoCE: a Multus network, an RDMA device, the right to pin memory, and NCCL's IB transport.
 
+use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, set};
 use crate::Finding;
 use crate::fabric::RoceProfile;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::RoleView;
 use crate::fabric::{Change, merge};
 use crate::request::Origin;
@@ -12,22 +13,24 @@ use crate::text::Quantity;
 const THREADS: &str = "roce.socket-threads";
 /// Most sockets NCCL opens between two ranks: the product of the two settings (NCCL user guide, NCCL_NSOCKS_PERTHREAD).
 const MOST_SOCKETS: u64 = 64;
-const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
 /// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) -> bool {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(roce) = ctx.profile.roce.as_ref() else { return false };
-    if !ctx.is_distributed_with_gpus(draft) || !ctx.devices_reach_workers(draft) {
+    if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {
         return false;
     }
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
-        network(ctx, draft, roce, at, role);
-        devices(ctx, draft, roce, at, role);
-        if roce.memlock && draft.active("roce.memlock") {
-            efa_role::memlock(draft, at, role, "roce.memlock", profile(ctx));
+        let own = (roce.devices.as_deref(), own_networks(ctx, roce));
+        if !rdma_present::report(plan, at, role, own, &["roce.network", "roce.devices"]) {
+            network(ctx, plan, roce, at, role);
+            devices(ctx, plan, roce, at, role);
         }
-        environment(ctx, draft, roce, at, role, launch);
-        gid::decide(ctx, draft, roce, at, role, launch);
+        if roce.memlock && plan.active("roce.memlock") {
+            efa_role::memlock(plan, at, role, "roce.memlock", profile(ctx));
+        }
+        environment(ctx, plan, roce, at, role, launch);
+        gid::decide(ctx, plan, roce, at, role, launch);
     }
     true
 }
@@ -36,17 +39,20 @@ fn profile(ctx: &Context) -> Origin {
     Origin::Profile(ctx.profile.name.clone())
 }
 
-fn network(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) {
+/// The networks that are asked for, else the profile's.
+fn own_networks<'c>(ctx: &Context<'c>, roce: &'c RoceProfile) -> &'c [String] {
+    if ctx.options.networks.is_empty() { &roce.networks } else { &ctx.options.networks }
+}
+
+fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) {
     const RULE: &str = "roce.network";
-    let (names, origin) = match ctx.options.networks.as_slice() {
-        [] => (roce.networks.as_slice(), profile(ctx)),
-        asked => (asked, Origin::Job),
-    };
-    if names.is_empty() || !draft.active(RULE) {
+    let names = own_networks(ctx, roce);
+    let origin = if ctx.options.networks.is_empty() { profile(ctx) } else { Origin::Job };
+    if names.is_empty() || !plan.active(RULE) {
         return;
     }
-    if roce.network_per_device && !draft.active("roce.devices") {
-        draft.skip_rule(
+    if roce.network_per_device && !plan.active("roce.devices") {
+        plan.skip_rule(
             RULE,
             "depends-on",
             "each device has its network here, and `roce.devices` is switched off",
@@ -59,11 +65,11 @@ fn network(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &
     let existing = role.annotations.get(NETWORKS).and_then(|value| value.text());
     let change = |value: String| Change::Annotation { key: NETWORKS.to_owned(), value };
     match merge::networks(existing, &wanted, ctx.job.namespace.as_deref()) {
-        Ok(None) => draft.kept(at, RULE, &change(existing.unwrap_or_default().to_owned()), "already there"),
+        Ok(None) => plan.kept(at, RULE, &change(existing.unwrap_or_default().to_owned()), "already there"),
         Ok(Some(value)) => {
-            draft.op(at, RULE, change(value), "the pod gets the RDMA interface through this network", origin);
+            plan.op(at, RULE, change(value), "the pod gets the RDMA interface through this network", origin);
         }
-        Err(why) => draft.say(
+        Err(why) => plan.report(
             Finding::error("E-ROCE-NETWORKS", format!("the annotation {NETWORKS} cannot be read: {why}"))
                 .at(at.name)
                 .fix("write `namespace/name,namespace/name`, or a JSON list of {\"name\", \"namespace\"}"),
@@ -90,15 +96,15 @@ fn wanted_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> (u32, Ori
     }
 }
 
-fn devices(ctx: &Context, draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) {
-    let Some(resource) = roce.devices.as_deref().filter(|_| draft.active("roce.devices")) else { return };
+fn devices(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) {
+    let Some(resource) = roce.devices.as_deref().filter(|_| plan.active("roce.devices")) else { return };
     let (count, origin) = wanted_count(ctx, roce, role);
     let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
-    set::resource(draft, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
+    set::resource(plan, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
 }
 
 /// Whether the user's one number and our other one make more sockets than NCCL allows; then theirs stays alone.
-fn too_many_sockets(draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleView) -> bool {
+fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) -> bool {
     let number = |name: &str, ours: &Option<String>| {
         let own = role.container.env(name).and_then(|var| var.value.clone());
         own.or_else(|| ours.clone())?.trim().parse::<u64>().ok()
@@ -112,16 +118,16 @@ fn too_many_sockets(draft: &mut Draft, roce: &RoceProfile, at: At, role: &RoleVi
             "{}: with the value the user set, NCCL would have more than {MOST_SOCKETS} sockets",
             at.name
         );
-        draft.skip_rule(THREADS, "set-by-user", why);
+        plan.skip_rule(THREADS, "set-by-user", why);
     }
     many
 }
 
 fn environment(
     ctx: &Context,
-    draft: &mut Draft,
+    plan: &mut PlanBuilder,
     roce: &RoceProfile,
-    at: At,
+    at: RoleRef,
     role: &RoleView,
     launch: &mut Launch,
 ) {
@@ -132,11 +138,11 @@ fn environment(
         (THREADS, "NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread, threads),
     ];
     for (rule, name, value, why) in settings {
-        if rule == THREADS && too_many_sockets(draft, roce, at, role) {
+        if rule == THREADS && too_many_sockets(plan, roce, at, role) {
             continue;
         }
-        if let Some(value) = value.as_deref().filter(|_| draft.active(rule)) {
-            set::env(draft, at, role, rule, (name, value), why, profile(ctx));
+        if let Some(value) = value.as_deref().filter(|_| plan.active(rule)) {
+            set::env(plan, at, role, rule, (name, value), why, profile(ctx));
             launch.forward(rule, name);
         }
     }

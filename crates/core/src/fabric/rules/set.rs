@@ -2,15 +2,15 @@
 
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::{At, Draft};
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::RoleView;
 use crate::request::Origin;
 use crate::text::Quantity;
 
 /// Sets a variable, unless the user did: then theirs stays, and is reported where it differs.
 pub(crate) fn env(
-    draft: &mut Draft,
-    at: At,
+    plan: &mut PlanBuilder,
+    at: RoleRef,
     role: &RoleView,
     rule: &'static str,
     (name, value): (&str, &str),
@@ -19,13 +19,13 @@ pub(crate) fn env(
 ) {
     let change = |value: &str| Change::Env { name: name.to_owned(), value: value.to_owned() };
     match role.container.env(name).map(|var| var.value.as_deref()) {
-        None => draft.op(at, rule, change(value), why, origin),
-        Some(Some(own)) if own == value => draft.kept(at, rule, &change(value), "already there"),
+        None => plan.op(at, rule, change(value), why, origin),
+        Some(Some(own)) if own == value => plan.kept(at, rule, &change(value), "already there"),
         Some(own) => {
             let shown =
                 own.map_or_else(|| "a value from elsewhere (valueFrom)".to_owned(), |own| format!("`{own}`"));
-            draft.kept(at, rule, &change(own.unwrap_or("valueFrom")), "set by the user, kept");
-            draft.say(
+            plan.kept(at, rule, &change(own.unwrap_or("valueFrom")), "set by the user, kept");
+            plan.report(
                 Finding::warning(
                     "W-ENV-KEPT",
                     format!("{name} is {shown}, set by the user, and stays; {rule} would set `{value}`"),
@@ -48,12 +48,12 @@ pub(crate) enum Asked {
 }
 
 /// What the user asks of a resource. Extended resources and huge pages need limits and requests to be equal.
-pub(crate) fn asked(draft: &mut Draft, at: At, role: &RoleView, resource: &str) -> Asked {
+pub(crate) fn asked(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, resource: &str) -> Asked {
     let container = &role.container;
     match (container.limits.get(resource), container.requests.get(resource)) {
         (None, None) => Asked::No,
         (Some(limit), Some(request)) if !same(limit, request) => {
-            draft.say(
+            plan.report(
                 Finding::error(
                     "E-RES-UNEQUAL",
                     format!("{resource}: limits say {limit}, requests say {request}; they must be equal"),
@@ -70,8 +70,8 @@ pub(crate) fn asked(draft: &mut Draft, at: At, role: &RoleView, resource: &str) 
 /// Asks a resource, unless the user did: then theirs stays, and the side of limits and requests that is missing gets
 /// it too. Says whether something is asked now, and whether it is the user's.
 pub(crate) fn resource(
-    draft: &mut Draft,
-    at: At,
+    plan: &mut PlanBuilder,
+    at: RoleRef,
     role: &RoleView,
     rule: &'static str,
     (resource, quantity): (&str, &str),
@@ -80,12 +80,12 @@ pub(crate) fn resource(
 ) {
     let change =
         |quantity: &str| Change::Resource { name: resource.to_owned(), quantity: quantity.to_owned() };
-    match asked(draft, at, role, resource) {
+    match asked(plan, at, role, resource) {
         Asked::Unequal => {}
-        Asked::No => draft.op(at, rule, change(quantity), why, origin),
+        Asked::No => plan.op(at, rule, change(quantity), why, origin),
         Asked::Yes(own) => {
             if !same(&own, quantity) {
-                draft.say(
+                plan.report(
                     Finding::warning(
                         "W-RES-KEPT",
                         format!("{resource}: the user asks {own}, which stays; {rule} would ask {quantity}"),
@@ -94,15 +94,15 @@ pub(crate) fn resource(
                     .fix(format!("remove {resource} to get {quantity}")),
                 );
             }
-            keep_resource(draft, at, role, rule, resource, &own);
+            keep_resource(plan, at, role, rule, resource, &own);
         }
     }
 }
 
 /// Keeps what the user asks, and fills the missing side of limits and requests with it.
 pub(crate) fn keep_resource(
-    draft: &mut Draft,
-    at: At,
+    plan: &mut PlanBuilder,
+    at: RoleRef,
     role: &RoleView,
     rule: &'static str,
     resource: &str,
@@ -111,10 +111,10 @@ pub(crate) fn keep_resource(
     let change = Change::Resource { name: resource.to_owned(), quantity: own.to_owned() };
     let container = &role.container;
     if container.limits.contains_key(resource) && container.requests.contains_key(resource) {
-        draft.kept(at, rule, &change, "asked by the user, kept");
+        plan.kept(at, rule, &change, "asked by the user, kept");
     } else {
         let why = "asked by the user on one side of limits and requests; both must say it";
-        draft.op(at, rule, change, why, Origin::Job);
+        plan.op(at, rule, change, why, Origin::Job);
     }
 }
 

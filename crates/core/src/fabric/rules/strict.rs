@@ -1,15 +1,15 @@
 //! `--strict`: NCCL fails where it would fall back to another network without a word.
 
 use super::{Context, Launch, set};
-use crate::fabric::draft::Draft;
+use crate::fabric::builder::PlanBuilder;
 use crate::request::{Fabric, Origin, RuleSetting};
 
 const RULE: &str = "strict.net";
 
 /// Pins the network of the fabric the job got.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
-    let asked = ctx.options.strict || draft.settings.of(RULE) == RuleSetting::On;
-    if !asked || !draft.active(RULE) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
+    let asked = ctx.options.strict || plan.settings.of(RULE) == RuleSetting::On;
+    if !asked || !plan.active(RULE) {
         return;
     }
     // aws-ofi-nccl calls itself "Libfabric" since 1.13, and "AWS Libfabric" whenever NCCL_NET asks for that name, as
@@ -32,7 +32,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, launch: &mut Launch) {
             let why = format!(
                 "--strict: NCCL fails if this network is not there, instead of using another{by_name}"
             );
-            set::env(draft, at, role, RULE, (name, value), &why, Origin::Job);
+            set::env(plan, at, role, RULE, (name, value), &why, Origin::Job);
         }
         launch.forward(RULE, name);
     }

@@ -5,21 +5,21 @@ use super::efa::Parts;
 use super::opt_out::{self, MARKER, MARKER_EFA};
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::draft::Draft;
+use crate::fabric::builder::PlanBuilder;
 use crate::fabric::view::JobKind;
 use crate::request::{Fabric, Origin, Webhook};
 
 /// Tells a webhook to keep out, where there is one or may be one.
-pub(crate) fn decide(ctx: &Context, draft: &mut Draft, _parts: Parts) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, _parts: Parts) {
     const RULE: &str = "efa.webhook";
-    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| draft.active(RULE)) else { return };
+    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
-        draft.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
+        plan.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
         return;
     }
     let (why, origin) = match known(ctx) {
         Some(false) => {
-            draft.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
+            plan.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
             return;
         }
         Some(true) => (
@@ -31,7 +31,7 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, _parts: Parts) {
             Origin::Assumed,
         ),
         None => {
-            report_unknown(ctx, draft, key);
+            report_unknown(ctx, plan, key);
             return;
         }
     };
@@ -42,9 +42,9 @@ pub(crate) fn decide(ctx: &Context, draft: &mut Draft, _parts: Parts) {
         for (key, value) in [(key, "true"), (MARKER, MARKER_EFA)] {
             let change = Change::Annotation { key: key.to_owned(), value: value.to_owned() };
             if opt_out::role_is_marked(ctx, role) {
-                draft.kept(at, RULE, &change, "already there");
+                plan.kept(at, RULE, &change, "already there");
             } else {
-                draft.op(at, RULE, change, why, origin.clone());
+                plan.op(at, RULE, change, why, origin.clone());
             }
         }
     }
@@ -59,10 +59,10 @@ fn known(ctx: &Context) -> Option<bool> {
     said(ctx.options.webhook).or(ctx.facts.efa_webhook).or_else(|| said(ctx.profile.webhook))
 }
 
-fn report_unknown(ctx: &Context, draft: &mut Draft, key: &str) {
+fn report_unknown(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     let marked = ctx.workers().all(|(_, role)| opt_out::role_is_marked(ctx, role));
     if !marked {
-        draft.say(
+        plan.report(
             Finding::info(
                 "I-WEBHOOK-UNKNOWN",
                 format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa),

@@ -17,7 +17,7 @@ use crate::Finding;
 use crate::convert::Imported;
 use crate::convert::{Start, TrainerVersion};
 use crate::fabric::too_many_roles;
-use crate::fabric::view::JobKind;
+use crate::fabric::view::{JobKind, Workload};
 use crate::span::SpanTree;
 use crate::spec::{JobSpec, Launch, Role, RoleKind};
 
@@ -60,12 +60,22 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
                     finding.subject.as_deref().and_then(|pointer| at_pointer(node, pointer)).unwrap_or(node);
                 finding.span(start.span(text, &at.span))
             };
+            // A Service's Deployment, an init Job: what asks for no accelerator is no job to import.
+            if let JobKind::Workload(kind) = kind
+                && !workload_asks_accelerators(&object, kind)
+            {
+                continue;
+            }
             let mut job = one(&object, kind).map_err(place)?;
             job.findings = job.findings.into_iter().map(place).collect();
             jobs.push(job);
         }
     }
     Ok(jobs)
+}
+
+fn workload_asks_accelerators(object: &Json, kind: Workload) -> bool {
+    super::workload::asks_accelerators(&super::workload::view(object, kind), "nvidia.com/gpu")
 }
 
 /// A job while it is read.
@@ -93,6 +103,7 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
     job.rest.drop_all(&["/apiVersion", "/kind", "/status", "/metadata/creationTimestamp"]);
     job.metadata();
     match kind {
+        JobKind::Workload(kind) => workload(&mut job, object, kind)?,
         JobKind::PyTorchJob => pytorch(&mut job)?,
         JobKind::MpiJobV1 | JobKind::MpiJobV2 => mpi(&mut job, kind)?,
         JobKind::TrainJob => train(&mut job),
@@ -151,17 +162,26 @@ impl Reading {
         let replicas = self.rest.number(&format!("{at}/replicas")).unwrap_or(1);
         let mut role = Role::new(name).nodes(replicas);
         policy::restart(self, &format!("{at}/restartPolicy"));
-        let template = format!("{at}/template");
-        let index = self.rest.container(&template, wanted).ok_or_else(|| {
+        let argv = self.template(&mut role, &format!("{at}/template"), wanted)?;
+        Ok((role, argv))
+    }
+
+    /// Takes a pod template into a role, and gives the command.
+    fn template(
+        &mut self,
+        role: &mut Role,
+        template: &str,
+        wanted: Option<&str>,
+    ) -> Result<Vec<String>, Finding> {
+        let index = self.rest.container(template, wanted).ok_or_else(|| {
             Finding::error("E-IMPORT-JOB", "there is no container to run")
-                .at(at)
+                .at(template)
                 .fix("give the role a pod template with a container")
         })?;
-        pod::read(self, &template, &mut role);
+        pod::read(self, template, role);
         let container =
             Container { at: format!("{template}/spec/containers/{index}"), pod: format!("{template}/spec") };
-        let argv = container.read(self, &mut role, "resources");
-        Ok((role, argv))
+        Ok(container.read(self, role, "resources"))
     }
 }
 
@@ -229,6 +249,83 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     command::literal(job, &launcher, &argv, &format!("{SPECS}/Launcher"));
     launcher.command = command::unescaped(argv);
     job.spec.roles.extend([launcher, worker]);
+    Ok(())
+}
+
+/// Where kinds that are no Kubeflow jobs count their pods, and say what a job file has a word or no need for.
+const COUNTS: [&str; 12] = [
+    "/spec/parallelism",
+    "/spec/completions",
+    "/spec/completionMode",
+    "/spec/replicas",
+    "/spec/selector",
+    "/spec/serviceName",
+    "/spec/minAvailable",
+    "/spec/leaderWorkerTemplate/size",
+    "/spec/leaderWorkerTemplate/restartPolicy",
+    "/spec/network",
+    "/spec/failurePolicy",
+    "/spec/startupPolicy",
+];
+
+/// Any other object with pod templates: those that ask for GPUs are the workers, one that calls `mpirun` is the launcher.
+fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Finding> {
+    let view = super::workload::view(object, kind);
+    policy::run(job, "/spec");
+    job.rest.drop_all(&COUNTS);
+    let queue = job.rest.text("/spec/queue");
+    job.spec.queue = queue.or(job.spec.queue.take());
+    for (template, seen) in super::workload::templates(object, kind).iter().zip(&view.roles) {
+        if !seen.worker && !seen.launcher {
+            job.findings.push(
+                Finding::warning(
+                    "W-IMPORT-LOST",
+                    format!("the pods of `{}` ask for no GPU and are left out", template.name),
+                )
+                .at(template.at.clone())
+                .fix("run them beside the job; a job file describes the ranks and their launcher"),
+            );
+            job.rest.take(&template.at);
+            continue;
+        }
+        let launcher = seen.launcher && !seen.worker;
+        let mut role =
+            if launcher { Role::launcher() } else { Role::new(&template.name).nodes(template.pods) };
+        let argv = job.template(&mut role, &template.at, None)?;
+        if launcher {
+            job.spec.launch = Launch::Mpi;
+            command::literal(job, &role, &argv, &template.at);
+            role.command = command::unescaped(argv);
+        } else if view.roles.iter().any(|role| role.launcher && !role.worker) {
+            role.command = Vec::new();
+        } else {
+            command::start(job, &mut role, argv);
+        }
+        job.spec.roles.push(role);
+    }
+    for list in [
+        "/spec/replicatedJobs",
+        "/spec/tasks",
+        "/spec/workerGroupSpecs",
+        "/spec/rayClusterSpec/workerGroupSpecs",
+    ] {
+        for index in 0..job.rest.len(list) {
+            for key in ["name", "groupName", "replicas", "numOfHosts", "minReplicas", "maxReplicas"] {
+                job.rest.take(&format!("{list}/{index}/{key}"));
+            }
+            for key in ["parallelism", "completions", "backoffLimit", "completionMode"] {
+                job.rest.take(&format!("{list}/{index}/template/spec/{key}"));
+            }
+        }
+    }
+    if job.spec.roles.is_empty() {
+        return Err(Finding::error(
+            "E-IMPORT-JOB",
+            format!("the {} has no pods with a container", kind.as_str()),
+        )
+        .at("/spec")
+        .fix("give it a pod template with a container"));
+    }
     Ok(())
 }
 

@@ -1,13 +1,13 @@
-//! An outcome while the rules write it.
+//! A plan while the rules write it.
 
-use super::{Change, JobView, Op, Outcome};
+use super::{Change, FabricPlan, JobView, Op};
 use crate::Finding;
 use crate::fabric::{Decision, Skipped};
 use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, Origin, RuleSetting};
 
 /// Collects what the rules decide, and puts it into the order of roles and changes.
-pub(crate) struct Draft<'a> {
+pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a Settings,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
@@ -23,14 +23,14 @@ struct Entry {
     op: Option<Op>,
 }
 
-/// The role a rule speaks of: its place in the job and its name.
+/// The role a rule looks at: its place in the job and its name.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct RoleRef<'a> {
     pub(crate) index: usize,
     pub(crate) name: &'a str,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(settings: &'a Settings, findings: Vec<Finding>) -> Self {
         Self { settings, entries: Vec::new(), skip: None, skipped: Vec::new(), findings, applied: Vec::new() }
     }
@@ -43,7 +43,7 @@ impl<'a> Draft<'a> {
     /// Makes a change.
     pub(crate) fn op(
         &mut self,
-        at: At,
+        at: RoleRef,
         rule: &'static str,
         change: Change,
         why: impl Into<String>,
@@ -65,8 +65,8 @@ impl<'a> Draft<'a> {
         self.applied.push(rule);
     }
 
-    /// Says that the user's own value stays.
-    pub(crate) fn kept(&mut self, at: At, rule: &'static str, change: &Change, why: impl Into<String>) {
+    /// Records that the user's own value stays.
+    pub(crate) fn kept(&mut self, at: RoleRef, rule: &'static str, change: &Change, why: impl Into<String>) {
         let decision = Decision {
             rule: rule.to_owned(),
             target: format!("{}: {}", at.name, change.target()),
@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
         self.applied.push(rule);
     }
 
-    /// Says that a rule does not apply, and why.
+    /// Records that a rule does not apply, and why.
     pub(crate) fn skip_rule(&mut self, rule: &str, reason: &str, why: impl Into<String>) {
         let skipped = Skipped { rule: rule.to_owned(), reason: reason.to_owned(), why: why.into() };
         if !self.skipped.contains(&skipped) {
@@ -87,10 +87,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Says that a whole fabric does not apply, and why.
+    /// Records that a whole fabric does not apply, and why.
     pub(crate) fn skip_fabric(&mut self, fabric: Fabric, reason: &str, why: impl Into<String>) {
-        self.skip =
-            Some(Skipped { rule: fabric.as_str().to_owned(), reason: reason.to_owned(), why: why.into() });
+        self.skip = Some(Skipped::fabric(fabric, reason, why));
     }
 
     /// Why the fabric does not apply, if it does not.
@@ -99,7 +98,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Reports something. The same thing is reported once.
-    pub(crate) fn say(&mut self, finding: Finding) {
+    pub(crate) fn report(&mut self, finding: Finding) {
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }
@@ -119,13 +118,13 @@ impl<'a> Draft<'a> {
         self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
     }
 
-    /// Whether a finding of a code was reported.
-    pub(crate) fn said(&self, code: &str) -> bool {
+    /// Returns whether a finding of a code was reported.
+    pub(crate) fn has_reported(&self, code: &str) -> bool {
         self.findings.iter().any(|finding| finding.code == code)
     }
 
     /// Ends: in order, with an error for each rule that must apply and did not, and without ops if there is an error.
-    pub(crate) fn finish(mut self, fabric: Fabric) -> Outcome {
+    pub(crate) fn finish(mut self, fabric: Fabric) -> FabricPlan {
         self.report_unmet();
         for (rule, reason, why) in self.settings.switched_off(fabric) {
             self.skip_rule(rule, reason, why);
@@ -137,7 +136,8 @@ impl<'a> Draft<'a> {
             decisions.push(entry.decision);
             ops.extend(entry.op.filter(|_| !failed));
         }
-        Outcome { fabric, skip: self.skip, ops, decisions, skipped: self.skipped, findings: self.findings }
+        let skipped = self.skip.into_iter().chain(self.skipped).collect();
+        FabricPlan { fabric, decisions, skipped, findings: self.findings, ops, ..FabricPlan::default() }
     }
 
     fn report_unmet(&mut self) {
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
                     || "nothing in this job calls for it".to_owned(),
                     |skipped| skipped.why.clone(),
                 );
-            self.say(
+            self.report(
                 Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
                     .fix(format!("set `{id}` to auto, or change what stands in its way")),
             );

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Replay;
-use super::scale::cannot_write;
+use crate::Replay;
+use crate::scale::cannot_write;
 
 /// The player: defines `rank`, found in the variables of torchrun, Slurm, Open MPI, PMI and indexed Jobs, and the
 /// function `play`, which prints a timed file from its input. With `INSTANT` set it does not wait. It needs nothing
@@ -79,10 +79,10 @@ impl Replay {
             self.write_timed(rank, pace, &mut file)?;
             file.flush().map_err(|e| bad(&path, &e))?;
         }
-        let truth = folder.join("expected.json");
-        let text = serde_json::to_vec_pretty(self.truth()).map_err(|e| {
-            Error::new(ErrorKind::Unexpected, "the truth cannot be written as JSON").source(e)
+        let expected = folder.join("expected.json");
+        let text = serde_json::to_vec_pretty(self.expected()).map_err(|e| {
+            Error::new(ErrorKind::Unexpected, "the expected map cannot be written as JSON").source(e)
         })?;
-        fs::write(&truth, text).map_err(|e| bad(&truth, &e))
+        fs::write(&expected, text).map_err(|e| bad(&expected, &e))
     }
 }

@@ -1,4 +1,4 @@
-//! A captured run on a stage: a backend of one job whose ranks print what they printed then, at any pace.
+//! A backend of one job that is a captured run: its ranks print what they printed then, at any pace.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use weftrun_core::job::{
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::Replay;
+use crate::Replay;
 
 /// Name of the backend, and of its target.
-pub const STAGE: &str = "replay";
+pub const NAME: &str = "replay";
 
 /// Most bytes of plain logs that are played.
 const MOST: u64 = 1 << 30;
 
 /// A backend of one job that is played.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct ReplayBackend {
     tape: Arc<Tape>,
     handle: JobHandle,
     begun: Timestamp,
@@ -50,8 +50,8 @@ enum Lines {
 /// Plain logs say nothing of their pace: so many lines a second of each.
 const PLAIN_LINES_A_SECOND: u64 = 1000;
 
-impl Stage {
-    /// Puts a replay on the stage. A speed of 1 is as it was, 10 ten times faster, 0 all at once.
+impl ReplayBackend {
+    /// Plays a replay. A speed of 1 is as it was, 10 ten times faster, 0 all at once.
     pub fn replay(name: &str, replay: Replay, ranks_per_node: u32, speed: f64) -> Self {
         let each = ranks_per_node.max(1);
         let sources = (0..replay.world())
@@ -96,7 +96,7 @@ impl Stage {
 
     fn new(name: &str, tape: Tape, speed: f64) -> Self {
         let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
-        let handle = JobHandle::new(STAGE, STAGE, [name]);
+        let handle = JobHandle::new(NAME, NAME, [name]);
         Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(false) }
     }
 
@@ -125,10 +125,13 @@ fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
     Arc::new(source)
 }
 
-/// The last number in a file's name.
+/// Reads the rank of a file named `rank12.log` or `job-7.rank_3.out`. Any other number, such as a node's or a job's, is
+/// not a rank.
 fn rank_in(name: &str) -> Option<u32> {
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    stem.split(|c: char| !c.is_ascii_digit()).rfind(|digits| !digits.is_empty())?.parse().ok()
+    let (_, behind) = name.rsplit_once("rank")?;
+    let behind = behind.strip_prefix(['-', '_', '.']).unwrap_or(behind);
+    let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+    behind[..digits].parse().ok()
 }
 
 fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -172,7 +175,7 @@ impl Tape {
 
 /// Where the play is.
 struct Play {
-    stage: Stage,
+    stage: ReplayBackend,
     wanted: Vec<usize>,
     /// Bytes of each source so far.
     offsets: Vec<u64>,
@@ -187,7 +190,7 @@ struct Play {
 const TOGETHER_MS: u64 = 20;
 
 impl Play {
-    fn new(stage: Stage, options: &LogOptions) -> Self {
+    fn new(stage: ReplayBackend, options: &LogOptions) -> Self {
         let tape = stage.tape.clone();
         let wants = |at: &usize| {
             options.ranks.is_empty()
@@ -262,13 +265,13 @@ impl Play {
 }
 
 fn only_plays<T>(what: &str) -> Result<T> {
-    Err(Error::unsupported(STAGE, what).hint("a replay is only looked at"))
+    Err(Error::unsupported(NAME, what).hint("a replay is only looked at"))
 }
 
 #[async_trait]
-impl Backend for Stage {
+impl Backend for ReplayBackend {
     fn capability(&self) -> Capability {
-        Capability { backend: STAGE.to_owned(), rank_logs: true, max_name: 63, ..Capability::default() }
+        Capability { backend: NAME.to_owned(), rank_logs: true, max_name: 63, ..Capability::default() }
     }
 
     async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
@@ -327,9 +330,9 @@ impl Backend for Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Capture, Shape};
+    use crate::{Capture, Shape};
 
-    async fn played(stage: &Stage) -> Vec<Vec<u8>> {
+    async fn played(stage: &ReplayBackend) -> Vec<Vec<u8>> {
         let mut logs = vec![Vec::new(); stage.tape.sources.len()];
         let mut stream = stage.logs(stage.handle(), LogOptions::follow());
         while let Some(batch) = stream.next().await {
@@ -342,7 +345,7 @@ mod tests {
     #[tokio::test]
     async fn every_pace_plays_the_same_bytes() {
         let capture = Capture::shipped("socket_2x2").unwrap();
-        let stage = |speed| Stage::replay("wide", capture.widen(Shape::new(2, 4)).unwrap(), 4, speed);
+        let stage = |speed| ReplayBackend::replay("wide", capture.scale(Shape::new(2, 4)).unwrap(), 4, speed);
         let at_once = stage(0.0);
         let logs = played(&at_once).await;
         assert_eq!(at_once.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Succeeded);
@@ -353,7 +356,14 @@ mod tests {
 
     #[test]
     fn ranks_are_read_off_file_names() {
-        for (name, rank) in [("rank12.log", Some(12)), ("job-7-node3.out", Some(3)), ("all.log", None)] {
+        for (name, rank) in [
+            ("rank12.log", Some(12)),
+            ("job-7.rank_3.out", Some(3)),
+            ("job-7-node3.out", None),
+            ("slurm-884213.out", None),
+            ("rank.log", None),
+            ("rank99999999999.log", None),
+        ] {
             assert_eq!(rank_in(name), rank, "{name}");
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Capture;
+use crate::Capture;
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

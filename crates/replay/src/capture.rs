@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Truth;
-use super::scale::{Replay, Shape};
-use super::template::Templates;
+use crate::Expected;
+use crate::scale::{Replay, Shape};
+use crate::template::Templates;
 
 /// The captures that are a part of this crate.
 pub const SHIPPED: &[&str] =
@@ -18,8 +18,8 @@ macro_rules! shipped {
     ($name:expr, [$($known:literal),+]) => {
         match $name {
             $($known => Some((
-                include_str!(concat!("../../data/captures/", $known, "/merged.jsonl")),
-                include_str!(concat!("../../data/captures/", $known, "/expected.json")),
+                include_str!(concat!("../data/captures/", $known, "/merged.jsonl")),
+                include_str!(concat!("../data/captures/", $known, "/expected.json")),
             )),)+
             _ => None,
         }
@@ -35,7 +35,7 @@ pub struct TimedLine {
     pub bytes: Vec<u8>,
 }
 
-/// A captured run with its truth.
+/// A captured run and what its map must be.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// Its name.
@@ -43,7 +43,7 @@ pub struct Capture {
     /// Lines of each rank, in order.
     pub ranks: Vec<Vec<TimedLine>>,
     /// What is true of it.
-    pub truth: Truth,
+    pub expected: Expected,
 }
 
 #[derive(Deserialize)]
@@ -89,7 +89,7 @@ impl Capture {
         let bad = |error: serde_json::Error| {
             Error::new(ErrorKind::InvalidSpec, format!("capture `{name}` is damaged: {error}"))
         };
-        let truth = serde_json::from_str(expected).map_err(bad)?;
+        let expected = serde_json::from_str(expected).map_err(bad)?;
         let mut open: BTreeMap<u32, Vec<TimedLine>> = BTreeMap::new();
         let mut start = None;
         for line in merged.lines() {
@@ -99,7 +99,7 @@ impl Capture {
             let at_ms = ((chunk.t - start).max(0.0) * 1000.0) as u64;
             push(open.entry(chunk.rank).or_default(), at_ms, chunk.bytes.as_bytes());
         }
-        Ok(Self { name: name.to_owned(), ranks: open.into_values().collect(), truth })
+        Ok(Self { name: name.to_owned(), ranks: open.into_values().collect(), expected })
     }
 
     /// Plays it as it was, byte for byte.
@@ -108,12 +108,12 @@ impl Capture {
     }
 
     /// Widens it to another shape: hosts, pids, devices, ranks, communicator ids, rings and trees agree over all
-    /// ranks, and the truth is made beside.
+    /// ranks, and the expected map is made for it.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the capture has split communicators, or no network where there are several nodes
     /// in the shape; [`ErrorKind::Usage`] for an empty shape.
-    pub fn widen(&self, shape: Shape) -> Result<Replay> {
+    pub fn scale(&self, shape: Shape) -> Result<Replay> {
         Replay::wide(Templates::of(self)?, self, shape)
     }
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// One directed pair: global rank from, global rank to, kind (`p2p`, `shm`, `net`), and the network's name.
 pub type Pair = (u32, u32, String, Option<String>);
 
-/// The truth of a replay, in the shape of a capture's `expected.json`.
+/// What the map of a replay must be, in the shape of a capture's `expected.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Truth {
+pub struct Expected {
     /// Pairs that are connected, sorted.
     pub pairs: Vec<Pair>,
     /// The network each rank announces.

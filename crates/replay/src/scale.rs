@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::template::{Kind, Line, Piece, Templates};
-use super::topology::Topology;
-use super::{Capture, Pair, TimedLine, Truth};
+use crate::template::{Kind, Line, Piece, Templates};
+use crate::topology::Topology;
+use crate::{Capture, Expected, Pair, TimedLine};
 
 /// The shape a capture is widened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub struct Replay {
     source: Source,
-    truth: Truth,
+    expected: Expected,
 }
 
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ struct Wide {
 
 impl Replay {
     pub(super) fn exact(capture: &Capture) -> Self {
-        Self { source: Source::Exact(capture.ranks.clone()), truth: capture.truth.clone() }
+        Self { source: Source::Exact(capture.ranks.clone()), expected: capture.expected.clone() }
     }
 
     pub(super) fn wide(templates: Templates, capture: &Capture, mut shape: Shape) -> Result<Self> {
@@ -104,9 +104,9 @@ impl Replay {
             shape.channels = templates.channels;
         }
         let wide = Wide { templates, topology, shape };
-        let truth = wide.truth(&capture.truth);
-        let mut replay = Self { source: Source::Wide(Box::new(wide)), truth };
-        replay.truth.lines = replay.count_lines();
+        let expected = wide.expected(&capture.expected);
+        let mut replay = Self { source: Source::Wide(Box::new(wide)), expected };
+        replay.expected.lines = replay.count_lines();
         Ok(replay)
     }
 
@@ -119,8 +119,8 @@ impl Replay {
     }
 
     /// What is true of it.
-    pub fn truth(&self) -> &Truth {
-        &self.truth
+    pub fn expected(&self) -> &Expected {
+        &self.expected
     }
 
     /// Calls a function with each line of a rank: milliseconds since the start, and the bytes.
@@ -339,7 +339,7 @@ impl Wide {
         Ok(())
     }
 
-    fn truth(&self, of_capture: &Truth) -> Truth {
+    fn expected(&self, of_capture: &Expected) -> Expected {
         let mut pairs: BTreeSet<Pair> = BTreeSet::new();
         let network =
             self.templates.between.as_ref().and_then(|net| net.split('/').nth(1)).map(str::to_owned);
@@ -355,7 +355,7 @@ impl Wide {
         let announced =
             announced.map(|net| (0..self.topology.world()).map(|rank| (rank.to_string(), net.clone())));
         let between = pairs.iter().any(|(_, _, kind, _)| kind == "net");
-        Truth {
+        Expected {
             pairs: pairs.into_iter().collect(),
             announced: announced.into_iter().flatten().collect(),
             verdict_fabric: if between { of_capture.verdict_fabric.clone() } else { "intra-node".to_owned() },

@@ -1,4 +1,4 @@
-//! A replay prints what its truth says, whatever the shape.
+//! A replay prints what its expected says, whatever the shape.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use weftrun_core::ErrorKind;
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::report::TransportReport;
-use weftrun_testkit::replay::{Capture, Pair, Replay, SHIPPED, Shape};
+use weftrun_replay::{Capture, Pair, Replay, SHIPPED, Shape};
 
 fn log(replay: &Replay, rank: u32) -> String {
     let mut log = Vec::new();
@@ -38,14 +38,14 @@ fn pairs(replay: &Replay) -> BTreeSet<Pair> {
 }
 
 fn check(replay: &Replay) {
-    let truth: BTreeSet<Pair> = replay.truth().pairs.iter().cloned().collect();
-    assert_eq!(pairs(replay), truth);
+    let expected: BTreeSet<Pair> = replay.expected().pairs.iter().cloned().collect();
+    assert_eq!(pairs(replay), expected);
 }
 
-/// What the map finds out of the ranks' logs is the truth beside them. The logs come as they do from a live job: a
+/// What the map finds out of the ranks' logs is the expected beside them. The logs come as they do from a live job: a
 /// piece of one rank, then a piece of the next, torn anywhere.
 fn check_map(name: &str, replay: &Replay) {
-    let truth = replay.truth();
+    let expected = replay.expected();
     let mut map = TransportMap::new();
     let mut logs: Vec<(Arc<SourceId>, Vec<u8>)> = Vec::new();
     for rank in 0..replay.world() {
@@ -73,18 +73,18 @@ fn check_map(name: &str, replay: &Replay) {
         .iter()
         .map(|pair| (pair.global_from.unwrap(), pair.global_to.unwrap(), kind(pair), pair.net.clone()))
         .collect();
-    assert_eq!(found, truth.pairs.iter().cloned().collect(), "{name}: pairs");
+    assert_eq!(found, expected.pairs.iter().cloned().collect(), "{name}: pairs");
     let verdict = serde_json::to_value(report.verdict.fabric).unwrap();
-    assert_eq!(verdict, truth.verdict_fabric.as_str(), "{name}: verdict");
-    assert_eq!(report.nccl_versions, truth.nccl_versions, "{name}: versions");
+    assert_eq!(verdict, expected.verdict_fabric.as_str(), "{name}: verdict");
+    assert_eq!(report.nccl_versions, expected.nccl_versions, "{name}: versions");
     let announced: BTreeSet<&str> =
         report.ranks.iter().filter_map(|rank| rank.announced.as_deref()).collect();
-    assert_eq!(announced, truth.announced.values().map(String::as_str).collect(), "{name}: announced");
+    assert_eq!(announced, expected.announced.values().map(String::as_str).collect(), "{name}: announced");
     let providers: Vec<&str> =
         report.plugins.iter().filter_map(|plugin| plugin.provider.as_deref()).collect();
-    assert_eq!(providers, truth.providers, "{name}: providers");
-    if truth.lines > 0 {
-        assert_eq!(report.totals.lines, truth.lines, "{name}: lines");
+    assert_eq!(providers, expected.providers, "{name}: providers");
+    if expected.lines > 0 {
+        assert_eq!(report.totals.lines, expected.lines, "{name}: lines");
     }
     let ranks: BTreeSet<Option<u32>> = report.ranks.iter().map(|rank| rank.rank).collect();
     assert_eq!(ranks, (0..replay.world()).map(Some).collect(), "{name}: ranks");
@@ -102,7 +102,7 @@ fn the_map_finds_the_truth_of_wide_replays() {
     for name in ["socket_2x2", "train_2x2", "ofi_tcp_2x2"] {
         let capture = Capture::shipped(name).unwrap();
         for (nodes, ranks, channels) in [(2, 2, 2), (1, 8, 2), (3, 4, 2), (4, 8, 4), (16, 4, 2)] {
-            let wide = capture.widen(Shape::new(nodes, ranks).channels(channels).seed(11)).unwrap();
+            let wide = capture.scale(Shape::new(nodes, ranks).channels(channels).seed(11)).unwrap();
             check_map(&format!("{name} {nodes}x{ranks}"), &wide);
         }
     }
@@ -121,8 +121,8 @@ fn captures_are_played_as_they_were() {
 fn widened_to_its_own_shape_a_capture_keeps_its_pairs() {
     for name in ["socket_2x2", "train_2x2", "ofi_tcp_2x2", "plugin_missing"] {
         let capture = Capture::shipped(name).unwrap();
-        let wide = capture.widen(Shape::new(2, 2)).unwrap();
-        assert_eq!(wide.truth().pairs, capture.exact().truth().pairs, "{name}");
+        let wide = capture.scale(Shape::new(2, 2)).unwrap();
+        assert_eq!(wide.expected().pairs, capture.exact().expected().pairs, "{name}");
         check(&wide);
     }
 }
@@ -131,17 +131,17 @@ fn widened_to_its_own_shape_a_capture_keeps_its_pairs() {
 fn shapes_agree_with_their_truth() {
     let capture = Capture::shipped("socket_2x2").unwrap();
     for (nodes, ranks, channels) in [(1, 1, 2), (1, 8, 2), (2, 8, 4), (3, 4, 2), (5, 1, 2), (16, 8, 8)] {
-        let wide = capture.widen(Shape::new(nodes, ranks).channels(channels)).unwrap();
+        let wide = capture.scale(Shape::new(nodes, ranks).channels(channels)).unwrap();
         assert_eq!(wide.world(), nodes * ranks);
         check(&wide);
         let verdict = if nodes == 1 { "intra-node" } else { "socket" };
-        assert_eq!(wide.truth().verdict_fabric, verdict);
+        assert_eq!(wide.expected().verdict_fabric, verdict);
     }
 }
 
 #[test]
 fn a_rank_names_itself_consistently() {
-    let wide = Capture::shipped("ofi_tcp_2x2").unwrap().widen(Shape::new(4, 8).seed(7)).unwrap();
+    let wide = Capture::shipped("ofi_tcp_2x2").unwrap().scale(Shape::new(4, 8).seed(7)).unwrap();
     let text = log(&wide, 31);
     let line = text.lines().find(|line| line.contains("Init START")).unwrap();
     assert!(line.starts_with("node3:3914:3914 [7] NCCL INFO ncclCommInitRankConfig comm 0x"), "{line}");
@@ -160,13 +160,13 @@ fn a_rank_names_itself_consistently() {
 #[test]
 fn what_cannot_be_widened_says_why() {
     let one_node = Capture::shipped("p2p_default").unwrap();
-    assert_eq!(one_node.widen(Shape::new(2, 4)).unwrap_err().kind(), ErrorKind::Unsupported);
-    assert!(one_node.widen(Shape::new(1, 8)).is_ok());
-    assert_eq!(one_node.widen(Shape::new(0, 4)).unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(one_node.scale(Shape::new(2, 4)).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(one_node.scale(Shape::new(1, 8)).is_ok());
+    assert_eq!(one_node.scale(Shape::new(0, 4)).unwrap_err().kind(), ErrorKind::Usage);
     assert_eq!(Capture::shipped("nothing").unwrap_err().kind(), ErrorKind::NotFound);
     let split =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures/groups_2x2");
-    let error = Capture::read(&split).unwrap().widen(Shape::new(2, 2)).unwrap_err();
+    let error = Capture::read(&split).unwrap().scale(Shape::new(2, 2)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -196,14 +196,14 @@ fn the_player_prints_every_byte_whoever_starts_it() {
 #[test]
 fn a_folder_plays_and_holds_the_truth() {
     let folder = tempfile::tempdir().unwrap();
-    let wide = Capture::shipped("socket_2x2").unwrap().widen(Shape::new(2, 3)).unwrap();
+    let wide = Capture::shipped("socket_2x2").unwrap().scale(Shape::new(2, 3)).unwrap();
     wide.write_folder(folder.path(), 0.0).unwrap();
     let played = Command::new("sh").arg(folder.path().join("play.sh")).env("RANK", "5").output().unwrap();
     assert_eq!(String::from_utf8(played.stdout).unwrap(), log(&wide, 5));
-    let truth: serde_json::Value =
+    let expected: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.path().join("expected.json")).unwrap()).unwrap();
-    assert_eq!(truth["pairs"].as_array().unwrap().len(), wide.truth().pairs.len());
-    assert_eq!(truth["lines"], (0..6).map(|rank| log(&wide, rank).lines().count()).sum::<usize>());
+    assert_eq!(expected["pairs"].as_array().unwrap().len(), wide.expected().pairs.len());
+    assert_eq!(expected["lines"], (0..6).map(|rank| log(&wide, rank).lines().count()).sum::<usize>());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cause::{CauseClass, Scene, rank_list};
+use super::answer::{CauseClass, rank_list};
+use super::scene::Scene;
 use crate::Confidence;
 use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
 
@@ -284,8 +285,7 @@ fn absentees<'a>(
         return found(Vec::new(), what, reports, Confidence::Medium, default && !broken);
     }
     // A rank is silent in a source that goes on after it: that is its own silence, not the end of the log.
-    let sources: BTreeSet<u32> =
-        waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
+    let sources: BTreeSet<_> = waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
     let proved = silent.iter().all(|rank| {
         scene
             .source_of

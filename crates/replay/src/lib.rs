@@ -1,14 +1,14 @@
-//! Real NCCL logs, played again: as they were captured, or widened to any number of ranks, with the truth beside.
+//! Plays recorded NCCL logs again, as they were or scaled to any number of ranks, with the expected transport map beside.
 //!
 //! ```
-//! use weftrun_testkit::replay::{Capture, Shape};
+//! use weftrun_replay::{Capture, Shape};
 //!
 //! let capture = Capture::shipped("socket_2x2")?;
-//! let wide = capture.widen(Shape::new(4, 8))?;
+//! let wide = capture.scale(Shape::new(4, 8))?;
 //! let mut log = Vec::new();
 //! wide.write_log(31, &mut log)?;
 //! assert!(String::from_utf8_lossy(&log).contains("rank 31 nranks 32 cudaDev 7"));
-//! assert_eq!(wide.truth().verdict_fabric, "socket");
+//! assert_eq!(wide.expected().verdict_fabric, "socket");
 //! # Ok::<(), weftrun_core::Error>(())
 //! ```
 //!
@@ -24,8 +24,8 @@ mod scale;
 mod template;
 mod topology;
 
-pub use backend::{STAGE, Stage};
+pub use backend::{NAME, ReplayBackend};
 pub use capture::{Capture, SHIPPED, TimedLine};
-pub use expected::{Pair, Truth};
+pub use expected::{Expected, Pair};
 pub use player::PLAYER;
 pub use scale::{Replay, Shape};

@@ -1,0 +1,279 @@
+//! Helper programs with a time limit: credential plugins, `ssh -G`, token commands, `git`. When the limit passes, a program
+//! ends with everything that it started.
+
+use std::io;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// How long the pipes of a program that has ended are read where a process it started holds them open.
+const AFTER_EXIT: Duration = Duration::from_secs(2);
+/// Most bytes kept of what a program prints.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Kills a process group when dropped, unless its leader was seen to end: the processes that the leader left behind on
+/// purpose (the shared connection of `ssh`) live on then.
+#[derive(Debug)]
+pub struct GroupGuard(Option<Pid>);
+
+impl GroupGuard {
+    /// Guards the group that a child leads; the child was started with `process_group(0)`.
+    pub fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    }
+
+    /// Lets the group live: its leader has ended.
+    pub fn disarm(&mut self) {
+        self.0 = None;
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        // The leader is not reaped while this guard is armed, so the number is still its own.
+        self.signal(Signal::KILL);
+    }
+}
+
+/// How a helper program is run.
+#[derive(Clone, Debug, Default)]
+pub struct Helper {
+    /// What it reads; nothing if none.
+    pub input: Option<Vec<u8>>,
+    /// It may ask the user on the terminal: it keeps stdin and stderr, and this program's process group, which is the
+    /// terminal's foreground.
+    pub interactive: bool,
+    /// What it leaves behind when it ends by itself is killed too.
+    pub end_children: bool,
+    /// How long it may take to end after TERM; it is killed at once if zero.
+    pub grace: Duration,
+}
+
+/// Why a helper program gave no output.
+#[derive(Debug)]
+pub enum NoOutput<T> {
+    /// It could not be started or read.
+    Failed(io::Error),
+    /// It was ended first, for this reason.
+    Stopped(T),
+}
+
+/// Runs a program to its end and returns what it printed.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] when the limit passed and the program was killed; else why it could not be started.
+pub async fn output(command: Command, limit: Duration) -> io::Result<Output> {
+    Helper::default().output(command, limit).await
+}
+
+impl Helper {
+    /// Runs a program to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`output`].
+    pub async fn output(&self, command: Command, limit: Duration) -> io::Result<Output> {
+        self.run(command, tokio::time::sleep(limit)).await.map_err(|error| match error {
+            NoOutput::Failed(error) => error,
+            NoOutput::Stopped(()) => {
+                io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", limit.as_secs()))
+            }
+        })
+    }
+
+    /// Runs a program until it ends or `stop` does, which ends the program and everything that it started.
+    ///
+    /// # Errors
+    /// [`NoOutput`].
+    pub async fn run<T>(
+        &self,
+        mut command: Command,
+        stop: impl Future<Output = T>,
+    ) -> Result<Output, NoOutput<T>> {
+        command.kill_on_drop(true).stdout(Stdio::piped());
+        if self.interactive {
+            command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
+        } else {
+            let input = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
+            command.stdin(input).stderr(Stdio::piped()).process_group(0);
+        }
+        let mut child = command.spawn().map_err(NoOutput::Failed)?;
+        let mut guard = GroupGuard::of(&child);
+        if self.interactive {
+            guard.disarm();
+        }
+        let ended = tokio::select! {
+            biased;
+            stop = stop => Err(stop),
+            output = collect(&mut child, self.input.as_deref()) => Ok(output),
+        };
+        match ended {
+            Ok(output) => {
+                if self.end_children {
+                    guard.signal(Signal::KILL);
+                }
+                guard.disarm();
+                output.map_err(NoOutput::Failed)
+            }
+            Err(stop) => {
+                if !self.grace.is_zero() {
+                    guard.signal(Signal::TERM);
+                    let _ = tokio::time::timeout(self.grace, child.wait()).await;
+                }
+                guard.signal(Signal::KILL);
+                let _ = child.start_kill();
+                let _ = child.wait().await;
+                guard.disarm();
+                Err(NoOutput::Stopped(stop))
+            }
+        }
+    }
+}
+
+/// What a program prints, and how it ends. Its own end counts, not that of processes which hold its pipes.
+async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let status = {
+        let write = async {
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                // A program may end without reading what it is given.
+                let _ = stdin.write_all(input).await;
+            }
+            Ok(())
+        };
+        let read_out = async {
+            match out {
+                Some(out) => out.take(MOST_BYTES).read_to_end(&mut stdout).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let read_err = async {
+            match err {
+                Some(err) => err.take(MOST_BYTES).read_to_end(&mut stderr).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let pipes = async { tokio::try_join!(write, read_out, read_err).map(drop) };
+        tokio::pin!(pipes);
+        tokio::select! {
+            biased;
+            read = &mut pipes => {
+                read?;
+                child.wait().await?
+            }
+            status = child.wait() => {
+                if let Ok(read) = tokio::time::timeout(AFTER_EXIT, pipes).await {
+                    read?;
+                }
+                status?
+            }
+        }
+    };
+    Ok(Output { status, stdout, stderr })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Waits until a process is gone; one that was killed and that nobody reaped yet is a zombie.
+    async fn gone(file: &Path) {
+        let pid = std::fs::read_to_string(file).unwrap();
+        let status = format!("/proc/{}/stat", pid.trim());
+        for _ in 0..100 {
+            match std::fs::read_to_string(&status) {
+                Ok(text) if !text.contains(") Z ") => tokio::time::sleep(Duration::from_millis(100)).await,
+                _ => return,
+            }
+        }
+        panic!("the program that the helper started still runs");
+    }
+
+    fn shell(script: &str, argument: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(argument);
+        command
+    }
+
+    #[tokio::test]
+    async fn a_helper_that_hangs_ends_with_everything_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let command = shell("sleep 300 & echo $! > \"$0\"; wait", &pid);
+        let ended = output(command, Duration::from_secs(2)).await.unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        gone(&pid).await;
+    }
+
+    #[tokio::test]
+    async fn a_helper_that_is_stopped_has_its_grace() {
+        let dir = tempfile::tempdir().unwrap();
+        let (saved, up) = (dir.path().join("saved"), dir.path().join("up"));
+        let script = format!(
+            "trap 'echo done > {}; exit' TERM; echo up > {}; while :; do sleep 0.1; done",
+            saved.display(),
+            up.display()
+        );
+        let helper = Helper { grace: Duration::from_secs(60), ..Helper::default() };
+        let stop = async {
+            while !up.exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            7
+        };
+        let ended = helper.run(shell(&script, dir.path()), stop).await.unwrap_err();
+        assert!(matches!(ended, NoOutput::Stopped(7)), "{ended:?}");
+        assert_eq!(std::fs::read_to_string(&saved).unwrap(), "done\n");
+    }
+
+    #[tokio::test]
+    async fn what_a_helper_leaves_behind_lives_or_ends_as_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        for end_children in [true, false] {
+            let pid = dir.path().join(format!("pid-{end_children}"));
+            let helper = Helper { end_children, ..Helper::default() };
+            let command = shell("sleep 300 > /dev/null 2>&1 & echo $! > \"$0\"", &pid);
+            assert!(helper.output(command, Duration::from_mins(1)).await.unwrap().status.success());
+            if end_children {
+                gone(&pid).await;
+            } else {
+                let left: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+                let left = Pid::from_raw(left).unwrap();
+                rustix::process::test_kill_process(left).unwrap();
+                rustix::process::kill_process(left, Signal::KILL).unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_helper_reads_its_input_and_gives_its_output() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; echo err >&2; exit 3"]);
+        let helper = Helper { input: Some(b"out\n".to_vec()), ..Helper::default() };
+        let output = helper.output(command, Duration::from_mins(1)).await.unwrap();
+        assert_eq!(
+            (output.stdout, output.stderr, output.status.code()),
+            (b"out\n".to_vec(), b"err\n".to_vec(), Some(3))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_process_that_holds_the_pipes_delays_no_helper() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; sleep 300 & exit 0"]);
+        let helper = Helper { end_children: true, ..Helper::default() };
+        let output = helper.output(command, Duration::from_mins(4)).await.unwrap();
+        assert_eq!(output.stdout, b"out\n");
+    }
+}

@@ -1,0 +1,118 @@
+//! Cancel, delete, suspend, resume and signal.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use weftrun_core::job::{Action, JobHandle, JobPhase};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::record::Record;
+use super::store::{Job, Store};
+use super::supervisor::{self, Request};
+use super::{NAME, error, folder, process};
+
+impl Store {
+    /// Acts on a job.
+    pub fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
+        let job = self.get(handle)?;
+        match action {
+            Action::Cancel => self.cancel(&job),
+            Action::Delete => self.delete(&job),
+            Action::Suspend => self.request(&job, Request::Suspend),
+            Action::Resume => self.request(&job, Request::Resume),
+            Action::Signal(number) if process::by_number(number).is_none() => {
+                Err(Error::new(ErrorKind::Usage, format!("there is no signal {number}")))
+            }
+            Action::Signal(number) => self.request(&job, Request::Signal(number)),
+            Action::Hold | Action::Release => Err(Error::unsupported(NAME, "hold")),
+            Action::Requeue => Err(Error::unsupported(NAME, "requeue")),
+            _ => Err(Error::unsupported(NAME, "action")),
+        }
+    }
+
+    fn cancel(&self, job: &Job) -> Result<()> {
+        let now = Self::snapshot(job)?;
+        if now.phase.is_terminal() && now.orphans.is_empty() {
+            return Ok(());
+        }
+        self.request(job, Request::Cancel)
+    }
+
+    /// Passes a request to the supervisor, or does it in its place if it is gone.
+    fn request(&self, job: &Job, request: Request) -> Result<()> {
+        let now = Self::snapshot(job)?;
+        if now.phase.is_terminal() {
+            return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({})", now.phase))
+                .with("handle", &job.handle));
+        }
+        if let Some(record) = &now.record
+            && supervisor::ask(&job.folder, request, &record.supervisor)?
+        {
+            return Ok(());
+        }
+        let now = Self::snapshot(job)?;
+        if now.phase.is_terminal() && request == Request::Cancel {
+            return Ok(());
+        }
+        let Some(_lock) = job.folder.try_lock()? else {
+            return Err(Error::new(ErrorKind::Timeout, "the job's supervisor does not answer")
+                .with("handle", &job.handle)
+                .retryable());
+        };
+        match request {
+            Request::Cancel => self.end_orphans(job, now.record),
+            Request::Suspend => Self::signal_orphans(job, 19),
+            Request::Resume => Self::signal_orphans(job, 18),
+            Request::Signal(number) => Self::signal_orphans(job, number),
+        }
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "one arm of a match of results")]
+    fn signal_orphans(job: &Job, number: i32) -> Result<()> {
+        for pid in process::marked(&job.submission) {
+            process::signal(pid, number);
+        }
+        Ok(())
+    }
+
+    /// Ends processes whose supervisor is gone; the lock is held, so the record is ours.
+    fn end_orphans(&self, job: &Job, record: Option<Record>) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let left = process::marked(&job.submission);
+            if left.is_empty() {
+                break;
+            }
+            let number = if began.elapsed() < self.grace { 15 } else { 9 };
+            for pid in left {
+                process::signal(pid, number);
+                process::signal(pid, 18);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut record = record.unwrap_or_else(|| Record::starting(0));
+        record.end(JobPhase::Cancelled, "cancelled after its supervisor was gone", None);
+        folder::replace(&job.folder.record(), &record)
+    }
+
+    fn delete(&self, job: &Job) -> Result<()> {
+        // A folder that cannot be read must still be removable.
+        if Self::snapshot(job).is_ok() {
+            self.cancel(job)?;
+            let patience = self.grace + Duration::from_secs(10);
+            let began = Instant::now();
+            while Self::snapshot(job).is_ok_and(|now| !now.phase.is_terminal()) {
+                if began.elapsed() > patience {
+                    return Err(Error::new(ErrorKind::Timeout, "the job does not end; nothing was removed")
+                        .with("handle", &job.handle)
+                        .retryable());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        // Out of sight at once, whatever interrupts the removal.
+        let trash = self.jobs().join(format!(".new-deleted-{}", job.submission));
+        let moved = fs::rename(job.folder.path(), &trash).and_then(|()| fs::remove_dir_all(&trash));
+        moved.map_err(|e| error::file("remove the job's folder", job.folder.path(), e))
+    }
+}

@@ -1,0 +1,212 @@
+//! The job folders of a target.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::job::{JobDetail, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::config::Config;
+use super::document::ProcessList;
+use super::folder::{self, Folder};
+use super::record::Origin;
+use super::status::Snapshot;
+use super::watch::{Ended, Look};
+use super::{NAME, error};
+
+/// The job folders of a target, and how supervisors are started.
+#[derive(Clone)]
+pub(super) struct Store {
+    pub(super) target: String,
+    pub(super) root: PathBuf,
+    pub(super) binary: Option<PathBuf>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) grace: Duration,
+}
+
+/// The environment holds secrets.
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Store");
+        shown.field("target", &self.target).field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+/// A job of this target.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// Its handle.
+    pub handle: JobHandle,
+    /// Its submission.
+    pub submission: String,
+    /// Its folder.
+    pub folder: Folder,
+}
+
+impl Store {
+    /// The store of a target; nothing is made before the first submit.
+    pub fn new(target: &TargetConfig, config: &Config) -> Self {
+        Self {
+            target: target.name.clone(),
+            root: target.state_dir.clone(),
+            binary: target.binary.clone(),
+            environment: target.env.clone(),
+            grace: config.grace,
+        }
+    }
+
+    /// Whether jobs go on when this program ends.
+    pub fn detaches(&self) -> bool {
+        self.binary.is_some()
+    }
+
+    pub(super) fn jobs(&self) -> PathBuf {
+        self.root.join("jobs")
+    }
+
+    pub(super) fn job(&self, submission: &str, name: &str) -> Job {
+        let uid: String = submission.chars().take(8).collect();
+        Job {
+            handle: JobHandle::new(NAME, &self.target, [name]).with_uid(uid),
+            submission: submission.to_owned(),
+            folder: Folder::new(self.jobs().join(submission)),
+        }
+    }
+
+    /// The job of a submission.
+    pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        let job = self.job(id.as_str(), "");
+        let origin = folder::read::<Origin>(&job.folder.origin())?;
+        Ok(origin.map(|origin| self.job(id.as_str(), &origin.name).handle))
+    }
+
+    /// All jobs, newest first. A folder whose origin cannot be read keeps its place under its submission's name.
+    pub fn all(&self) -> Result<Vec<Job>> {
+        let entries = match fs::read_dir(self.jobs()) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(error::file("read the target's jobs", &self.jobs(), e)),
+        };
+        let mut jobs = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if SubmissionId::parse(&name).is_none() {
+                continue;
+            }
+            let path = Folder::new(entry.path()).origin();
+            let (created, title) = match folder::read::<Origin>(&path) {
+                Ok(Some(origin)) => (origin.created, origin.name),
+                _ => (jiff::Timestamp::UNIX_EPOCH, name.clone()),
+            };
+            jobs.push((created, self.job(&name, &title)));
+        }
+        jobs.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.submission.cmp(&b.1.submission)));
+        Ok(jobs.into_iter().map(|(_, job)| job).collect())
+    }
+
+    /// The job of a handle: the newest of its name, or exactly the one of its uid.
+    pub fn get(&self, handle: &JobHandle) -> Result<Job> {
+        if handle.backend() != NAME || handle.target() != self.target {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                format!("{handle} is not a job of target `{}`", self.target),
+            ));
+        }
+        let fits = |job: &Job| {
+            job.handle.name() == handle.name()
+                && handle.uid().is_none_or(|uid| job.submission.starts_with(uid))
+        };
+        self.all()?.into_iter().find(fits).ok_or_else(|| error::no_job(handle))
+    }
+
+    /// A job's list of processes.
+    pub fn list_of(job: &Job) -> Result<ProcessList> {
+        let path = job.folder.job();
+        let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => error::no_job(&job.handle),
+            _ => error::file("read the process list", &path, e),
+        })?;
+        ProcessList::parse(&text)
+    }
+
+    /// What is there of a job now.
+    pub fn snapshot(job: &Job) -> Result<Snapshot> {
+        Snapshot::read(&job.folder, &job.submission)?.ok_or_else(|| error::no_job(&job.handle))
+    }
+
+    fn chosen(&self, filter: &JobFilter) -> Result<Vec<Job>> {
+        if filter.handles.is_empty() {
+            self.all()
+        } else {
+            filter.handles.iter().map(|h| self.get(h)).collect()
+        }
+    }
+
+    /// Lists jobs. One that cannot be read is listed with the reason.
+    pub fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        let read = |job: Job| match Self::snapshot(&job) {
+            Ok(snapshot) => snapshot.summary(job.handle, &job.submission),
+            Err(error) => {
+                let mut summary = JobSummary::new(job.handle, JobPhase::Unknown);
+                summary.reason = error.to_string();
+                summary
+            }
+        };
+        let jobs = self.chosen(filter)?.into_iter().map(read);
+        let wanted =
+            jobs.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
+        Ok(wanted.take(filter.limit.unwrap_or(usize::MAX)).collect())
+    }
+
+    /// One look of a watch. A job that is not there is an error only at the first; later it is gone.
+    pub fn look(&self, filter: &JobFilter, first: bool, ended: &mut Ended) -> Result<Vec<Look>> {
+        let jobs = if first || filter.handles.is_empty() {
+            self.chosen(filter)?
+        } else {
+            filter.handles.iter().filter_map(|handle| self.get(handle).ok()).collect()
+        };
+        let mut looks = Vec::new();
+        for job in jobs {
+            let record = modified(&job.folder.record());
+            if let Some(look) = ended.get(job.folder.path(), record) {
+                if filter.ended || !filter.handles.is_empty() {
+                    looks.push(look);
+                }
+                continue;
+            }
+            let (Ok(snapshot), Ok(list)) = (Self::snapshot(&job), Self::list_of(&job)) else { continue };
+            if snapshot.phase.is_terminal() && !filter.ended && filter.handles.is_empty() {
+                continue;
+            }
+            let look = Look {
+                summary: snapshot.summary(job.handle, &job.submission),
+                replicas: snapshot.replicas(&list),
+                attempt: snapshot.attempt(),
+            };
+            if look.summary.phase.is_terminal() && look.summary.ended.is_some() && snapshot.orphans.is_empty()
+            {
+                ended.put(job.folder.path(), record, &look);
+            }
+            looks.push(look);
+        }
+        Ok(looks)
+    }
+
+    /// When a job was last added or removed.
+    pub fn changed(&self) -> Option<SystemTime> {
+        modified(&self.jobs())
+    }
+
+    /// Everything known of one job.
+    pub fn describe(&self, handle: &JobHandle) -> Result<JobDetail> {
+        let job = self.get(handle)?;
+        Ok(Self::snapshot(&job)?.detail(&job.handle, &job.submission, &Self::list_of(&job)?, &job.folder))
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
+}

@@ -1,0 +1,182 @@
+//! A job is claimed by the rename of its folder, and its supervisor started.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use process_wrap::std::{CommandWrap, ProcessSession};
+use weftrun_core::job::JobHandle;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::document::ProcessList;
+use super::folder::{self, Folder};
+use super::record::Origin;
+use super::status::Snapshot;
+use super::store::{Job, Store};
+use super::{error, process, supervisor};
+
+/// How long a supervisor that lives may take to write its first record. It takes milliseconds, but not on a machine
+/// that is busy with something else.
+const START: Duration = Duration::from_secs(60);
+
+impl Store {
+    /// Takes a job and starts it: once, whatever is lost in between, since the folder that appears by a rename is
+    /// both the claim and the job.
+    pub fn submit(&self, list: &ProcessList, text: &str) -> Result<JobHandle> {
+        let job = self.job(list.submission.as_str(), &list.name);
+        if !job.folder.path().is_dir() {
+            self.claim(list, text, &job)?;
+        }
+        if !job.folder.record().exists() {
+            self.start(&job)?;
+        }
+        Ok(job.handle)
+    }
+
+    fn claim(&self, list: &ProcessList, text: &str, job: &Job) -> Result<()> {
+        folder::make(&self.jobs())?;
+        folder::has_room(&self.jobs())?;
+        let lock = self.root.join("lock");
+        let lock = folder::private_file()
+            .create(true)
+            .truncate(false)
+            .open(&lock)
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|e| error::file("lock the target's jobs", &lock, e))?;
+        self.refuse_taken_name(list)?;
+        self.sweep_cut_off_claims();
+        let new = tempfile::Builder::new()
+            .prefix(".new-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(self.jobs());
+        let new = new.map_err(|e| error::file("make the job's folder", &self.jobs(), e))?;
+        let draft = Folder::new(new.path());
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let origin = Origin::of(list, folder, !self.detaches());
+        folder::write_new(&draft.job(), text.as_bytes())?;
+        let origin = serde_json::to_vec(&origin)
+            .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").source(e))?;
+        folder::write_new(&draft.origin(), &origin)?;
+        let claimed = fs::rename(new.path(), job.folder.path());
+        drop(lock);
+        match claimed {
+            Ok(()) => {
+                let _ = new.keep();
+                Ok(())
+            }
+            // Another submit of the same id was faster: its claim is ours too.
+            Err(_) if job.folder.origin().exists() => Ok(()),
+            Err(e) => Err(error::file("claim the job's folder", job.folder.path(), e)),
+        }
+    }
+
+    /// A draft is there only while the lock is held, so one that is found under the lock was left by a crash.
+    fn sweep_cut_off_claims(&self) {
+        for entry in fs::read_dir(self.jobs()).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(".new-") {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
+    pub(super) fn refuse_taken_name(&self, list: &ProcessList) -> Result<()> {
+        for job in self.all()? {
+            if job.handle.name() != list.name || job.submission == list.submission.as_str() {
+                continue;
+            }
+            if Snapshot::read(&job.folder, &job.submission)?.is_some_and(|now| !now.phase.is_terminal()) {
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    format!("a job named `{}` still runs", list.name),
+                )
+                .with("handle", &job.handle)
+                .hint("`--name-suffix` makes a new name")
+                .hint(format!("`weftrun cancel {}` ends the other", job.handle)));
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, job: &Job) -> Result<()> {
+        let ended = match &self.binary {
+            Some(binary) => self.start_detached(binary, job)?,
+            None => self.start_attached(job)?,
+        };
+        let began = Instant::now();
+        loop {
+            // In this order: what ended may have written its record just before.
+            let over = ended.load(Ordering::Acquire) || began.elapsed() > START;
+            if job.folder.record().exists() {
+                return Ok(());
+            }
+            if over {
+                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
+                    .unwrap_or_default();
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    "the job was taken, but its supervisor does not start",
+                )
+                .with("handle", &job.handle)
+                .with("it said", said.lines().last().unwrap_or("nothing"))
+                .retryable());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts `weftrun supervise DIR` in a session of its own, so that neither a closed terminal nor the end of this
+    /// program reaches it. The result becomes true when it has ended.
+    fn start_detached(&self, binary: &Path, job: &Job) -> Result<Arc<AtomicBool>> {
+        let path = job.folder.supervisor_log();
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let log = log.map_err(|e| error::file("open the supervisor's log", &path, e))?;
+        let mut command = Command::new(binary);
+        command.arg("supervise").arg(job.folder.path()).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        if !self.environment.is_empty() {
+            command.env_clear().envs(&self.environment);
+        }
+        // A job that submits a job must not own it.
+        command.env_remove(process::MARK);
+        let mut command = CommandWrap::from(command);
+        let child = command.wrap(ProcessSession).spawn();
+        let mut child = child.map_err(|e| {
+            error::file("start the supervisor", binary, e)
+                .hint("the job was taken and nothing of it runs; submit it again, or `weftrun delete` it")
+        })?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
+        let reap = move || {
+            let _ = child.wait();
+            over.store(true, Ordering::Release);
+        };
+        let thread =
+            std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
+        thread.map(|_| ended).map_err(|e| error::file("start a thread", binary, e))
+    }
+
+    fn start_attached(&self, job: &Job) -> Result<Arc<AtomicBool>> {
+        let mut environment = self.environment.clone();
+        if environment.is_empty() {
+            environment = std::env::vars_os()
+                .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+                .collect();
+        }
+        environment.remove(process::MARK);
+        let (folder, log) = (job.folder.clone(), job.folder.supervisor_log());
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
+        let run = move || {
+            if let Err(error) = supervisor::run(&folder, Some(environment)) {
+                let _ = folder::write_new(&log, error.to_string().as_bytes());
+            }
+            over.store(true, Ordering::Release);
+        };
+        let thread = std::thread::Builder::new().name("weftrun-job".to_owned()).spawn(run);
+        thread.map(|_| ended).map_err(|e| error::file("start a thread", job.folder.path(), e))
+    }
+}

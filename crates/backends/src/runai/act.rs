@@ -1,0 +1,57 @@
+//! Cancel, delete, suspend and resume.
+
+use reqwest::Method;
+use weftrun_core::job::{Action, JobHandle};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{Shared, typed_path};
+
+/// Acts on a workload.
+pub async fn act(shared: &Shared, job: &JobHandle, action: Action) -> Result<()> {
+    let job = shared.resolve(job).await?;
+    let path = typed_path(&job)?;
+    match action {
+        Action::Suspend => suspend(shared, &job, "suspend").await,
+        Action::Cancel => {
+            suspend(shared, &job, "suspend").await?;
+            remember(&shared.cancelled(&job))
+        }
+        Action::Resume => {
+            let _ = std::fs::remove_file(shared.cancelled(&job));
+            suspend(shared, &job, "resume").await
+        }
+        Action::Delete => {
+            shared.plane().await?.act("cannot delete the workload", Method::DELETE, &path).await
+        }
+        Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
+        Action::Requeue => Err(Error::unsupported("runai", "requeue")),
+        _ => Err(Error::unsupported("runai", "signal")),
+    }
+}
+
+/// Suspends or resumes. Distributed workloads can be since 2.20; before, the path is not there.
+async fn suspend(shared: &Shared, job: &JobHandle, verb: &'static str) -> Result<()> {
+    let what = if verb == "resume" { "cannot resume the workload" } else { "cannot suspend the workload" };
+    let path = format!("{}/{verb}", typed_path(job)?);
+    match shared.plane().await?.act(what, Method::POST, &path).await {
+        Err(error) if error.kind() == ErrorKind::NotFound && shared.typed(job).await.is_ok() => {
+            Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{what}: this control plane has no {verb} for it"),
+            )
+            .with("workload", job)
+            .hint(
+                "distributed workloads can be suspended from 2.20; `weftrun delete` ends them on older ones",
+            ))
+        }
+        other => other,
+    }
+}
+
+/// Makes an empty file that only the user can read, and the folder for it.
+fn remember(path: &std::path::Path) -> Result<()> {
+    let made = crate::files::private_file(path);
+    made.map(drop).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
+    })
+}

@@ -1,0 +1,218 @@
+//! Objects with pod templates that are no Kubeflow jobs: which ones there are, and where their templates stand.
+
+use serde_json::Value as Json;
+
+use super::object::{list, number, placeholder, pointer, text_at};
+use super::pod;
+use crate::fabric::view::{JobKind, JobView, Mpi, RoleView, Workload};
+
+/// Where the pod templates of a kind stand.
+struct Shape {
+    kind: Workload,
+    /// The group of its `apiVersion`, with the slash; the core group has none.
+    group: &'static str,
+    places: &'static [Place],
+}
+
+/// One template, or the templates of a list.
+struct Place {
+    /// Pointer of the list; none where the object has one template.
+    list: Option<&'static str>,
+    /// Pointer of the template, in the object or in the list's member.
+    template: &'static str,
+    /// Pointers of numbers whose product is how many pods there are; one that is missing is 1.
+    pods: &'static [&'static str],
+    /// What is subtracted, since another template makes that pod.
+    less: Option<&'static str>,
+    /// Name of the role, where the member has none.
+    role: &'static str,
+}
+
+const fn single(template: &'static str, pods: &'static [&'static str], role: &'static str) -> Place {
+    Place { list: None, template, pods, less: None, role }
+}
+
+const fn each(list: &'static str, template: &'static str, pods: &'static [&'static str]) -> Place {
+    Place { list: Some(list), template, pods, less: None, role: "group" }
+}
+
+const SHAPES: &[Shape] = &[
+    Shape {
+        kind: Workload::Job,
+        group: "batch/",
+        places: &[single("/spec/template", &["/spec/parallelism"], "job")],
+    },
+    Shape { kind: Workload::Pod, group: "", places: &[single("", &[], "pod")] },
+    Shape {
+        kind: Workload::Deployment,
+        group: "apps/",
+        places: &[single("/spec/template", &["/spec/replicas"], "deployment")],
+    },
+    Shape {
+        kind: Workload::StatefulSet,
+        group: "apps/",
+        places: &[single("/spec/template", &["/spec/replicas"], "statefulset")],
+    },
+    Shape {
+        kind: Workload::JobSet,
+        group: "jobset.x-k8s.io/",
+        places: &[each(
+            "/spec/replicatedJobs",
+            "/template/spec/template",
+            &["/replicas", "/template/spec/parallelism"],
+        )],
+    },
+    Shape {
+        kind: Workload::LeaderWorkerSet,
+        group: "leaderworkerset.x-k8s.io/",
+        places: &[
+            single("/spec/leaderWorkerTemplate/leaderTemplate", &[], "leader"),
+            Place {
+                list: None,
+                template: "/spec/leaderWorkerTemplate/workerTemplate",
+                pods: &["/spec/leaderWorkerTemplate/size"],
+                less: Some("/spec/leaderWorkerTemplate/leaderTemplate"),
+                role: "worker",
+            },
+        ],
+    },
+    Shape {
+        kind: Workload::RayCluster,
+        group: "ray.io/",
+        places: &[
+            single("/spec/headGroupSpec/template", &[], "head"),
+            each("/spec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
+        ],
+    },
+    Shape {
+        kind: Workload::RayJob,
+        group: "ray.io/",
+        places: &[
+            single("/spec/rayClusterSpec/headGroupSpec/template", &[], "head"),
+            each("/spec/rayClusterSpec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
+        ],
+    },
+    Shape {
+        kind: Workload::VolcanoJob,
+        group: "batch.volcano.sh/",
+        places: &[each("/spec/tasks", "/template", &["/replicas"])],
+    },
+];
+
+/// Returns the kind of an object by its `apiVersion` and `kind`.
+pub(super) fn kind_of(version: &str, kind: &str) -> Option<Workload> {
+    let fits = |shape: &&Shape| {
+        shape.kind.as_str() == kind
+            && if shape.group.is_empty() { version == "v1" } else { version.starts_with(shape.group) }
+    };
+    SHAPES.iter().find(fits).map(|shape| shape.kind)
+}
+
+/// Returns whether an object's pods ask for accelerators: others are no jobs of ours.
+pub(super) fn asks_accelerators(job: &JobView, accelerator: &str) -> bool {
+    job.roles.iter().any(|role| has_accelerators(role, accelerator))
+}
+
+fn has_accelerators(role: &RoleView, accelerator: &str) -> bool {
+    let is_one = |name: &String| {
+        name == accelerator || name.ends_with("/gpu") || name.contains("neuron") || name.contains("gaudi")
+    };
+    std::iter::once(&role.container)
+        .chain(&role.sidecars)
+        .any(|container| container.limits.keys().chain(container.requests.keys()).any(is_one))
+}
+
+/// One pod template of an object.
+pub(super) struct Template {
+    /// Name of its role.
+    pub name: String,
+    /// JSON pointer of the template.
+    pub at: String,
+    /// How many pods it makes.
+    pub pods: u32,
+    /// What stands where the number should, if it is no number.
+    placeholder: Option<String>,
+}
+
+/// Returns the pod templates of an object.
+pub(super) fn templates(object: &Json, kind: Workload) -> Vec<Template> {
+    let Some(shape) = SHAPES.iter().find(|shape| shape.kind == kind) else { return Vec::new() };
+    let mut found: Vec<Template> = Vec::new();
+    for place in shape.places {
+        match place.list {
+            None if pointer(object, place.template).is_some_and(Json::is_object) => {
+                found.push(template(object, object, "", place, place.role.to_owned()));
+            }
+            None => {}
+            Some(at) => {
+                let (parent, key) = at.rsplit_once('/').unwrap_or(("", at));
+                let members = pointer(object, parent).map_or(&[][..], |parent| list(parent, key));
+                for (index, member) in members.iter().enumerate() {
+                    let named = ["/name", "/groupName"].iter().find_map(|key| text_at(member, key));
+                    let mut name = named.map_or_else(|| format!("{}-{index}", place.role), str::to_owned);
+                    if found.iter().any(|one| one.name == name) {
+                        name = format!("{name}-{index}");
+                    }
+                    found.push(template(object, member, &format!("{at}/{index}"), place, name));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn template(object: &Json, member: &Json, at: &str, place: &Place, name: String) -> Template {
+    let base = if place.list.is_some() { member } else { object };
+    let split = |at: &'static str| at.rsplit_once('/').unwrap_or(("", at));
+    let of = |at: &'static str| {
+        let (parent, key) = split(at);
+        pointer(base, parent).and_then(|parent| number(parent, key)).unwrap_or(1)
+    };
+    let pods = place.pods.iter().map(|at| of(at)).fold(1, u32::saturating_mul);
+    let less = u32::from(place.less.is_some_and(|at| pointer(object, at).is_some_and(Json::is_object)));
+    let placeholder = place.pods.iter().find_map(|at| {
+        let (parent, key) = split(at);
+        pointer(base, parent).and_then(|parent| placeholder(parent, key))
+    });
+    Template { name, at: format!("{at}{}", place.template), pods: pods.saturating_sub(less), placeholder }
+}
+
+/// Reads such an object. Roles whose pods ask for accelerators have the ranks; one that calls `mpirun` starts them.
+pub(super) fn view(object: &Json, kind: Workload) -> JobView {
+    let mut roles: Vec<RoleView> = templates(object, kind)
+        .into_iter()
+        .map(|template| {
+            let none = Json::Null;
+            let mut role = pod::role(pointer(object, &template.at).unwrap_or(&none), &template.at, |_| 0);
+            role.name = template.name;
+            role.replicas = template.pods;
+            role.replicas_text = template.placeholder;
+            role.worker = has_accelerators(&role, "nvidia.com/gpu");
+            role.launcher = role.container.argv().any(calls_mpirun);
+            role
+        })
+        .collect();
+    if !roles.iter().any(|role| role.worker) {
+        roles.iter_mut().for_each(|role| role.worker = true);
+    }
+    let mpi = roles.iter().any(|role| role.launcher).then_some(Mpi::OpenMpi);
+    // The pod's own annotations are the object's where the object is the pod.
+    let annotations = if kind == Workload::Pod { None } else { pointer(object, "/metadata/annotations") };
+    JobView {
+        kind: JobKind::Workload(kind),
+        name: text_at(object, "/metadata/name")
+            .or_else(|| text_at(object, "/metadata/generateName"))
+            .unwrap_or_default()
+            .to_owned(),
+        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        annotations: pod::annotations(annotations),
+        roles,
+        mpi,
+        ..JobView::default()
+    }
+}
+
+fn calls_mpirun(text: &str) -> bool {
+    let words = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c));
+    words.into_iter().any(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")))
+}

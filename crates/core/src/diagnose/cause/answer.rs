@@ -1,0 +1,292 @@
+//! The answer to why a job failed: its state, the first cause and the victims, as data and as lines for a person.
+
+use serde::Serialize;
+
+use crate::finding::Evidence;
+use crate::{Confidence, Finding};
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum WhyState {
+    /// It ended with an error.
+    Failed,
+    /// It runs, and a collective operation waits beyond its time limit.
+    Hanging,
+    /// It runs.
+    Running,
+    /// It ended in order.
+    Succeeded,
+    /// The logs do not say.
+    #[default]
+    Unknown,
+}
+
+impl WhyState {
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Hanging => "hanging",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The kind of a first cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum CauseClass {
+    /// An exception in the program.
+    Exception,
+    /// A GPU's memory is full.
+    CudaOutOfMemory,
+    /// A CUDA call failed, or the driver reports an error of a GPU.
+    CudaError,
+    /// A signal ended a process.
+    Signal,
+    /// A process ended with an exit code, and its log does not say why.
+    ExitCode,
+    /// A rank did not join a collective operation.
+    CollectiveTimeout,
+    /// Ranks joined a collective operation with different sizes or kinds.
+    CollectiveMismatch,
+    /// The processes did not find each other.
+    Rendezvous,
+    /// Kubernetes: a container exceeded its memory limit.
+    #[serde(rename = "OOMKilled")]
+    OomKilled,
+    /// Kubernetes: a pod was evicted.
+    #[serde(rename = "Evicted")]
+    Evicted,
+    /// Kubernetes: an image could not be pulled.
+    #[serde(rename = "ImagePullBackOff")]
+    Image,
+    /// Kubernetes: no node can take a pod.
+    #[serde(rename = "Unschedulable")]
+    Unschedulable,
+    /// Slurm: a task exceeded its memory limit.
+    #[serde(rename = "OUT_OF_MEMORY")]
+    OutOfMemory,
+    /// A node failed.
+    #[serde(rename = "NODE_FAIL")]
+    NodeFail,
+    /// The time limit of the job was reached.
+    #[serde(rename = "TIMEOUT")]
+    TimeLimit,
+    /// Another job took the nodes.
+    #[serde(rename = "PREEMPTED")]
+    Preempted,
+}
+
+impl CauseClass {
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exception => "exception",
+            Self::CudaOutOfMemory => "cuda-out-of-memory",
+            Self::CudaError => "cuda-error",
+            Self::Signal => "signal",
+            Self::ExitCode => "exit-code",
+            Self::CollectiveTimeout => "collective-timeout",
+            Self::CollectiveMismatch => "collective-mismatch",
+            Self::Rendezvous => "rendezvous",
+            Self::OomKilled => "OOMKilled",
+            Self::Evicted => "Evicted",
+            Self::Image => "ImagePullBackOff",
+            Self::Unschedulable => "Unschedulable",
+            Self::OutOfMemory => "OUT_OF_MEMORY",
+            Self::NodeFail => "NODE_FAIL",
+            Self::TimeLimit => "TIMEOUT",
+            Self::Preempted => "PREEMPTED",
+        }
+    }
+}
+
+/// A place in the user's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CauseFrame {
+    /// File, as the traceback names it.
+    pub file: String,
+    /// Line.
+    pub line: u64,
+    /// Function.
+    pub function: String,
+}
+
+/// The first cause of a failure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cause {
+    /// Kind.
+    pub class: CauseClass,
+    /// Global ranks that failed first; empty where no rank did, or none is proved.
+    pub ranks: Vec<u32>,
+    /// Their nodes.
+    pub nodes: Vec<String>,
+    /// What happened, in one line.
+    pub what: String,
+    /// The innermost frame of the user's own code.
+    pub frame: Option<CauseFrame>,
+    /// The log lines that prove it.
+    pub evidence: Vec<Evidence>,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+impl Cause {
+    /// What to do about it, in one sentence.
+    pub fn fix(&self) -> String {
+        let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
+        match self.class {
+            CauseClass::Exception if self.what.contains("No space left on device") => {
+                "free space on the volume that is written to, or write checkpoints to another one".to_owned()
+            }
+            CauseClass::Exception if self.what.contains("No module named") => {
+                "install the missing module in the image or environment of every node".to_owned()
+            }
+            CauseClass::Exception => match place {
+                Some(place) => format!("correct {place}, which raised it"),
+                None => "correct the program where the traceback ends".to_owned(),
+            },
+            CauseClass::CudaOutOfMemory => {
+                "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)".to_owned()
+            }
+            CauseClass::CudaError => {
+                "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
+            }
+            CauseClass::Signal if self.what.starts_with("SIGKILL") => {
+                "check the node for out-of-memory kills (dmesg) and raise the memory request of the job".to_owned()
+            }
+            CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
+            CauseClass::ExitCode if self.ranks.is_empty() => {
+                "add the log of the missing ranks and ask again".to_owned()
+            }
+            CauseClass::ExitCode => "read the last lines of that rank: it ended without a traceback".to_owned(),
+            CauseClass::CollectiveTimeout if self.ranks.is_empty() => {
+                "add the logs of all ranks and ask again, or check the network between the nodes".to_owned()
+            }
+            CauseClass::CollectiveTimeout => {
+                "look at what the rank did instead: run py-spy dump on its process while it hangs".to_owned()
+            }
+            CauseClass::CollectiveMismatch => {
+                "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call".to_owned()
+            }
+            CauseClass::Rendezvous => {
+                "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started".to_owned()
+            }
+            CauseClass::OomKilled | CauseClass::OutOfMemory => "raise the memory request of the job, or use fewer data loader workers".to_owned(),
+            CauseClass::Evicted => "request the resources that the pod uses, or use a node with more free disk and memory".to_owned(),
+            CauseClass::Image => "check the name of the image and the pull secret".to_owned(),
+            CauseClass::Unschedulable => "request fewer or other resources, or wait until nodes are free".to_owned(),
+            CauseClass::NodeFail => "submit the job again, and exclude the node if it fails again".to_owned(),
+            CauseClass::TimeLimit => "raise the time limit, or write checkpoints and continue from the last one".to_owned(),
+            CauseClass::Preempted => "submit the job again, or use a queue that is not preempted".to_owned(),
+        }
+    }
+
+    /// Who failed, in words: `rank 3 on node1`.
+    pub fn who(&self) -> String {
+        let ranks = match self.ranks.as_slice() {
+            [] => "no rank is named".to_owned(),
+            [one] => format!("rank {one}"),
+            many => format!("ranks {}", rank_list(many)),
+        };
+        match self.nodes.as_slice() {
+            [] => ranks,
+            [one] => format!("{ranks} on {one}"),
+            many => format!("{ranks} on {} nodes", many.len()),
+        }
+    }
+}
+
+/// Why a job failed or hangs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Why {
+    /// What became of the job.
+    pub state: WhyState,
+    /// The first cause; none where nothing failed, or nothing proves one.
+    pub cause: Option<Cause>,
+    /// Ranks that failed because of it.
+    pub victims: Vec<u32>,
+    /// What else is worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+impl Why {
+    /// The cause as a finding, for lists of findings; none where there is no cause.
+    pub fn finding(&self) -> Option<Finding> {
+        let cause = self.cause.as_ref()?;
+        let place = cause.frame.as_ref().map_or_else(String::new, |frame| {
+            format!(" ({}:{} in {})", frame.file, frame.line, frame.function)
+        });
+        let who = cause.who();
+        let message =
+            format!("{} {}: {}: {}{place}", self.state.as_str(), cause.class.as_str(), who, cause.what);
+        let mut finding = Finding::error("WHY-CAUSE", message).fix(cause.fix());
+        finding.confidence = Some(cause.confidence);
+        finding.ranks.clone_from(&cause.ranks);
+        finding.evidence.clone_from(&cause.evidence);
+        Some(finding)
+    }
+
+    /// The answer in at most ten lines.
+    pub fn lines(&self) -> Vec<String> {
+        let Some(cause) = &self.cause else {
+            let head = match self.state {
+                WhyState::Failed => "failed: the logs do not show the cause",
+                WhyState::Hanging => "hanging: the logs do not show the cause",
+                WhyState::Running => "running: no failure in the logs",
+                WhyState::Succeeded => "succeeded: no failure in the logs",
+                WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",
+            };
+            let more = self.findings.iter().take(8).map(|finding| format!("  note      {}", finding.message));
+            return std::iter::once(head.to_owned()).chain(more).collect();
+        };
+        let mut lines = vec![format!("{}: {}: {}", self.state.as_str(), cause.class.as_str(), cause.who())];
+        lines.push(format!("  what      {}", cause.what));
+        if let Some(frame) = &cause.frame {
+            lines.push(format!("  at        {}:{} in {}", frame.file, frame.line, frame.function));
+        }
+        for evidence in cause.evidence.iter().take(2) {
+            let text: String = evidence.text.chars().take(160).collect();
+            let line = if evidence.line == 0 { String::new() } else { format!(":{}", evidence.line) };
+            lines.push(format!("  evidence  {}{line}: {text}", evidence.source));
+        }
+        if !self.victims.is_empty() {
+            let word = if self.victims.len() == 1 { "rank" } else { "ranks" };
+            lines.push(format!("  victims   {word} {}", rank_list(&self.victims)));
+        }
+        lines.push(format!("  fix       {}", cause.fix()));
+        if cause.confidence != Confidence::High {
+            let sure = if cause.confidence == Confidence::Low { "low" } else { "medium" };
+            let why = if self.findings.is_empty() { "" } else { ": " };
+            let reason = self.findings.first().map_or("", |finding| finding.message.as_str());
+            lines.push(format!("  sure      {sure}{why}{reason}"));
+        }
+        lines
+    }
+}
+
+/// Numbers as ranges: `0-3, 7`.
+pub fn rank_list(ranks: &[u32]) -> String {
+    const MOST: usize = 16;
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*rank) => *last = *rank,
+            _ => runs.push((*rank, *rank)),
+        }
+    }
+    let shown = runs.iter().take(MOST).map(|(from, to)| match to - from {
+        0 => from.to_string(),
+        _ => format!("{from}-{to}"),
+    });
+    let more = if runs.len() > MOST { ", …" } else { "" };
+    format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,137 @@
+//! Why a job failed or hangs: the first cause, out of what all ranks wrote.
+//!
+//! The loudest lines come from victims, often on another node and minutes before or after the culprit's own, and clocks
+//! differ between nodes. So a cause outranks its consequences by kind, and only between equals does order decide. A rank
+//! that hangs writes nothing: it is named by the sequence numbers of the others.
+
+mod answer;
+mod candidates;
+mod collective;
+mod scene;
+
+use std::collections::BTreeSet;
+
+pub use answer::{Cause, CauseClass, CauseFrame, Why, WhyState, rank_list};
+
+use crate::{Confidence, Finding};
+use candidates::{Grade, candidates, choose};
+use scene::Scene;
+use weftrun_nccl::TransportMap;
+use weftrun_nccl::failure::Fact;
+
+/// Most lines cited for a cause.
+const EVIDENCE: usize = 6;
+
+/// Names the first cause that the sources of a map show. `known` is what the cluster says of the job, where it was asked.
+pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
+    let map = map.snapshot();
+    let mut scene = Scene::new(&map, None);
+    // The cluster gave all logs there are: a rank without one wrote nothing.
+    scene.complete = known.is_some();
+    let mut why = of_scene(&scene);
+    if scene.lives > 0 && why.cause.is_none() {
+        let earlier = of_scene(&Scene::new(&map, Some(scene.lives - 1)));
+        if let Some(cause) = earlier.cause {
+            let message =
+                format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
+            let mut finding = Finding::info("WHY-EARLIER-ATTEMPT", message);
+            finding.ranks = cause.ranks;
+            finding.evidence = cause.evidence;
+            why.findings.push(finding);
+        }
+    }
+    match known {
+        Some(WhyState::Running) if why.state == WhyState::Failed || why.state == WhyState::Hanging => {}
+        Some(WhyState::Unknown) | None => {}
+        Some(WhyState::Succeeded) => {
+            why = Why { state: WhyState::Succeeded, findings: why.findings, ..Why::default() }
+        }
+        Some(state) => why.state = state,
+    }
+    why
+}
+
+fn of_scene(scene: &Scene<'_>) -> Why {
+    let mut candidates = candidates(scene);
+    let collective = collective::find(scene);
+    candidates.sort_by_key(|candidate| candidate.grade);
+    let best = candidates.first().map(|candidate| candidate.grade);
+    let collective_grade = collective.as_ref().map(|found| {
+        let named =
+            !found.ranks.is_empty() || found.class == CauseClass::CollectiveMismatch || found.complete;
+        if named { Grade::Collective } else { Grade::Waiting }
+    });
+    let by_collective = match (best, collective_grade) {
+        (Some(best), Some(grade)) => grade < best,
+        (None, Some(_)) => true,
+        (_, None) => false,
+    };
+    let mut cause = match collective.filter(|_| by_collective) {
+        Some(found) => Some(Cause {
+            class: found.class,
+            ranks: found.ranks,
+            nodes: Vec::new(),
+            what: found.what,
+            frame: None,
+            evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
+            confidence: found.confidence,
+        }),
+        None => best.and_then(|grade| choose(scene, &candidates, grade)),
+    };
+    let state = state(scene, cause.is_some());
+    let mut findings = Vec::new();
+    let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
+    if let Some(cause) = &mut cause {
+        cause.nodes = nodes(scene, &cause.ranks);
+        if !unseen.is_empty() && cause.confidence == Confidence::High {
+            cause.confidence = Confidence::Medium;
+        }
+        if scene.inferred && cause.confidence == Confidence::High {
+            cause.confidence = Confidence::Medium;
+        }
+    }
+    if !unseen.is_empty()
+        && (cause.is_some() || state == WhyState::Unknown)
+        && scene.world > 1
+        && !scene.seen.is_empty()
+    {
+        let message = format!("the logs of rank {} of {} were not read", rank_list(&unseen), scene.world);
+        let mut finding = Finding::info("WHY-LOGS-MISSING", message);
+        finding.ranks = unseen;
+        findings.push(finding);
+    }
+    if findings.is_empty()
+        && cause.as_ref().is_some_and(|cause| cause.ranks.is_empty() && cause.confidence == Confidence::Low)
+    {
+        let message = "no log that was read shows the first failure; the log of a rank is missing";
+        findings.push(Finding::info("WHY-LOGS-MISSING", message));
+    }
+    let victims = match &cause {
+        Some(cause) => scene.seen.iter().copied().filter(|rank| !cause.ranks.contains(rank)).collect(),
+        None => Vec::new(),
+    };
+    Why { state, cause, victims, findings }
+}
+
+fn nodes(scene: &Scene<'_>, ranks: &[u32]) -> Vec<String> {
+    let names: BTreeSet<&String> = ranks.iter().filter_map(|rank| scene.node_of.get(rank)).collect();
+    names.into_iter().cloned().collect()
+}
+
+fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
+    let mut waits = false;
+    for known in &scene.reports {
+        match &known.report.fact {
+            Fact::TimedOut { .. } => waits = true,
+            Fact::Exit { code: 0, .. } | Fact::Progress { .. } | Fact::Finished => {}
+            Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
+            _ => return WhyState::Failed,
+        }
+    }
+    if waits {
+        return WhyState::Hanging;
+    }
+    let all =
+        !scene.seen.is_empty() && scene.seen.len() >= scene.world as usize && scene.seen == scene.finished;
+    if all { WhyState::Succeeded } else { WhyState::Unknown }
+}

@@ -1,0 +1,202 @@
+//! Who wrote what: the facts of all sources with the global ranks of their writers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weftrun_nccl::failure::{Fact, Report, SourceRanks, Writer};
+use weftrun_nccl::{Snapshot, SourceIndex};
+
+use super::candidates::{Grade, judge, root};
+use crate::finding::Evidence;
+
+/// The sources of the latest attempts.
+type Sources<'a> = BTreeMap<SourceIndex, &'a SourceRanks>;
+
+/// One report with the global rank of its writer.
+pub(super) struct Known<'a> {
+    pub report: &'a Report,
+    pub rank: Option<u32>,
+}
+
+/// Everything that is known about who wrote what, of the last life of each source.
+pub(super) struct Scene<'a> {
+    pub reports: Vec<Known<'a>>,
+    /// Ranks that wrote anything.
+    pub seen: BTreeSet<u32>,
+    /// Ranks of the job, by the largest communicator or number seen.
+    pub world: u32,
+    /// Whether some source was cut off in a line.
+    pub cut: BTreeSet<SourceIndex>,
+    /// The source in which a rank was seen.
+    pub source_of: BTreeMap<u32, SourceIndex>,
+    /// Whether all logs that there are were read.
+    pub complete: bool,
+    /// Whether a node's ranks were inferred from those of the others.
+    pub inferred: bool,
+    names: BTreeMap<SourceIndex, String>,
+    pub node_of: BTreeMap<u32, String>,
+    pub finished: BTreeSet<u32>,
+    pub lives: usize,
+}
+
+impl Scene<'_> {
+    /// Ranks of the job that wrote nothing that was read.
+    pub fn unseen(&self) -> Vec<u32> {
+        (0..self.world).filter(|rank| !self.seen.contains(rank)).take(65_536).collect()
+    }
+
+    pub fn evidence(&self, report: &Report) -> Evidence {
+        Evidence {
+            source: self.names.get(&report.source).cloned().unwrap_or_default(),
+            line: report.line,
+            text: report.text.clone(),
+        }
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// Returns who wrote what. `life` is the life to look at, where it is not the last.
+    pub fn new(map: &Snapshot<'a>, life: Option<usize>) -> Self {
+        let failures = map.failures();
+        let latest = map.sources().filter(|(_, id)| !map.is_earlier_attempt(id));
+        let sources: Sources<'a> = latest.filter_map(|(at, _)| Some((at, failures.ranks(at)?))).collect();
+        let mut scene = Scene {
+            reports: Vec::new(),
+            seen: BTreeSet::new(),
+            world: 0,
+            cut: BTreeSet::new(),
+            source_of: BTreeMap::new(),
+            complete: false,
+            inferred: false,
+            names: map.sources().map(|(at, id)| (at, id.name.clone())).collect(),
+            node_of: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            lives: sources.values().map(|source| source.lives.len()).max().unwrap_or(0),
+        };
+        for (at, source) in &sources {
+            scene.world = scene.world.max(source.world.unwrap_or(0));
+            let ranks = source.seen.iter().chain(source.by_pid.values()).chain(source.by_local.values());
+            for rank in ranks {
+                scene.seen.insert(*rank);
+                scene.source_of.entry(*rank).or_insert(*at);
+            }
+            if source.cut {
+                scene.cut.insert(*at);
+            }
+        }
+        let bases = inferred_bases(&mut scene, &sources);
+        let tasks = !sources.values().any(|source| source.agent || !source.by_local.is_empty());
+        for report in failures.reports() {
+            let Some(source) = sources.get(&report.source) else { continue };
+            let wanted = life.map_or(source.lives.len(), |life| life.min(source.lives.len()));
+            if source.life(report.line) != wanted {
+                continue;
+            }
+            let task = || report.writer.task.filter(|_| tasks);
+            let base = || Some(bases.get(&report.source)? + report.writer.local?);
+            let rank = source.rank(&report.writer).or_else(base).or_else(task);
+            let rank = rank.or_else(|| alone(source, &report.writer));
+            if let Some(rank) = rank {
+                scene.seen.insert(rank);
+                scene.source_of.entry(rank).or_insert(report.source);
+                if report.fact == Fact::Finished {
+                    scene.finished.insert(rank);
+                }
+            }
+            scene.reports.push(Known { report, rank });
+        }
+        scene.world = scene.world.max(scene.seen.last().map_or(0, |last| last.saturating_add(1)));
+        name_nodes(&mut scene, &sources);
+        name_by_launcher(&mut scene);
+        scene
+    }
+}
+
+/// Where only one rank writes to a source, a line without a name is its.
+fn alone(source: &SourceRanks, writer: &Writer) -> Option<u32> {
+    if writer.local.is_some() || writer.pid.is_some() || source.agent || source.by_pid.len() > 1 {
+        return None;
+    }
+    match source.seen.len() {
+        1 => source.seen.first().copied(),
+        _ => None,
+    }
+}
+
+/// The first rank of a source whose ranks nothing names, where those of all other sources are known.
+fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<SourceIndex, u32> {
+    let nameless: Vec<_> =
+        sources.iter().filter(|(_, source)| source.seen.is_empty() && !source.locals.is_empty()).collect();
+    let missing: Vec<u32> = scene.unseen();
+    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return BTreeMap::new() };
+    let in_a_row = (last - first) as usize + 1 == missing.len();
+    let [(at, source)] = nameless.as_slice() else { return BTreeMap::new() };
+    let fits = source.locals.last().is_some_and(|local| (*local as usize) < missing.len());
+    if !in_a_row || !fits || scene.seen.is_empty() {
+        return BTreeMap::new();
+    }
+    // Every other node must be full, or the missing ranks may be of two nodes.
+    let widest = sources.values().filter_map(|source| source.by_local.keys().last()).max();
+    if widest.is_some_and(|widest| *widest as usize + 1 != missing.len()) {
+        return BTreeMap::new();
+    }
+    scene.inferred = true;
+    BTreeMap::from([(**at, *first)])
+}
+
+/// The name of each rank's node: its `NCCL_HOSTID`, its host where that tells the sources apart, else its source.
+fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
+    let mut uses: BTreeMap<&str, BTreeSet<SourceIndex>> = BTreeMap::new();
+    for (at, source) in sources {
+        for host in &source.hosts {
+            uses.entry(host).or_default().insert(*at);
+        }
+    }
+    let count = sources.len();
+    for (rank, at) in &scene.source_of {
+        let Some(source) = sources.get(at) else { continue };
+        let pid = source.by_pid.iter().find(|(_, of)| *of == rank).map(|(pid, _)| *pid);
+        let id = pid.and_then(|pid| source.host_of_pid.get(&pid).cloned());
+        let host = || match source.hosts.len() {
+            1 => source
+                .hosts
+                .first()
+                .filter(|host| count == 1 || uses.get(host.as_str()).is_some_and(|of| of.len() == 1)),
+            _ => None,
+        };
+        let stem = || {
+            let name = scene.names.get(at).map_or("", String::as_str);
+            if let Some((node, _)) = name.split_once("/rank").filter(|(node, _)| !node.contains('/')) {
+                return node.to_owned();
+            }
+            let file = name.rsplit('/').next().unwrap_or(name);
+            let plain = file.trim_end_matches(".gz").trim_end_matches(".zst");
+            [".log", ".out", ".err"]
+                .iter()
+                .find_map(|end| plain.strip_suffix(end))
+                .unwrap_or(plain)
+                .to_owned()
+        };
+        let name = id.or_else(|| host().cloned()).unwrap_or_else(stem);
+        if name != "-" && !name.is_empty() {
+            scene.node_of.insert(*rank, name);
+        }
+    }
+}
+
+/// Tracebacks without a name belong to the worker that the launcher of the same source saw fail first.
+fn name_by_launcher(scene: &mut Scene<'_>) {
+    let mut failed: BTreeMap<SourceIndex, BTreeSet<u32>> = BTreeMap::new();
+    for known in &scene.reports {
+        if let (Fact::Exit { code: 1.., first: true }, Some(rank)) = (&known.report.fact, known.rank) {
+            failed.entry(known.report.source).or_default().insert(rank);
+        }
+    }
+    for known in &mut scene.reports {
+        let Fact::Exception(exception) = &known.report.fact else { continue };
+        let nameless = known.rank.is_none() && known.report.writer == Writer::default();
+        if nameless && !exception.is_launcher() && judge(root(exception)).0 != Grade::Rendezvous {
+            let ranks = failed.get(&known.report.source).filter(|ranks| ranks.len() == 1);
+            known.rank = ranks.and_then(|ranks| ranks.first().copied());
+        }
+    }
+}

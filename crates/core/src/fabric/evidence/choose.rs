@@ -1,0 +1,150 @@
+//! Which profile a job gets where nobody named one.
+
+use super::{Signs, Site, Weighed, weigh};
+use crate::Result;
+use crate::catalogue::Catalogue;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped};
+use crate::request::Fabric;
+use crate::spec::JobSpec;
+
+/// The reason of a job whose fabric nothing shows.
+pub(crate) const UNKNOWN: &str = "fabric-unknown";
+const OTHER: &str = "other-fabric";
+const HOW_TO_SAY: &str =
+    "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
+
+/// How jobs are described to the cluster they go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Kubernetes objects that exist already.
+    Manifest,
+    /// sbatch scripts, and jobs on hosts without a container platform.
+    Script,
+    /// Kubernetes objects that a backend makes; they never mount a folder of the node unasked.
+    Made,
+}
+
+impl Site {
+    /// Returns the name of the profile for jobs of a form.
+    pub fn profile(&self, form: Form) -> Option<&'static str> {
+        match form {
+            Form::Manifest => self.manifests,
+            Form::Script => self.scripts,
+            Form::Made => self.manifests.map(|name| if name == "dgxc" { "eks-image" } else { name }),
+        }
+    }
+}
+
+impl Profiles {
+    /// Returns the profiles that evidence can choose, read once for many jobs.
+    ///
+    /// # Errors
+    /// Those of [`Profiles::get`], for a profile that the user replaced.
+    pub fn of_sites(&self) -> Result<Vec<Profile>> {
+        let mut names: Vec<&str> =
+            super::SITES.iter().flat_map(|site| [site.manifests, site.scripts]).flatten().collect();
+        names.extend(["roce", "infiniband", "parallelcluster"]);
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| self.get(name)).collect()
+    }
+}
+
+/// Weighs what a document and the cluster show, and picks the profile for it.
+pub(crate) fn choose<'p>(
+    mut signs: Signs,
+    facts: &ClusterFacts,
+    form: Form,
+    asked: Fabric,
+    profiles: &'p [Profile],
+) -> (Weighed, Option<&'p Profile>) {
+    let named = |name: &str| profiles.iter().find(|profile| profile.name == name);
+    signs.facts(facts);
+    let weighed = weigh(&signs.all);
+    let by_kind = match (asked, form) {
+        (Fabric::Efa, Form::Script) => Some("parallelcluster"),
+        (Fabric::Efa, Form::Manifest) => Some("dgxc"),
+        (Fabric::Efa, Form::Made) => Some("eks-image"),
+        (Fabric::Roce, _) => Some("roce"),
+        (Fabric::InfiniBand, _) => Some("infiniband"),
+        (Fabric::Auto | Fabric::Tcp | Fabric::Off, _) => None,
+    };
+    let shown =
+        weighed.site.filter(|site| asked == Fabric::Auto || (site.fabric == asked && form == Form::Made));
+    let name = match shown.and_then(|site| site.profile(form)).or(by_kind) {
+        Some("eks-image") if form == Form::Made && facts.efa_webhook == Some(true) => Some("dgxc"),
+        name => name,
+    };
+    (weighed, name.and_then(named))
+}
+
+impl FabricPlan {
+    /// Decides for a job file whose profile nobody named: evidence in the job and on the cluster chooses it.
+    ///
+    /// # Errors
+    /// Those of [`Profiles::get`].
+    pub fn by_evidence(
+        spec: &JobSpec,
+        catalogue: &Catalogue,
+        facts: &ClusterFacts,
+        profiles: &Profiles,
+        form: Form,
+    ) -> Result<(Self, Profile)> {
+        let mut signs = Signs::default();
+        signs.job(spec);
+        signs.all.extend(instance_sign(spec.fabric.instance_type.as_deref()));
+        let profiles = profiles.of_sites()?;
+        let (weighed, chosen) = choose(signs, facts, form, spec.fabric.kind, &profiles);
+        let profile = chosen.cloned().unwrap_or_default();
+        let plan = Self::new(spec, catalogue, facts, &profile).with_evidence(weighed);
+        Ok((plan, profile))
+    }
+
+    /// Records what the choice of the profile rests on, and why there is none.
+    #[must_use]
+    pub(crate) fn with_evidence(mut self, weighed: Weighed) -> Self {
+        if let Some(skipped) = self.skipped.iter_mut().find(|skipped| skipped.reason == UNKNOWN) {
+            *skipped = why_none(&weighed);
+        }
+        self.evidence = weighed.evidence;
+        self
+    }
+}
+
+/// The sign of an instance type that an option names.
+pub(crate) fn instance_sign(name: Option<&str>) -> Option<super::Sign> {
+    name.map(|name| super::Sign { kind: super::SignKind::Instance, text: name.to_owned(), online: false })
+}
+
+/// Why no rule applies to a job of which no profile is named.
+fn why_none(weighed: &Weighed) -> Skipped {
+    match (weighed.site, weighed.tied.as_slice()) {
+        (Some(site), _) => {
+            let shown = weighed.evidence.iter().filter(|one| one.fabric == site.name).take(3);
+            let shown: Vec<String> = shown.map(ToString::to_string).collect();
+            let why = format!(
+                "{} shows {}, for which weftrun has no rules here, so nothing is changed; {HOW_TO_SAY}",
+                shown.join(", "),
+                site.name
+            );
+            Skipped::fabric(site.fabric, OTHER, why)
+        }
+        (None, []) => Skipped::fabric(Fabric::Auto, UNKNOWN, looked_for()),
+        (None, tied) => {
+            let names: Vec<&str> = tied.iter().map(|site| site.name).collect();
+            let why = format!(
+                "the evidence shows {} alike, so none of them is applied; {HOW_TO_SAY}",
+                names.join(" and ")
+            );
+            Skipped::fabric(Fabric::Auto, UNKNOWN, why)
+        }
+    }
+}
+
+/// What a job is searched for, and how to say what was not found.
+pub(crate) fn looked_for() -> String {
+    format!(
+        "nothing shows the fabric of this job: no known resource, device class, annotation, label, instance type, image, \
+         environment variable, path, partition, account or module; {HOW_TO_SAY}"
+    )
+}

@@ -1,0 +1,182 @@
+//! Which fabric a job is for: signs in its document and in the cluster are matched against a table
+//! (`data/evidence.tsv`), each match counts for a [`Site`], and the site with the highest score is taken.
+
+pub(crate) mod choose;
+mod sign;
+mod site;
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
+
+use regex::{Regex, RegexSet};
+use serde::{Deserialize, Serialize};
+
+pub use choose::Form;
+pub use sign::SignKind;
+pub(crate) use sign::{Sign, Signs};
+pub use site::{SITES, Site};
+
+/// One line of the table.
+struct Pattern {
+    site: &'static Site,
+    weight: u32,
+    text: &'static str,
+    meaning: &'static str,
+    source: &'static str,
+    regex: OnceLock<Option<Regex>>,
+}
+
+/// The patterns of one kind of sign.
+struct Patterns {
+    set: RegexSet,
+    patterns: Vec<Pattern>,
+}
+
+static TABLE: LazyLock<BTreeMap<SignKind, Patterns>> = LazyLock::new(|| {
+    // A line that cannot be read is a broken build; a test reads all of them.
+    SignKind::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let patterns: Vec<Pattern> = lines()
+                .filter(|(of, _)| *of == kind.as_str())
+                .filter_map(|(_, rest)| pattern(&rest))
+                .collect();
+            let set = RegexSet::new(patterns.iter().map(|pattern| pattern.text)).ok()?;
+            Some((kind, Patterns { set, patterns }))
+        })
+        .collect()
+});
+
+fn lines() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let lines = include_str!("../../../data/evidence.tsv").lines();
+    lines.filter(|line| !line.starts_with('#')).map(|line| {
+        let mut cells = line.split('\t');
+        (cells.next().unwrap_or_default(), cells.collect())
+    })
+}
+
+fn pattern(cells: &[&'static str]) -> Option<Pattern> {
+    let [text, site, weight, meaning, source] = cells else { return None };
+    let (site, weight) = (Site::get(site)?, weight.parse().ok()?);
+    Some(Pattern { site, weight, text, meaning, source, regex: OnceLock::new() })
+}
+
+impl Pattern {
+    /// What of a text matches: with its key, but without what stands around it, which may be anything.
+    fn shown(&self, sign: &Sign) -> String {
+        const LONGEST: usize = 80;
+        let regex = self.regex.get_or_init(|| Regex::new(self.text).ok());
+        let found = regex.as_ref().and_then(|regex| regex.find(&sign.text));
+        let range = found.map_or(0..0, |found| found.range());
+        let key = if range.start == 0 { sign.text.find('=').unwrap_or(0) } else { 0 };
+        let whole = matches!(
+            sign.kind,
+            SignKind::Resource
+                | SignKind::Instance
+                | SignKind::Partition
+                | SignKind::Account
+                | SignKind::Module
+        );
+        let end = if whole { sign.text.len() } else { range.end.max(key) };
+        let shown = sign.text.get(range.start..end).unwrap_or_default().trim();
+        match shown.char_indices().nth(LONGEST) {
+            Some((cut, _)) => format!("{}…", shown.get(..cut).unwrap_or_default()),
+            None => shown.to_owned(),
+        }
+    }
+}
+
+/// A sign that shows a fabric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Evidence {
+    /// The fabric it shows (`AWS EFA`).
+    pub fabric: String,
+    /// What kind of sign it is.
+    pub kind: SignKind,
+    /// What is written there.
+    pub text: String,
+    /// What that is.
+    pub meaning: String,
+    /// How much it counts.
+    pub weight: u32,
+    /// Whether the cluster's nodes show it, and not the document.
+    pub online: bool,
+    /// Where that is written down.
+    pub source: String,
+}
+
+impl std::fmt::Display for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, text, meaning, .. } = self;
+        write!(f, "{} `{text}` ({meaning})", kind.as_str())
+    }
+}
+
+/// What all signs together show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Weighed {
+    /// The signs that count, the weightiest first.
+    pub evidence: Vec<Evidence>,
+    /// The fabric with the highest score; none without evidence, or if two have it.
+    pub site: Option<&'static Site>,
+    /// The fabrics that have the highest score, if they are several.
+    pub tied: Vec<&'static Site>,
+}
+
+/// How much more a sign of the cluster itself counts than one of a document.
+const ONLINE: u32 = 3;
+
+/// Weighs signs. Each line of the table counts once, however many signs match it.
+pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
+    let mut own: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for (kind, patterns) in &*TABLE {
+        let mut counted = vec![false; patterns.patterns.len()];
+        let mut of_kind: Vec<&Sign> = signs.iter().filter(|sign| sign.kind == *kind).collect();
+        of_kind.sort_by_key(|sign| !sign.online);
+        for sign in of_kind {
+            for index in patterns.set.matches(&sign.text) {
+                let (Some(pattern), Some(counted)) = (patterns.patterns.get(index), counted.get_mut(index))
+                else {
+                    continue;
+                };
+                if std::mem::replace(counted, true) {
+                    continue;
+                }
+                let weight = pattern.weight * if sign.online { ONLINE } else { 1 };
+                *own.entry(pattern.site.id).or_default() += weight;
+                evidence.push(Evidence {
+                    fabric: pattern.site.name.to_owned(),
+                    kind: *kind,
+                    text: pattern.shown(sign),
+                    meaning: pattern.meaning.to_owned(),
+                    weight,
+                    online: sign.online,
+                    source: pattern.source.to_owned(),
+                });
+            }
+        }
+    }
+    let best = best(&own);
+    let first = best.first().copied();
+    let one_family = best.iter().all(|site| first.is_some_and(|first| first.root() == site.root()));
+    let of_best = |one: &Evidence| best.iter().any(|site| site.name == one.fabric);
+    evidence.sort_by_key(|one| (!of_best(one), std::cmp::Reverse(one.weight)));
+    match first {
+        Some(site) if one_family => Weighed { evidence, site: Some(site), tied: Vec::new() },
+        _ => Weighed { evidence, site: None, tied: best },
+    }
+}
+
+/// The sites with the highest score: their own, and that of the more general fabrics they belong to.
+fn best(own: &BTreeMap<&'static str, u32>) -> Vec<&'static Site> {
+    let score = |site: &'static Site| -> u32 {
+        let of = |site: &Site| own.get(site.id).copied().unwrap_or(0);
+        of(site) + site.ancestors().map(of).sum::<u32>()
+    };
+    let shown: Vec<&'static Site> = SITES.iter().filter(|site| own.contains_key(site.id)).collect();
+    let most = shown.iter().map(|site| score(site)).max();
+    shown.into_iter().filter(|site| Some(score(site)) == most).collect()
+}

@@ -1,0 +1,309 @@
+//! What a document says that may show its fabric.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::fabric::ClusterFacts;
+use crate::spec::{JobSpec, VolumeSource};
+
+/// The kind of a sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SignKind {
+    /// Name of a resource that is requested.
+    Resource,
+    /// Class of a device that a resource claim asks for.
+    DeviceClass,
+    /// Annotation, as `key=value`.
+    Annotation,
+    /// Label, node selector, node affinity or toleration, as `key=value`.
+    Label,
+    /// Instance type.
+    Instance,
+    /// Container image.
+    Image,
+    /// Environment variable, as `NAME=value`.
+    Env,
+    /// A line of a command, a path or another text.
+    Text,
+    /// Slurm partition.
+    Partition,
+    /// Slurm account.
+    Account,
+    /// Another sbatch option, as `name=value`.
+    Option,
+    /// Environment module that is loaded.
+    Module,
+    /// Comment of a script.
+    Comment,
+    /// Name of the object.
+    Name,
+}
+
+impl SignKind {
+    pub(super) const ALL: [Self; 14] = [
+        Self::Resource,
+        Self::DeviceClass,
+        Self::Annotation,
+        Self::Label,
+        Self::Instance,
+        Self::Image,
+        Self::Env,
+        Self::Text,
+        Self::Partition,
+        Self::Account,
+        Self::Option,
+        Self::Module,
+        Self::Comment,
+        Self::Name,
+    ];
+
+    /// Returns the word in the table of evidence and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resource => "resource",
+            Self::DeviceClass => "device-class",
+            Self::Annotation => "annotation",
+            Self::Label => "label",
+            Self::Instance => "instance",
+            Self::Image => "image",
+            Self::Env => "env",
+            Self::Text => "text",
+            Self::Partition => "partition",
+            Self::Account => "account",
+            Self::Option => "option",
+            Self::Module => "module",
+            Self::Comment => "comment",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// One thing that a document says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sign {
+    pub(crate) kind: SignKind,
+    pub(crate) text: String,
+    /// Whether the cluster itself says it, which counts more than a document.
+    pub(crate) online: bool,
+}
+
+/// Collects signs.
+#[derive(Debug, Default)]
+pub(crate) struct Signs {
+    pub(crate) all: Vec<Sign>,
+    online: bool,
+}
+
+const INSTANCE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
+
+impl Signs {
+    pub(crate) fn add(&mut self, kind: SignKind, text: impl Into<String>) {
+        let sign = Sign { kind, text: text.into(), online: self.online };
+        if !sign.text.is_empty() {
+            self.all.push(sign);
+        }
+    }
+
+    /// Adds a text, and the assignments in it (`-x NAME=value`, `export NAME=value`).
+    pub(crate) fn text(&mut self, text: &str) {
+        static ASSIGNMENT: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r#"\b([A-Z][A-Z0-9_]{2,})=("[^"\n]*"|'[^'\n]*'|[^\s;'"]*)"#).ok());
+        for line in text.lines() {
+            self.add(SignKind::Text, line);
+            let found = ASSIGNMENT.iter().flat_map(|regex| regex.captures_iter(line));
+            for (_, [name, value]) in found.map(|found| found.extract()) {
+                self.add(SignKind::Env, format!("{name}={}", value.trim_matches(['"', '\''])));
+            }
+        }
+    }
+
+    fn label(&mut self, key: &str, value: &str) {
+        if INSTANCE_LABELS.contains(&key) {
+            self.add(SignKind::Instance, value);
+        } else {
+            self.add(SignKind::Label, format!("{key}={value}"));
+        }
+    }
+
+    /// Adds what a Kubernetes object of any kind says.
+    pub(crate) fn object(&mut self, object: &Json) {
+        if let Some(name) = object.pointer("/metadata/name").and_then(Json::as_str) {
+            self.add(SignKind::Name, name);
+        }
+        self.value("", object);
+    }
+
+    fn value(&mut self, key: &str, value: &Json) {
+        match value {
+            Json::Object(map) => match key {
+                "nodeSelector" | "labels" | "matchLabels" => {
+                    map.iter().for_each(|(key, value)| self.label(key, &scalar(value)));
+                }
+                "annotations" => {
+                    let own = map.iter().filter(|(key, _)| !key.starts_with("kubectl.kubernetes.io/"));
+                    own.for_each(|(key, value)| {
+                        self.add(SignKind::Annotation, format!("{key}={}", scalar(value)));
+                    });
+                }
+                "limits" | "requests" => {
+                    let asked = map.iter().filter(|(_, amount)| !amount.is_null() && scalar(amount) != "0");
+                    asked.for_each(|(name, _)| self.add(SignKind::Resource, name));
+                }
+                "status" | "managedFields" => {}
+                _ => {
+                    if let Some(label) = map.get("key").and_then(Json::as_str) {
+                        self.expression(label, map);
+                    }
+                    map.iter().for_each(|(key, value)| self.value(key, value));
+                }
+            },
+            Json::Array(items) if key == "env" => {
+                for item in items {
+                    let name = item.get("name").and_then(Json::as_str).unwrap_or_default();
+                    let value = item.get("value").map(scalar).unwrap_or_default();
+                    self.add(SignKind::Env, format!("{name}={value}"));
+                    self.add(SignKind::Text, value);
+                }
+            }
+            Json::Array(items) => items.iter().for_each(|item| self.value(key, item)),
+            Json::String(text) => match key {
+                "image" => self.add(SignKind::Image, text),
+                "deviceClassName" => self.add(SignKind::DeviceClass, text),
+                "instanceType" => self.add(SignKind::Instance, text),
+                // Names of containers, volumes and classes are anybody's choice.
+                "name" | "namespace" | "kind" | "apiVersion" | "operator" => {}
+                _ => self.text(text),
+            },
+            _ => {}
+        }
+    }
+
+    /// A node affinity term or a toleration.
+    fn expression(&mut self, key: &str, map: &serde_json::Map<String, Json>) {
+        let values = map.get("values").and_then(Json::as_array).into_iter().flatten();
+        let values: Vec<String> = values.chain(map.get("value")).map(scalar).collect();
+        if values.is_empty() {
+            self.label(key, "");
+        }
+        values.iter().for_each(|value| self.label(key, value));
+    }
+
+    /// Adds what a job file says.
+    pub(crate) fn job(&mut self, spec: &JobSpec) {
+        self.add(SignKind::Name, &spec.name);
+        spec.image.iter().for_each(|image| self.add(SignKind::Image, image));
+        spec.queue.iter().for_each(|queue| self.add(SignKind::Partition, queue));
+        let annotations = spec.annotations.iter();
+        annotations.for_each(|(key, value)| self.add(SignKind::Annotation, format!("{key}={value}")));
+        for volume in &spec.volumes {
+            self.text(&volume.mount);
+            if let VolumeSource::HostPath(path) = &volume.source {
+                self.text(path);
+            }
+        }
+        for role in &spec.roles {
+            role.image.iter().for_each(|image| self.add(SignKind::Image, image));
+            role.instance_type.iter().for_each(|name| self.add(SignKind::Instance, name));
+            let asked = role.resources.iter().filter(|(_, amount)| amount.as_str() != "0");
+            asked.for_each(|(name, _)| self.add(SignKind::Resource, name));
+            role.command.iter().for_each(|word| self.text(word));
+        }
+        for var in spec.env.iter().chain(spec.roles.iter().flat_map(|role| &role.env)) {
+            self.add(SignKind::Env, format!("{}={}", var.name, var.value));
+            self.add(SignKind::Text, &var.value);
+        }
+    }
+
+    /// Adds what the nodes of a cluster have.
+    pub(crate) fn facts(&mut self, facts: &ClusterFacts) {
+        let offers = |name: &str| {
+            let amounts = facts.nodes.iter().filter_map(|group| group.allocatable.get(name));
+            amounts.into_iter().any(|amount| amount != "0")
+        };
+        self.online = true;
+        for group in &facts.nodes {
+            group.instance_type.iter().for_each(|name| self.add(SignKind::Instance, name));
+            group.labels.iter().for_each(|(key, value)| self.label(key, value));
+            for name in group.allocatable.keys().filter(|name| offers(name)) {
+                // Nodes with Neuron devices beside others with GPUs do not say which of them a job gets.
+                if !(name.starts_with("aws.amazon.com/neuron") && offers("nvidia.com/gpu")) {
+                    self.add(SignKind::Resource, name);
+                }
+            }
+        }
+        self.online = false;
+    }
+
+    /// Adds what an sbatch script says.
+    pub(crate) fn script(&mut self, text: &str) {
+        for line in text.lines() {
+            let body = line.trim_start();
+            if let Some(options) = line.strip_prefix("#SBATCH") {
+                self.options(options);
+            } else if let Some(comment) = body.strip_prefix('#') {
+                // Our own blocks are no evidence of anything.
+                if !comment.contains("weftrun") {
+                    self.add(SignKind::Comment, comment);
+                }
+            } else if let Some(modules) = body.strip_prefix("module ").or_else(|| body.strip_prefix("ml ")) {
+                modules.split_whitespace().for_each(|word| self.add(SignKind::Module, word));
+                self.text(body);
+            } else {
+                self.text(body);
+                let options = ["--container-image", "--environment", "--partition", "--account"];
+                if options.iter().any(|option| body.contains(option)) {
+                    self.options(body);
+                }
+            }
+        }
+    }
+
+    fn options(&mut self, line: &str) {
+        let mut words = line.split(" #").next().unwrap_or_default().split_whitespace().peekable();
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix('-') else { continue };
+            let (name, value) = match option.strip_prefix('-') {
+                Some(long) => match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (long, None),
+                },
+                None if option.is_char_boundary(1) && option.len() > 1 => {
+                    let (name, value) = option.split_at(1);
+                    (name, Some(value.trim_start_matches('=')))
+                }
+                None => (option, None),
+            };
+            let value = value.or_else(|| words.next_if(|next| !next.starts_with('-'))).unwrap_or_default();
+            let value = value.trim_matches(['"', '\'']);
+            match name {
+                "partition" | "p" => value.split(',').for_each(|one| self.add(SignKind::Partition, one)),
+                "account" | "A" => self.add(SignKind::Account, value),
+                "container-image" | "image" => {
+                    self.add(SignKind::Image, value);
+                    self.add(SignKind::Option, format!("{name}={value}"));
+                }
+                "job-name" | "J" => self.add(SignKind::Name, value),
+                "constraint" | "C" => {
+                    value
+                        .split(['|', '&', '[', ']', '*', ','])
+                        .for_each(|one| self.add(SignKind::Instance, one));
+                    self.add(SignKind::Option, format!("{name}={value}"));
+                }
+                _ => {
+                    self.add(SignKind::Option, format!("{name}={value}"));
+                    self.text(value);
+                }
+            }
+        }
+    }
+}
+
+fn scalar(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

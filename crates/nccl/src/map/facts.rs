@@ -1,0 +1,171 @@
+//! Messages that say something of the job: versions, networks, plugins, variables, warnings.
+
+use super::event::Event;
+use super::ids::{ProcessId, SourceIndex};
+use super::process::Phase;
+use super::signatures::printable;
+use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
+use crate::event::NcclEvent;
+use crate::parser::Entry;
+use crate::prefix::Level;
+use crate::signature::{self, Signature};
+use crate::text::{Cursor, behind, contains};
+
+/// Bytes kept of a list of devices; the longest real ones name some forty.
+const LIST: usize = 8192;
+
+impl TransportMap {
+    /// A message that changes what is known of the job.
+    pub(super) fn fact(&mut self, process: Option<ProcessId>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        match entry.event {
+            NcclEvent::Announced(network) => {
+                let name = self.name(network);
+                if let (Some(process), Some(name)) = (process, name) {
+                    let announced = &mut self.seen.processes[process].announced;
+                    if announced.last() != Some(&name) {
+                        announced.retain(|other| *other != name);
+                        announced.push(name);
+                        events
+                            .push(Event::Announced { who: self.seen.who(process), network: network.into() });
+                    }
+                }
+            }
+            NcclEvent::Version(version) => {
+                let seen = self.seen.versions.len();
+                if seen < 64 || self.seen.versions.contains_key(cut(version)) {
+                    let processes = self.seen.versions.entry(cut(version).into()).or_default();
+                    if processes.len() < 4096 {
+                        processes.extend(process);
+                    }
+                }
+                if self.seen.versions.len() > seen {
+                    events.push(Event::Version { version: version.into() });
+                }
+            }
+            NcclEvent::Connected(phase) => {
+                if let Some(process) = process {
+                    self.connected(process, entry, phase, events);
+                }
+            }
+            NcclEvent::Provider { name, nics } => {
+                let name = cut(name);
+                let plugin = self.ofi();
+                plugin.provider = Some(name.into());
+                plugin.nics = nics.or(plugin.nics);
+                let known = plugin.providers.contains(name);
+                if !known && plugin.providers.len() < 16 {
+                    plugin.providers.insert(name.into());
+                    events.push(Event::Provider { name: name.into(), nics });
+                }
+            }
+            NcclEvent::OfiVersion(version) => {
+                let plugin = self.ofi();
+                plugin.version = Some(cut(version).into());
+            }
+            NcclEvent::Plugin(name)
+                if !name.contains("Libfabric")
+                    && self.seen.plugins.len() < 32
+                    && !self.seen.plugins.iter().any(|p| *p.name == *name) =>
+            {
+                self.seen.plugins.push(PluginSeen::new(cut(name)));
+            }
+            NcclEvent::Listed { network, devices } => {
+                let lists = self.seen.listed.entry(network.into()).or_default();
+                if lists.len() < 64 {
+                    lists.insert(cut_at(devices, LIST).into());
+                }
+            }
+            NcclEvent::Env { name, value } => self.environment(process, name, value),
+            NcclEvent::Channels { coll, p2p, .. } => {
+                if let Some(process) = process {
+                    let tid = entry.writer.map_or(0, |writer| writer.tid);
+                    let process = &mut self.seen.processes[process];
+                    if let Some((_, local)) = process.recent.iter().find(|recent| recent.0 == tid)
+                        && let Some(local) = process.locals.get_mut(*local)
+                        && !local.complete
+                    {
+                        local.channels = Some((coll, p2p.unwrap_or(u32::MAX)));
+                    }
+                }
+            }
+            NcclEvent::Initialised(network) => self.seen.initialised = Some(cut(network).into()),
+            _ => {}
+        }
+    }
+
+    fn ofi(&mut self) -> &mut PluginSeen {
+        const NAME: &str = "aws-ofi-nccl";
+        let at = self.seen.plugins.iter().position(|plugin| *plugin.name == *NAME).unwrap_or_else(|| {
+            self.seen.plugins.push(PluginSeen::new(NAME));
+            self.seen.plugins.len() - 1
+        });
+        &mut self.seen.plugins[at]
+    }
+
+    fn environment(&mut self, process: Option<ProcessId>, name: &str, value: &str) {
+        if name == "HOSTID"
+            && let Some(process) = process
+        {
+            let host = std::mem::take(&mut self.seen.processes[process].host);
+            let number = self.host(&host, value);
+            let process = &mut self.seen.processes[process];
+            (process.host, process.host_number) = (host, number);
+        }
+        if name.len() <= TEXT && (self.seen.env.len() < 256 || self.seen.env.contains_key(name)) {
+            let values = self.seen.env.entry(name.into()).or_default();
+            if values.len() < 16 && value.len() <= 256 {
+                values.insert(value.into());
+            }
+        }
+    }
+
+    /// A message with no form of its own: a value of speed (then nothing else is in it), or nothing that is understood.
+    pub(super) fn other(
+        &mut self,
+        source: SourceIndex,
+        process: Option<ProcessId>,
+        entry: &Entry<'_>,
+    ) -> bool {
+        if entry.level.is_none() {
+            let throughput = &mut self.seen.sources[source].throughput;
+            return throughput.observe(entry.launcher_rank, entry.line, entry.text);
+        }
+        self.seen.unparsed += u64::from(process.is_some() && entry.text.is_empty());
+        false
+    }
+
+    pub(super) fn find_signatures(
+        &mut self,
+        source: SourceIndex,
+        process: Option<ProcessId>,
+        entry: &Entry<'_>,
+        events: &mut Vec<Event>,
+    ) {
+        let mut failed = false;
+        let rank = entry.launcher_rank.or_else(|| watchdog_rank(entry.text));
+        let signatures = &mut self.seen.signatures;
+        signature::find(entry.level, entry.location, entry.text, |id| {
+            failed |= entry.level == Some(Level::Warn) && id.fails_rank();
+            signatures.add(id, source, process, entry.line, rank, entry.text);
+        });
+        if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
+            let fresh = self.seen.signatures.count(Signature::Warning) < 64;
+            self.seen.signatures.add(Signature::Warning, source, process, entry.line, rank, entry.text);
+            if fresh {
+                let who = process.map(|process| self.seen.who(process));
+                events.push(Event::Warning { who, text: printable(entry.text, 300) });
+            }
+        }
+        if failed && let Some(process) = process {
+            self.raise(process, Phase::Failed, events);
+        }
+    }
+}
+
+/// `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.
+fn watchdog_rank(text: &[u8]) -> Option<u32> {
+    if !contains(text, "atchdog") {
+        return None;
+    }
+    behind(text, "Rank ").and_then(|rest| Cursor::new(rest).number())
+}

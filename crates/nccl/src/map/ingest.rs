@@ -1,0 +1,373 @@
+//! Messages become processes and their connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use typed_index_collections::TiVec;
+
+use super::communicator::Identity;
+use super::event::Event;
+use super::ids::{CommId, HostId, NameId, ProcessId, SourceIndex};
+use super::link::LinkKey;
+use super::observed::Source;
+use super::process::{Phase, Process};
+use super::{TransportMap, cut};
+use crate::SourceId;
+use crate::channel::ChannelLine;
+use crate::event::{Connected, NcclEvent};
+use crate::parser::{Entry, Parser};
+use crate::prefix::Level;
+use crate::signature::Signature;
+use crate::throughput::Throughput;
+
+/// Most connections kept. Beyond them they are counted, not kept; a ring and trees over 16,384 ranks need a tenth.
+const LINKS: usize = 2_000_000;
+/// Most processes kept.
+const PROCESSES: usize = 200_000;
+/// Places in which a process is found again without a look at the index.
+const RECENT: usize = 4096;
+/// Most hosts kept. A log that names `NCCL_HOSTID` anew on every line would otherwise grow the map without end.
+const HOSTS: usize = 65_536;
+/// Most names of transports and networks kept.
+const NAMES: usize = 1024;
+
+/// One source while it is read.
+#[derive(Clone, Debug, Default)]
+struct Reader {
+    parser: Parser,
+    last_process: Option<ProcessId>,
+}
+
+/// What finds the entry that a line is about.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    pub source: HashMap<Arc<SourceId>, SourceIndex>,
+    readers: TiVec<SourceIndex, Reader>,
+    process: HashMap<(SourceIndex, u64, Box<str>), ProcessId>,
+    /// The first processes of each source and process id, to find hosts with torn text before their name.
+    pids: HashMap<(SourceIndex, u64), Vec<ProcessId>>,
+    /// The process that was last found for some sources and pids: found again without a look at the index.
+    recent: Vec<Option<ProcessId>>,
+    pub comm: HashMap<Identity, CommId>,
+    name: HashMap<Box<str>, NameId>,
+    /// Hosts, each with the `NCCL_HOSTID` that tells two nodes of one name apart.
+    hosts: HashMap<(Box<str>, Box<str>), HostId>,
+    /// Ranks of communicators, over all processes.
+    pub members: usize,
+    links: usize,
+}
+
+impl TransportMap {
+    fn source(&mut self, id: &Arc<SourceId>) -> SourceIndex {
+        if let Some(at) = self.index.source.get(id) {
+            return *at;
+        }
+        let source = Source { id: Arc::clone(id), throughput: Throughput::default(), lines: 0, bytes: 0 };
+        let at = self.seen.sources.push_and_get_key(source);
+        self.index.readers.push(Reader::default());
+        self.index.source.insert(Arc::clone(id), at);
+        self.seen.restarts.source(id);
+        at
+    }
+
+    /// Takes a source's parser out, so that what it finds can be applied to the map.
+    pub(super) fn begin(&mut self, source: &Arc<SourceId>) -> (SourceIndex, Parser) {
+        let at = self.source(source);
+        (at, std::mem::take(&mut self.index.readers[at].parser))
+    }
+
+    /// Puts a source's parser back.
+    pub(super) fn finish(&mut self, at: SourceIndex, parser: Parser, events: &[Event]) {
+        let source = &mut self.seen.sources[at];
+        (source.lines, source.bytes) = (parser.lines(), parser.bytes());
+        self.index.readers[at].parser = parser;
+        self.generation += u64::from(!events.is_empty());
+    }
+
+    /// Takes one message.
+    pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        self.seen.nccl_lines += u64::from(entry.level.is_some());
+        self.seen.info_seen |= entry.level == Some(Level::Info);
+        let process = self.process(source, entry);
+        if let Some(at) = process {
+            let process = &mut self.seen.processes[at];
+            process.last_line = entry.line;
+            process.told_rank = process.told_rank.or(entry.launcher_rank);
+            if process.device.is_none()
+                && let Some(writer) = entry.writer
+                && writer.tid == writer.pid
+                && entry.device.is_some()
+            {
+                // Proxy threads print device 0; the main thread is the one whose id is the process's.
+                process.device = entry.device;
+                self.seen.hold(at);
+            }
+        }
+        match entry.event {
+            NcclEvent::Connection(line) => {
+                if let Some(process) = process {
+                    self.connect(process, entry, &line, events);
+                }
+                return;
+            }
+            NcclEvent::Plan => return,
+            NcclEvent::Torn => {
+                self.seen.torn += 1;
+                return;
+            }
+            NcclEvent::Comm(line) => {
+                if let Some(process) = process {
+                    self.communicator(process, entry, &line, events);
+                }
+            }
+            NcclEvent::Impossible => {
+                let rank = entry.launcher_rank;
+                self.seen.signatures.add(
+                    Signature::ImpossibleRank,
+                    source,
+                    process,
+                    entry.line,
+                    rank,
+                    entry.text,
+                );
+            }
+            NcclEvent::Other => {
+                if self.other(source, process, entry) {
+                    return;
+                }
+            }
+            _ => self.fact(process, entry, events),
+        }
+        self.find_signatures(source, process, entry, events);
+    }
+
+    /// The process a message belongs to. Text without NCCL's prefix belongs to none, unless it is a connection.
+    fn process(&mut self, source: SourceIndex, entry: &Entry<'_>) -> Option<ProcessId> {
+        let (host, pid) = match entry.writer {
+            Some(writer) => (writer.host, Some(writer.pid)),
+            None if entry.level.is_some() || matches!(entry.event, NcclEvent::Connection(_)) => ("", None),
+            None => return None,
+        };
+        let last = self.index.readers[source].last_process;
+        if let Some(at) = last
+            && let Some(process) = self.seen.processes.get(at)
+            && process.pid == pid
+            && *process.host == *host
+        {
+            return last;
+        }
+        let place = (pid.unwrap_or(u64::MAX) as usize ^ usize::from(source)) % RECENT;
+        if let Some(at) = self.index.recent.get(place).copied().flatten()
+            && let Some(process) = self.seen.processes.get(at)
+            && process.source == source
+            && process.pid == pid
+            && *process.host == *host
+        {
+            self.index.readers[source].last_process = Some(at);
+            return Some(at);
+        }
+        let key = (source, pid.unwrap_or(u64::MAX), Box::<str>::from(host));
+        let at = match self.index.process.get(&key).copied() {
+            Some(at) => at,
+            None if self.seen.processes.len() >= PROCESSES => {
+                self.seen.others_dropped += 1;
+                return None;
+            }
+            None if let Some(at) = self.torn_twin(source, host, pid) => {
+                self.index.process.insert(key, at);
+                at
+            }
+            None => {
+                let mut process = Process::new(source, host, pid, entry.line);
+                process.told_rank = self.seen.sources[source].id.rank;
+                process.host_number = self.host(host, "");
+                let at = self.seen.processes.push_and_get_key(process);
+                self.index.process.insert(key, at);
+                if let Some(pid) = pid {
+                    let same = self.index.pids.entry((source, pid)).or_default();
+                    // One source rarely has several hosts with one process id; more than a few are looked at no further.
+                    if same.len() < 8 {
+                        same.push(at);
+                    }
+                }
+                at
+            }
+        };
+        self.index.readers[source].last_process = Some(at);
+        self.index.recent.resize(RECENT, None);
+        self.index.recent[place] = Some(at);
+        Some(at)
+    }
+
+    /// The process that a host with the end of another rank's text glued to its front means: `samples/svm:617:689`. Of
+    /// two such names of one process id in one source, the shorter one is the host's.
+    fn torn_twin(&mut self, source: SourceIndex, host: &str, pid: Option<u64>) -> Option<ProcessId> {
+        let pid = pid.filter(|pid| *pid != 0)?;
+        let glued = |long: &str, short: &str| {
+            !short.is_empty()
+                && long
+                    .strip_suffix(short)
+                    .and_then(|glue| glue.chars().next_back())
+                    .is_some_and(char::is_alphanumeric)
+                && short.starts_with(char::is_alphanumeric)
+        };
+        let twins = self.index.pids.get(&(source, pid))?;
+        let at = twins.iter().copied().find(|at| {
+            self.seen.processes.get(*at).is_some_and(|known| {
+                glued(host, &known.host) || (known.locals.is_empty() && glued(&known.host, host))
+            })
+        })?;
+        let shorter = self.seen.processes.get(at).is_some_and(|known| known.host.len() > host.len());
+        if shorter {
+            let number = self.host(host, "");
+            let process = self.seen.processes.get_mut(at)?;
+            process.host = host.into();
+            process.host_number = number;
+        }
+        Some(at)
+    }
+
+    /// The number of a host. Where there are too many, the others share one number and are counted.
+    pub(super) fn host(&mut self, name: &str, id: &str) -> HostId {
+        let next = HostId::from(self.index.hosts.len());
+        let key = (Box::from(cut(name)), Box::from(cut(id)));
+        match self.index.hosts.get(&key) {
+            Some(known) => *known,
+            None if self.index.hosts.len() >= HOSTS => {
+                self.seen.others_dropped += 1;
+                next
+            }
+            None => {
+                self.index.hosts.insert(key, next);
+                next
+            }
+        }
+    }
+
+    fn connect(&mut self, at: ProcessId, entry: &Entry<'_>, line: &ChannelLine<'_>, events: &mut Vec<Event>) {
+        let Some(transport) = self.name(line.transport.name) else {
+            self.seen.links_dropped += 1;
+            return;
+        };
+        let tid = entry.writer.map_or(0, |writer| writer.tid);
+        let full = self.index.links >= LINKS;
+        let process = &mut self.seen.processes[at];
+        let Some(burst) = process.burst(tid, line.index == 0, entry.line) else {
+            self.seen.links_dropped += 1;
+            return;
+        };
+        let key = LinkKey::new(burst, transport, line);
+        if full && !process.knows(&key) {
+            self.seen.links_dropped += 1;
+            return;
+        }
+        let fresh = process.connect(key, line, entry.line);
+        if fresh && !process.doubtful {
+            process.doubtful = process.fits_none(line);
+        }
+        let uses = if process.pid.is_some() { &mut self.seen.usage } else { &mut self.seen.unsigned };
+        uses.line(transport, line, fresh);
+        if let Some(pointer) = line.comm
+            && process.bursts[burst].local.is_none()
+        {
+            process.bursts[burst].local = process.local(pointer);
+        }
+        if fresh {
+            self.index.links += 1;
+            self.trace_link(at, entry, line);
+            events.push(Event::Link {
+                who: self.seen.who(at),
+                from: line.from,
+                to: line.to,
+                transport: line.transport.name.into(),
+                gdr: line.transport.gdr,
+            });
+        }
+    }
+
+    /// Keeps the first lines that prove a kind of connection.
+    fn trace_link(&mut self, at: ProcessId, entry: &Entry<'_>, line: &ChannelLine<'_>) {
+        let source = self.seen.processes[at].source;
+        let mut add =
+            |id| self.seen.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
+        let Some(network) = line.transport.network() else {
+            if line.transport.name == "P2P/MNNVL" {
+                add(Signature::MnnvlConnection);
+            }
+            return;
+        };
+        if network == "Socket" {
+            add(Signature::SocketConnection);
+        } else if network.contains("Libfabric") {
+            add(if line.transport.gdr {
+                Signature::OfiConnection
+            } else {
+                Signature::OfiConnectionWithoutGdr
+            });
+        } else if network.starts_with("IB") || network.contains("RDMA") || network.starts_with("SPCX") {
+            add(if line.transport.gdr { Signature::IbConnection } else { Signature::IbConnectionWithoutGdr });
+        }
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        at: ProcessId,
+        entry: &Entry<'_>,
+        what: Connected,
+        events: &mut Vec<Event>,
+    ) {
+        let tid = entry.writer.map_or(0, |writer| writer.tid);
+        let closed = self.seen.processes[at].close(tid);
+        for burst in closed {
+            self.seen.try_settle(at, burst);
+        }
+        self.tidy(at);
+        let phase = match what {
+            Connected::Rings { gdr, .. } => {
+                self.seen.ring_gdr.extend(gdr);
+                Phase::Rings
+            }
+            Connected::NvlsTree => {
+                self.seen.nvls_used = true;
+                Phase::Trees
+            }
+            Connected::Trees | Connected::CollNet => Phase::Trees,
+        };
+        self.raise(at, phase, events);
+    }
+
+    /// Keeps a process small, and takes note of connections that turned out to be known.
+    pub(super) fn tidy(&mut self, at: ProcessId) {
+        let process = &mut self.seen.processes[at];
+        process.bound_bursts();
+        let uses = if process.pid.is_some() { &mut self.seen.usage } else { &mut self.seen.unsigned };
+        for name in process.merged.drain(..) {
+            self.index.links = self.index.links.saturating_sub(1);
+            uses.merged(name);
+        }
+    }
+
+    pub(super) fn raise(&mut self, at: ProcessId, phase: Phase, events: &mut Vec<Event>) {
+        if self.seen.processes[at].reach(phase) {
+            events.push(Event::Phase { who: self.seen.who(at), phase });
+        }
+    }
+
+    /// A name's number; none if there are too many names.
+    pub(super) fn name(&mut self, name: &str) -> Option<NameId> {
+        // A job uses a handful of transports: comparing with those first costs less than a hash.
+        const FIRST: usize = 6;
+        if let Some(at) = self.seen.names.iter().take(FIRST).position(|known| **known == *name) {
+            return Some(NameId::from(at));
+        }
+        if let Some(at) = self.index.name.get(name) {
+            return Some(*at);
+        }
+        if self.seen.names.len() >= NAMES {
+            return None;
+        }
+        let at = self.seen.names.push_and_get_key(name.into());
+        self.index.name.insert(name.into(), at);
+        Some(at)
+    }
+}

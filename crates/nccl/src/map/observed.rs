@@ -1,0 +1,78 @@
+//! Everything that the lines said so far. Reading adds to it; a [`Snapshot`](super::Snapshot) answers from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use typed_index_collections::TiVec;
+
+use super::communicator::Communicator;
+use super::ids::{CommId, NameId, ProcessId, SourceIndex};
+use super::process::Process;
+use super::restarts::Restarts;
+use super::signatures::Signatures;
+use super::usage::Usage;
+use super::{PluginSeen, Who};
+use crate::SourceId;
+use crate::failure::Failures;
+use crate::throughput::Throughput;
+
+/// One source of log bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub id: Arc<SourceId>,
+    pub throughput: Throughput,
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    pub sources: TiVec<SourceIndex, Source>,
+    pub processes: TiVec<ProcessId, Process>,
+    pub comms: TiVec<CommId, Communicator>,
+    pub names: TiVec<NameId, Box<str>>,
+    pub usage: Usage,
+    /// The same for connections without NCCL's prefix. They count where there are no others.
+    pub unsigned: Usage,
+    pub restarts: Restarts,
+    /// The most nodes that any communicator printed.
+    pub most_nodes: Option<u32>,
+    pub signatures: Signatures,
+    pub failures: Failures,
+    pub versions: BTreeMap<Box<str>, BTreeSet<ProcessId>>,
+    pub plugins: Vec<PluginSeen>,
+    /// Lists of devices, by network.
+    pub listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    pub env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// The network that was last initialised.
+    pub initialised: Option<Box<str>>,
+    /// What the lines of complete rings say of GPUDirect RDMA.
+    pub ring_gdr: BTreeSet<bool>,
+    pub nvls_used: bool,
+    /// Connections beyond the limit.
+    pub links_dropped: u64,
+    /// Lines of hosts, processes and communicators beyond the limits.
+    pub others_dropped: u64,
+    pub nccl_lines: u64,
+    pub unparsed: u64,
+    pub info_seen: bool,
+    pub torn: u64,
+}
+
+impl Observed {
+    pub fn name_of(&self, name: NameId) -> &str {
+        self.names.get(name).map_or("", |name| name)
+    }
+
+    pub fn who(&self, at: ProcessId) -> Who {
+        let process = &self.processes[at];
+        let first = process.locals.first().filter(|_| process.pid.is_some());
+        Who {
+            rank: first.map(|local| local.rank).or(process.told_rank),
+            host: process.host.clone(),
+            pid: process.pid,
+            source: Arc::clone(&self.sources[process.source].id),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A map at one moment. All questions about a map are asked here.
+
+use std::collections::HashSet;
+
+use super::ids::{CommId, ProcessId, SourceIndex};
+use super::observed::Observed;
+use super::{PluginSeen, Signatures, Trace};
+use crate::SourceId;
+use crate::failure::Failures;
+use crate::throughput::Series;
+
+/// What a [`TransportMap`](super::TransportMap) knows at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    pub(super) seen: &'a Observed,
+    /// The communicator that spans the job, where one does.
+    pub(super) world: Option<CommId>,
+    /// Processes replaced by later ones (a restart).
+    pub(super) past: HashSet<ProcessId>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn new(seen: &'a Observed) -> Self {
+        let past = seen.past();
+        Self { world: seen.world(&past), past, seen }
+    }
+
+    /// Whether a process was not replaced by a later one.
+    pub(super) fn is_alive(&self, process: ProcessId) -> bool {
+        self.past.is_empty() || !self.past.contains(&process)
+    }
+
+    /// Returns what the lines say about failures.
+    pub fn failures(&self) -> &'a Failures {
+        &self.seen.failures
+    }
+
+    /// Returns the signatures found so far.
+    pub fn signatures(&self) -> &'a Signatures {
+        &self.seen.signatures
+    }
+
+    /// Returns the sources, by the numbers that [`Report::source`](crate::failure::Report) has.
+    pub fn sources(&self) -> impl Iterator<Item = (SourceIndex, &'a SourceId)> {
+        self.seen.sources.iter_enumerated().map(|(at, source)| (at, &*source.id))
+    }
+
+    /// Whether a source is an earlier attempt of another one.
+    pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
+        self.seen.restarts.is_earlier(source)
+    }
+
+    /// Returns the number of lines read.
+    pub fn lines(&self) -> u64 {
+        self.seen.sources.iter().map(|source| source.lines).sum()
+    }
+
+    /// Returns how many ranks of one communicator two processes claim.
+    pub fn contested(&self) -> u32 {
+        let contested = self.seen.comms.iter().filter(|comm| comm.contested > 0);
+        let alive =
+            contested.filter(|comm| comm.members.values().any(|(process, _)| self.is_alive(*process)));
+        alive.map(|comm| comm.contested).sum()
+    }
+
+    /// Returns the connection lines cut in the middle, the connections beyond the limit, and the lines of hosts,
+    /// processes and communicators beyond theirs.
+    pub fn torn_and_dropped(&self) -> (u64, u64, u64) {
+        (self.seen.torn, self.seen.links_dropped, self.seen.others_dropped)
+    }
+
+    /// Returns the versions of NCCL seen, in order.
+    pub fn versions(&self) -> impl Iterator<Item = &'a str> {
+        self.seen.versions.keys().map(|version| &**version)
+    }
+
+    /// Returns the versions that live processes printed.
+    pub fn live_versions(&self) -> impl Iterator<Item = &str> {
+        let alive = self
+            .seen
+            .versions
+            .iter()
+            .filter(|(_, processes)| processes.iter().any(|process| self.is_alive(*process)));
+        alive.map(|(version, _)| &**version)
+    }
+
+    /// Returns the plugins seen.
+    pub fn plugins(&self) -> &'a [PluginSeen] {
+        &self.seen.plugins
+    }
+
+    /// Returns the values that NCCL read from the environment for one variable, named without `NCCL_`.
+    pub fn env(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.seen.env.get(name).into_iter().flatten().map(|value| &**value)
+    }
+
+    /// Returns the throughput of every source that printed any.
+    pub fn throughput(&self) -> impl Iterator<Item = (&'a str, &'a Series)> {
+        self.seen
+            .sources
+            .iter()
+            .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
+    }
+
+    /// Returns the name of the source a trace is from.
+    pub fn source_name(&self, trace: &Trace) -> &'a str {
+        self.seen.sources.get(trace.source).map_or("", |source| &source.id.name)
+    }
+
+    /// Whether any INFO line was seen: without one, silence proves nothing.
+    pub fn has_info(&self) -> bool {
+        self.seen.info_seen
+    }
+
+    /// Whether NVLink SHARP was connected.
+    pub fn nvls_used(&self) -> bool {
+        self.seen.nvls_used
+    }
+
+    /// Returns the global rank that printed a line of evidence, where proved.
+    pub fn rank_of_trace(&self, trace: &Trace) -> Option<u32> {
+        trace.process.and_then(|process| self.sole_rank(process))
+    }
+}
