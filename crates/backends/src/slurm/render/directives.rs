@@ -274,7 +274,7 @@ fn bad_quantity(name: &str, text: &str) -> Error {
 }
 
 /// `--name=value` or `--name`, from the user.
-fn further(text: &str) -> Result<Directive> {
+pub fn further(text: &str) -> Result<Directive> {
     let bad = |message: &str| Error::new(ErrorKind::InvalidSpec, message).with("value", text.escape_debug());
     let body = text.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
     body.ok_or_else(|| bad("`sbatch` takes options of the form `--name=value`"))?;

@@ -146,7 +146,8 @@ impl Draft<'_> {
 
     /// Whether the job's own options name the file of its output.
     fn has_own_output(&self) -> bool {
-        self.own.sbatch.iter().any(|option| option.starts_with("--output") || option.starts_with("--out"))
+        let is_output = |text: &String| directives::further(text).is_ok_and(|option| option.name == "output");
+        self.own.sbatch.iter().any(is_output)
     }
 
     /// What starts the containers of a role; none where it has none.

@@ -10,9 +10,9 @@ use crate::slurm::quote;
 /// Writes the script.
 pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
     let dir = draft.log_dir();
-    let from_home = if dir.starts_with('/') { "" } else { "from the home directory: " };
+    let from_home = if dir.starts_with('/') { "" } else { ", in the home directory" };
     let mut text = format!(
-        "#!{}\n# Rendered by weftrun. By hand: {from_home}mkdir -p {} && sbatch THIS_FILE\n",
+        "#!{}\n# Rendered by weftrun. By hand{from_home}: mkdir -p {} && sbatch THIS_FILE\n",
         shell(draft)?,
         quote::word(&dir)?
     );

@@ -141,7 +141,7 @@ fn options_of_the_users_own_win_or_are_refused() {
             "\u{0}",
         ),
         ("--output=/fsx/%x-%j.out", "#SBATCH --output=/fsx/%x-%j.out", "#SBATCH --output=weftrun"),
-        ("--exclu=user", "#SBATCH --exclusive=user", "#SBATCH --exclusive\n"),
+        ("--exclus=user", "#SBATCH --exclusive=user", "#SBATCH --exclusive\n"),
     ] {
         let own = serde_json::json!({"sbatch": [option], "partition": "compute-gpu", "requeue": false});
         let text = with_own(own).expect("renders");

@@ -570,7 +570,7 @@ mod tests {
                     let written = match what.split(' ').collect::<Vec<_>>()[..] {
                         ["env", name, _] => new.contains(&format!("export {name}=")),
                         ["volume", ..] => new.contains("--container-mounts"),
-                        ["mpirun", ..] => new.contains("/bin/mpirun"),
+                        ["mpirun", ..] => new.contains("mpirun -x "),
                         _ => false,
                     };
                     assert!(written, "{profile} {body}: `{action}` is not in\n{new}");
