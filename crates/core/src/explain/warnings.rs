@@ -235,6 +235,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://github.com/awslabs/awsome-distributed-training (verl, \"Mixing EFA and non-EFA pods\")",
     },
     Code {
+        code: "I-NOT-APPLIED",
+        title: "a change that a script cannot carry",
+        meaning: "`mutate` changes the environment and the commands of an sbatch script, and leaves its `#SBATCH` lines alone. What else the plan holds (devices, huge pages, node selectors) is named and not written.",
+        fix: "Follow the reason it gives, such as `#SBATCH --exclusive` for whole nodes.",
+        source: "",
+    },
+    Code {
         code: "I-RUNTIME-ASSUMED",
         title: "the runtime of the TrainJob was not given",
         meaning: "A TrainJob says little itself: GPU count, environment and the launcher stand in its runtime. Without it, one replicated job `node` with a container `node`, without MPI, is assumed.",
