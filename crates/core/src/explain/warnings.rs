@@ -256,6 +256,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "docs/concepts/fabric.md",
     },
     Code {
+        code: "I-TRAINER-ASSUMED",
+        title: "the version of Kubeflow Trainer was assumed",
+        meaning: "Overrides of a TrainJob's pods stand in another field in each version: `podSpecOverrides` (2.0), `podTemplateOverrides` (2.1), `runtimePatches` (2.2 and 2.3). Without a cluster, and without such a field in the TrainJob, the newest is written, which older versions refuse.",
+        fix: "Name the version: `--trainer-version 2.1`, or `trainer-version` under `[backend.kubeflow]` or in the target. `weftrun doctor` shows what the cluster has.",
+        source: "",
+    },
+    Code {
         code: "I-STACK-BUNDLED",
         title: "the image brings its own stack",
         meaning: "A path like /opt/amazon/efa or /opt/amazon/openmpi in command, arguments or environment shows it. Only devices and huge pages are asked; libraries, environment and mpirun are the image's.",
