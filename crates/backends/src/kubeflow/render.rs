@@ -41,6 +41,7 @@ pub struct Draft<'a> {
 pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;
+    spec.refuse_once("kubeflow")?;
     let settings = target.for_job(spec)?;
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);

@@ -23,12 +23,17 @@ pub use kubeflow::{
 pub use report::JobReport;
 pub use runai_cli::import_runai;
 pub use slurm::{
-    BLOCK_BEGIN, BLOCK_END, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, slurm_duration,
+    BLOCK_BEGIN, BLOCK_END, Directive, Directives, INEXPRESSIBLE, Program, ScriptChange, ScriptContext,
+    import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration, why_inexpressible,
 };
 
 use crate::Finding;
 
 /// Returns what there is to say about one document of a stream, in the order of its text.
 pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
-    if is_sbatch(text) { lint_sbatch(text, start) } else { kubeflow::lint_document(text, start, settings) }
+    if is_sbatch(text) {
+        lint_sbatch(text, start, settings)
+    } else {
+        kubeflow::lint_document(text, start, settings)
+    }
 }

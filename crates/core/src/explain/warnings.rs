@@ -235,11 +235,25 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://github.com/awslabs/awsome-distributed-training (verl, \"Mixing EFA and non-EFA pods\")",
     },
     Code {
+        code: "I-NOT-APPLIED",
+        title: "a change that a script cannot carry",
+        meaning: "`mutate` changes the environment and the commands of an sbatch script, and leaves its `#SBATCH` lines alone. What else the plan holds (devices, huge pages, node selectors) is named and not written.",
+        fix: "Follow the reason it gives, such as `#SBATCH --exclusive` for whole nodes.",
+        source: "",
+    },
+    Code {
         code: "I-RUNTIME-ASSUMED",
         title: "the runtime of the TrainJob was not given",
         meaning: "A TrainJob says little itself: GPU count, environment and the launcher stand in its runtime. Without it, one replicated job `node` with a container `node`, without MPI, is assumed.",
         fix: "Pass it: `--runtime FILE`, from `kubectl get clustertrainingruntime NAME -o yaml`.",
         source: "",
+    },
+    Code {
+        code: "I-PROFILE-UNTRIED",
+        title: "the profile never ran on the real cloud",
+        meaning: "Its values were read from the documents of the cloud or of NVIDIA, and no job of it was seen to run there. Each value names its source.",
+        fix: "Compare the plan with your cluster's guide; `weftrun transport` shows whether the ranks use the fabric.",
+        source: "docs/concepts/fabric.md",
     },
     Code {
         code: "I-TRAINER-ASSUMED",

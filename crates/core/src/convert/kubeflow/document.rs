@@ -266,10 +266,11 @@ fn object(
         signs.object(data);
         runtime.object().into_iter().for_each(|runtime| signs.object(runtime));
     });
-    let mut plan = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
-    if let Some(weighed) = weighed {
-        plan = plan.with_evidence(weighed.clone());
-    }
+    let Settings { profile, options, catalogue, facts, .. } = *settings;
+    let plan = match weighed {
+        Some(weighed) => choose::decide_existing(&job, profile, options, catalogue, facts, weighed.clone()),
+        None => decide(&job, profile, options, catalogue, facts),
+    };
     let mut report = JobReport::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);

@@ -145,7 +145,7 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &
                     format!("instance type {unknown} is not in the catalogue{near}"),
                 )
                 .at(*name)
-                .fix("`weftrun instances` lists them; `[instance.NAME]` in a config file adds one"),
+                .fix("`weftrun instances` lists them; `[instances.NAME]` in a config file adds one"),
             );
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();
