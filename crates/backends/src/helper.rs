@@ -110,31 +110,32 @@ impl Helper {
         if self.interactive {
             guard.disarm();
         }
-        let ended = tokio::select! {
-            biased;
-            stop = stop => Err(stop),
-            output = collect(&mut child, self.input.as_deref()) => Ok(output),
+        let stopped = {
+            let collected = collect(&mut child, self.input.as_deref());
+            tokio::pin!(collected);
+            let stop = tokio::select! {
+                biased;
+                stop = stop => stop,
+                output = &mut collected => {
+                    if self.end_children {
+                        guard.signal(Signal::KILL);
+                    }
+                    guard.disarm();
+                    return output.map_err(NoOutput::Failed);
+                }
+            };
+            if !self.grace.is_zero() {
+                guard.signal(Signal::TERM);
+                // Its pipes stay open: a program that writes while it ends would die of a closed one.
+                let _ = tokio::time::timeout(self.grace, collected).await;
+            }
+            stop
         };
-        match ended {
-            Ok(output) => {
-                if self.end_children {
-                    guard.signal(Signal::KILL);
-                }
-                guard.disarm();
-                output.map_err(NoOutput::Failed)
-            }
-            Err(stop) => {
-                if !self.grace.is_zero() {
-                    guard.signal(Signal::TERM);
-                    let _ = tokio::time::timeout(self.grace, child.wait()).await;
-                }
-                guard.signal(Signal::KILL);
-                let _ = child.start_kill();
-                let _ = child.wait().await;
-                guard.disarm();
-                Err(NoOutput::Stopped(stop))
-            }
-        }
+        guard.signal(Signal::KILL);
+        let _ = child.start_kill();
+        let _ = child.wait().await;
+        guard.disarm();
+        Err(NoOutput::Stopped(stopped))
     }
 }
 

@@ -341,6 +341,15 @@ impl Watcher {
         }
     }
 
+    /// Events live an hour in the API server; here only the newest do.
+    fn drop_old_events(&mut self) {
+        let mut times: Vec<_> = self.events.values().map(|event| event.time).collect();
+        times.sort_unstable();
+        if let Some(oldest) = times.get(times.len().saturating_sub(MOST_KEPT)).copied() {
+            self.events.retain(|_, event| event.time >= oldest);
+        }
+    }
+
     fn look_at_dirty(&mut self) {
         self.dirty_since = None;
         let jobs = std::mem::take(&mut self.dirty);
@@ -354,9 +363,8 @@ impl Watcher {
             }
             Seen::Event(event) => {
                 self.events.insert(event.uid.clone(), event);
-                // Events live an hour in the API server; here only the newest do.
-                if self.events.len() > MOST_KEPT {
-                    self.events.pop_first();
+                if self.events.len() > 2 * MOST_KEPT {
+                    self.drop_old_events();
                 }
             }
             Seen::Job(job) => {

@@ -76,3 +76,45 @@ async fn pods_that_never_say_how_do_not_hold_the_end_back() {
     let told = end(None).await;
     assert_eq!((told.phase, told.exit_code), (JobPhase::Failed, None), "{told:?}");
 }
+
+/// A namespace may have more events than are kept; those of the job at hand are the newest.
+#[tokio::test]
+async fn the_newest_events_are_kept_whatever_their_uids() {
+    let state = tempfile::tempdir().unwrap();
+    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
+    let event = |uid: String, second: i64, about: &str| {
+        Seen::of(
+            Of::Events,
+            object(&json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": uid, "uid": uid}, "type": "Warning",
+                "reason": "FailedCreatePod", "message": "exceeded quota", "count": 1,
+                "involvedObject": {"kind": "PyTorchJob", "name": "a", "uid": about},
+                "lastTimestamp": jiff::Timestamp::from_second(1_700_000_000 + second).unwrap().to_string(),
+            })),
+        )
+    };
+    let mut events: Vec<Seen> = (0..9000).map(|i| event(format!("z{i:05}"), i, "other")).collect();
+    // By uid the first of all, by time the last.
+    events.push(event("a".to_owned(), 20_000, "job"));
+    events.push(event("z99999".to_owned(), 1, "other"));
+    let running = pod("Running", &json!({"running": {}}));
+    let before = [
+        (Of::Pods, Change::All(vec![Seen::of(Of::Pods, running)])),
+        (Of::Events, Change::All(events)),
+        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![Seen::of(Of::Jobs(Kind::PyTorchJob), failed_job())])),
+    ];
+    let mut changes = SelectAll::new();
+    changes.push(
+        stream::iter(before.into_iter().map(|(of, change)| (of, Ok(change))))
+            .chain(stream::pending())
+            .boxed(),
+    );
+    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
+    let wanted = BTreeSet::from(["job".to_owned()]);
+    let mut watcher = Watcher::over(client, changes, 3, JobFilter::one(&handle), wanted);
+    let mut messages = 0;
+    while let Some(event) = watcher.next().await.unwrap() {
+        messages += usize::from(matches!(event, JobEvent::Message { .. }));
+    }
+    assert_eq!(messages, 1);
+}

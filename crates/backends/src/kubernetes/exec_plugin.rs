@@ -6,7 +6,7 @@
 //! request; the plugin runs again shortly before a credential ends, and when the API server refuses one (401).
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>, 2026-11-22)
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::task::{Context, Poll};
@@ -122,8 +122,7 @@ pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
 impl Renewing {
     /// Runs the plugin, unless this process has a credential of it.
     async fn start(plugin: Plugin, config: kube::Config) -> Result<Self> {
-        let exec = serde_json::to_string(&*plugin.exec).unwrap_or_default();
-        let key = format!("{exec}\n{} {config:?}", config.cluster_url);
+        let key = format!("{}\n{} {config:?}", plugin.key(), config.cluster_url);
         let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
         let client = {
             let mut shared = shared.lock().await;
@@ -230,6 +229,17 @@ impl Shared {
 impl Plugin {
     fn name(&self) -> &str {
         self.exec.command.as_deref().unwrap_or_default()
+    }
+
+    /// What tells this plugin from another.
+    fn key(&self) -> String {
+        // Each variable is a map, whose order differs from read to read.
+        let env: Vec<BTreeMap<_, _>> =
+            self.exec.env.iter().flatten().map(|pair| pair.iter().collect()).collect();
+        format!(
+            "{:?}",
+            (&self.exec.api_version, &self.exec.command, &self.exec.args, env, &self.exec.drop_env)
+        )
     }
 
     fn failed(&self, why: &str) -> Error {

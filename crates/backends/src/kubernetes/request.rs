@@ -23,8 +23,9 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-/// Objects of a page: as JSON in memory, a pod is some 20 KiB.
+/// Objects of a page: as JSON in memory, a pod is some 20 KiB and an event 2.
 const PAGE: u32 = 250;
+const EVENTS_PAGE: u32 = 1000;
 
 /// How a write is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +135,8 @@ impl Cluster {
         read: impl Fn(Value) -> T,
     ) -> Result<Vec<T>> {
         let what = format!("list {}", resource.plural);
-        let mut params = ListParams::default().limit(PAGE);
+        let page = if *resource == Resource::EVENTS { EVENTS_PAGE } else { PAGE };
+        let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);
         }

@@ -33,8 +33,9 @@ const REFUSALS: u32 = 3;
 /// How long credentials that did work may be refused: a token's file is read again after a minute, and an API server that has
 /// just started knows no Roles yet.
 const ROTATION: Duration = Duration::from_secs(90);
-/// Objects of a page: a page is held in memory as JSON, and a pod is some 20 KiB of it.
-const PAGE: u32 = 100;
+/// Objects of a page, which is held in memory as JSON: a pod is some 20 KiB of it, an event 2.
+const PAGE: u32 = 200;
+const EVENTS_PAGE: u32 = 1000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -49,7 +50,8 @@ pub fn changes<T: Send + 'static>(
 ) -> BoxStream<'static, Result<Change<T>>> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource.api_resource());
-    let mut config = watcher::Config::default().page_size(PAGE);
+    let page = if *resource == Resource::EVENTS { EVENTS_PAGE } else { PAGE };
+    let mut config = watcher::Config::default().page_size(page);
     if !selector.is_empty() {
         config = config.labels(selector);
     }
