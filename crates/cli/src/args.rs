@@ -174,6 +174,8 @@ pub enum Command {
     Init(commands::init::InitArgs),
     /// List instance types: GPUs, fabric, EFA interfaces
     Instances(commands::instances::InstancesArgs),
+    /// List the profiles: what each site's fabric needs, and where that is written down
+    Profiles(commands::profiles::ProfilesArgs),
     /// List the configured targets
     Targets(commands::targets::TargetsArgs),
     /// Check what is reachable, with which rights, and what would stop a job

@@ -3,7 +3,7 @@
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::evidence::{Form, SITES, SignKind};
-use weftrun_core::fabric::{ClusterFacts, FabricPlan, NodeGroup, Profile, Profiles};
+use weftrun_core::fabric::{ClusterFacts, FabricPlan, NodeGroup, Origin, Profile, Profiles};
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Role};
 
@@ -164,6 +164,12 @@ fn an_object_of_another_cloud_never_gets_efa() {
     ] {
         let (text, report) = job(metadata, pod, container, resources);
         assert!(gets_no_efa(&text), "{text}");
+        assert!(!report.changed, "{site}: {text}");
+        assert!(
+            matches!(report.skip(), Some("other-fabric" | "already-there")),
+            "{site}: {:?}",
+            report.skip()
+        );
         let first = report.plan.evidence.first().map(|one| one.fabric.as_str()).unwrap_or_default();
         assert!(first.contains(site), "{site}: {:?}", report.plan.evidence);
     }
@@ -441,4 +447,93 @@ fn a_job_that_is_on_an_rdma_fabric_gets_no_second_device_or_network() {
     }
     let done = mutate(base, Start::of("a"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
     assert!(done.text.contains("kube-system/roce") && done.text.contains("rdma/rdma"), "{}", done.text);
+}
+
+#[test]
+fn a_profile_that_never_ran_says_so_and_names_the_source_of_each_value() {
+    let all = Profiles::builtin();
+    let catalogue = Catalogue::builtin();
+    let mut untried = Vec::new();
+    for name in all.names() {
+        let profile = all.get(name).unwrap();
+        if !profile.untried {
+            continue;
+        }
+        untried.push(name.to_owned());
+        let worker = Role::worker().nodes(2).gpus_per_node(profile.node_accelerators);
+        let worker = worker.memory("900Gi").command(["train.py"]);
+        let spec = JobSpec::builder("a").image("x").role(worker).build().unwrap();
+        let plan = FabricPlan::new(&spec, &catalogue, &ClusterFacts::default(), &profile);
+        assert!(
+            plan.findings.iter().any(|finding| finding.code == "I-PROFILE-UNTRIED"),
+            "{name}: {:?}",
+            plan.skipped
+        );
+        assert!(plan.error().is_none(), "{name}: {:?}", plan.findings);
+        let own: Vec<_> = plan.decisions.iter().filter(|one| one.rule == "profile.env").collect();
+        assert_eq!(own.len(), profile.env.len(), "{name}");
+        for decision in plan.decisions.iter().filter(|one| matches!(one.origin, Origin::Profile(_))) {
+            assert!(
+                decision.source.as_deref().is_some_and(|source| source.starts_with("https://")),
+                "{name}: {decision:?}"
+            );
+        }
+        assert!(plan.ops.iter().all(|op| !format!("{:?}", op.change).contains("FI_PROVIDER")), "{name}");
+    }
+    assert!(untried.len() >= 10, "{untried:?}");
+}
+
+#[test]
+fn the_environment_of_a_shape_is_set_on_that_shape_only() {
+    let profile = Profiles::builtin().get("oci").unwrap();
+    let plan = |shape: &str| {
+        let worker = Role::worker().nodes(2).gpus_per_node(8).instance_type(shape).command(["train.py"]);
+        let spec = JobSpec::builder("a").image("x").role(worker).build().unwrap();
+        FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile)
+    };
+    let sets = |plan: &FabricPlan, name: &str| {
+        plan.decisions.iter().any(|one| one.target.ends_with(&format!("env {name}")))
+    };
+    let (new, old) = (plan("BM.GPU.H200.8"), plan("BM.GPU4.8"));
+    assert!(
+        sets(&new, "NCCL_CUMEM_ENABLE") && !sets(&new, "NCCL_IB_QPS_PER_CONNECTION"),
+        "{:?}",
+        new.decisions
+    );
+    assert!(
+        sets(&old, "NCCL_IB_QPS_PER_CONNECTION") && !sets(&old, "NCCL_CUMEM_ENABLE"),
+        "{:?}",
+        old.decisions
+    );
+    let devices = |plan: &FabricPlan| {
+        plan.decisions.iter().find(|one| one.rule == "roce.devices").map(|one| one.value.clone())
+    };
+    assert_eq!((devices(&new).as_deref(), devices(&old).as_deref()), (Some("8"), Some("16")));
+}
+
+#[test]
+fn a_job_with_resource_claims_is_not_taken_for_one_without_gpus() {
+    let text = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          resourceClaims: [{name: gpus, resourceClaimTemplateName: gpus-and-nics}]\n          containers:\n          - name: pytorch\n            image: x\n            resources: {claims: [{name: gpus}]}\n";
+    let report = with_settings(|settings| mutate(text, Start::of("a"), settings).unwrap().jobs[0].clone());
+    assert_eq!((report.skip(), report.changed), (Some("resource-claims"), false));
+    assert!(report.plan.skip().unwrap().why.contains("gpus"));
+}
+
+#[test]
+fn an_import_says_what_an_old_version_or_an_unfilled_template_is() {
+    let import = |text: &str| weftrun_core::convert::import(text, Start::of("a.yaml")).unwrap_err();
+    let old = import("apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n");
+    assert!(old.message.contains("kubeflow.org/v1alpha2") && old.fix.unwrap().text.contains("v2beta1"));
+    for (replicas, gpus, wrong) in [("${NUM_NODES}", "8", "${NUM_NODES}"), ("2", "$GPUS", "$GPUS")] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: {replicas}\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            image: x\n            command: [a]\n            resources:\n              limits:\n                nvidia.com/gpu: {gpus}\n"
+        );
+        let found = import(&text);
+        assert!(
+            found.message.contains(wrong) && found.fix.unwrap().text.contains("envsubst"),
+            "{}",
+            found.message
+        );
+        assert!(found.span.is_some());
+    }
 }

@@ -120,6 +120,11 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_SOCKET_IFNAME", "^docker,lo,veth,eth", EFA, "L-SOCKET-IFNAME"),
         ("NCCL_ASYNC_ERROR_HANDLING", "1", EFA, "L-TORCH-RENAMED"),
         ("PATH", "$PATH:/x", EFA, "W-ENV-DOLLAR"),
+        ("GLOO_SOCKET_IFNAME", "lo", RDMA, "L-SOCKET-IFNAME"),
+        ("NCCL_SOCKET_TIMEOUT", "60000", RDMA, "L-NAME-UNKNOWN"),
+        ("NCCL_TIMEOUT", "1800", EFA, "L-NAME-UNKNOWN"),
+        ("NCCL_TREE_THRESHOLD", "0", EFA, "L-NAME-UNKNOWN"),
+        ("NCCL_FANCY_NEW_SETTING", "1", RDMA, "L-NAME-UNKNOWN"),
     ] {
         assert_eq!(codes(role(&[(name, value)], fabric)), [code], "{name}={value}");
     }
@@ -132,9 +137,38 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_DEBUG", "INFO", EFA),
         ("PATH", "$(BASE)/bin:/bin", EFA),
         ("PASSWORD", "a$b", EFA),
+        // What is wrong on EFA only.
+        ("NCCL_PROTO", "simple", RDMA),
+        ("NCCL_NVLS_ENABLE", "0", RDMA),
+        ("RDMAV_FORK_SAFE", "1", RDMA),
+        ("NCCL_TUNER_PLUGIN", "/opt/x/tuner.so", RDMA),
+        ("FI_LOG_LEVEL", "1", RDMA),
+        ("NCCL_HOME", "/opt/nccl", EFA),
+        ("NCCL_TESTS_DIR", "/opt/nccl-tests", EFA),
+        ("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0", RDMA),
     ] {
         assert_eq!(codes(role(&[(name, value)], fabric)), [""; 0], "{name}={value} is fine");
     }
+}
+
+/// Without evidence of EFA, nothing is judged as if the job were on it: in manifests, scripts and job files.
+#[test]
+fn lints_of_efa_need_evidence_of_efa() {
+    let (none, options) = (weftrun_core::fabric::Profile::default(), FabricRequest::default());
+    let (sites, catalogue) = (Profiles::builtin().of_sites().unwrap(), Catalogue::builtin());
+    let settings = Settings { by_evidence: Some(&sites), ..Settings::offline(&none, &options, &catalogue) };
+    let script = |line: &str| {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nexport NCCL_PROTO=simple\nexport NCCL_NVLS_ENABLE=0\nsrun x\n"
+        );
+        lint_document(&text, Start::of("a.sbatch"), &settings)
+            .into_iter()
+            .map(|one| one.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(script("cd /tmp"), [""; 0]);
+    assert_eq!(script("export NCCL_IB_HCA=mlx5"), [""; 0]);
+    assert_eq!(script("cd /fsx"), ["L-PROTO-SIMPLE", "L-NVLS-OFF"]);
 }
 
 #[test]

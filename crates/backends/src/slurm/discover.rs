@@ -59,6 +59,7 @@ pub async fn ask(client: &Client) -> Result<Cluster> {
 fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     facts.online = true;
+    facts.efa_webhook = Some(false);
     facts.queues = cluster.partitions.iter().map(queue).collect();
     facts.nodes = groups(&cluster.nodes);
     facts.version = cluster.config.get("SLURM_VERSION").cloned();

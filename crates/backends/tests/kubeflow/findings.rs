@@ -168,7 +168,7 @@ async fn f06_pods_that_are_made_again_are_attempts() {
     bed.apply(&format!(
         "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {{name: {name}}}, spec: {{runPolicy: {{backoffLimit: 1}}, \
           pytorchReplicaSpecs: {{Worker: {{replicas: 1, restartPolicy: ExitCode, template: {{spec: {{containers: [{{name: pytorch, \
-          image: '{IMAGE}', command: [sh, -c, 'echo one more; sleep 2; exit 143']}}]}}}}}}}}}}}}"
+          image: '{IMAGE}', command: [sh, -c, 'echo one more; sleep 5; exit 143']}}]}}}}}}}}}}}}"
     ));
     let backend = bed.connect().await;
     let jobs = backend.list(&JobFilter::all()).await.unwrap();

@@ -4,9 +4,12 @@ mod fix;
 mod sarif;
 
 use clap::Args;
+use weftrun::core::catalogue::Catalogue;
 use weftrun::core::exit_codes;
+use weftrun::core::fabric::evidence::Form;
+use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
 use weftrun::core::report::{LintReport, SchemaName};
-use weftrun::core::spec::JobFile;
+use weftrun::core::spec::{JobFile, JobSpec};
 use weftrun::{Finding, Result, Severity};
 
 use super::mutate::{Given, InputArgs, Source, each_document};
@@ -68,15 +71,31 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
 fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {
     match JobFile::parse(name, bytes) {
         Ok(file) => {
+            let (fabric, several_nodes) = (fabric_of(&file.spec), file.spec.nodes() > 1);
             let env = file.spec.env.iter().chain(file.spec.roles.iter().flat_map(|role| &role.env));
             let lints = env.flat_map(|var| {
-                let findings = weftrun::core::lint::variable(&var.name, &var.value);
+                let findings = weftrun::core::lint::variable(&var.name, &var.value, fabric, several_nodes);
                 findings.into_iter().map(|finding| finding.at(format!("env {}", var.name)))
             });
             file.findings.iter().cloned().chain(lints).collect()
         }
         Err(error) => error.findings().to_vec(),
     }
+}
+
+/// The fabric that a job file asks for or shows; settings are judged by it.
+fn fabric_of(spec: &JobSpec) -> Fabric {
+    if spec.fabric.kind != Fabric::Auto {
+        return spec.fabric.kind;
+    }
+    let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
+    let profile = match &spec.profile {
+        Some(name) => profiles.get(name).ok(),
+        None => FabricPlan::by_evidence(spec, &catalogue, &ClusterFacts::default(), &profiles, Form::Made)
+            .ok()
+            .map(|(_, profile)| profile),
+    };
+    profile.map_or(Fabric::Auto, |profile| profile.fabric)
 }
 
 fn count(findings: &[Finding]) -> String {

@@ -17,6 +17,7 @@ pub mod logs;
 pub mod man;
 pub mod mutate;
 pub mod plan;
+pub mod profiles;
 pub mod render;
 pub mod submit;
 pub mod supervise;
@@ -62,6 +63,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Config(args)) => config::run(context, &args),
         Some(Command::Init(args)) => init::run(context, &args),
         Some(Command::Instances(args)) => instances::run(context, &args),
+        Some(Command::Profiles(args)) => profiles::run(context, &args),
         Some(Command::Targets(args)) => targets::run(context, &args),
         Some(Command::Doctor(args)) => doctor::run(context, &args),
         Some(Command::Demo(args)) => demo::run(context, &args),

@@ -261,3 +261,22 @@ fn a_krm_function_is_called_as_kustomize_does() {
     assert!(wrong.code == 2 && wrong.out.is_empty(), "{}", wrong.err);
     assert_eq!(place.feed("mutate --krm", b"kind: Pod\n").code, 3);
 }
+
+#[test]
+fn profiles_are_listed_with_their_sources() {
+    let place = Place::new();
+    let list = place.run("profiles");
+    assert_eq!(list.code, 0, "{}", list.err);
+    let line =
+        |name: &str| list.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(
+        line("oci").contains("never ran on the real cloud") && !line("dgxc").contains("never ran"),
+        "{}",
+        list.out
+    );
+    let one = place.run("profiles oci");
+    assert!(one.out.contains("env.NCCL_IB_TC = 41  https://"), "{}", one.out);
+    let json: Value = serde_json::from_str(&place.run("profiles oci -o json").out).unwrap();
+    assert_eq!(json["profiles"][0]["untried"], true);
+    assert_eq!(place.run("profiles nowhere").code, 6);
+}

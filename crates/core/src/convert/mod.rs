@@ -31,5 +31,9 @@ use crate::Finding;
 
 /// Returns what there is to say about one document of a stream, in the order of its text.
 pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
-    if is_sbatch(text) { lint_sbatch(text, start) } else { kubeflow::lint_document(text, start, settings) }
+    if is_sbatch(text) {
+        lint_sbatch(text, start, settings)
+    } else {
+        kubeflow::lint_document(text, start, settings)
+    }
 }

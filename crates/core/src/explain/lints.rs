@@ -127,6 +127,13 @@ pub(super) const LINTS: &[Code] = &[
         source: "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
     },
     Code {
+        code: "L-NPROC",
+        title: "nprocPerNode differs from the GPUs of a worker",
+        meaning: "torchrun starts as many ranks in each pod as nprocPerNode says. With more than the pod has GPUs two ranks share one, and NCCL refuses duplicate GPUs; with fewer some GPUs stay idle.",
+        fix: "Set nprocPerNode to the number of GPUs, or to `gpu`.",
+        source: "https://docs.pytorch.org/docs/stable/elastic/run.html",
+    },
+    Code {
         code: "L-NVLS-OFF",
         title: "NVLS is switched off",
         meaning: "It was a workaround for NCCL up to 2.18.3 with EFA. Today it costs NVSwitch speed on H100 and later.",

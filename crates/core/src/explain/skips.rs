@@ -4,6 +4,13 @@ use super::Code;
 
 pub(super) const SKIPS: &[Code] = &[
     Code {
+        code: "already-there",
+        title: "the job reaches its fabric as it is",
+        meaning: "Every worker requests an RDMA device, is on an RDMA network, or is on the host's network. Without a profile that was named, nothing is added beside it.",
+        fix: "Nothing; `--profile NAME` applies a profile's settings all the same.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
         code: "opt-out",
         title: "the job opts out",
         meaning: "The annotation `disable-auto-efa: \"true\"` stands on the job or on a worker's pods (and is not ours: our own has the marker `weftrun.dev/applied` beside it).",
@@ -65,6 +72,13 @@ pub(super) const SKIPS: &[Code] = &[
         meaning: "The job or the cluster shows a fabric, and there is no profile for it in this kind of job: on Slurm the site's own modules and images bring InfiniBand, Slingshot and Omni-Path. The sentence names the fabric and what shows it.",
         fix: "Nothing, if the job works as it is; `--profile NAME` applies a profile all the same.",
         source: "docs/concepts/fabric.md",
+    },
+    Code {
+        code: "resource-claims",
+        title: "the workers get their devices by resource claims",
+        meaning: "With dynamic resource allocation a pod names claims, and their templates say which GPUs and network devices belong together. No rule counts or changes claims, so the job stays as it is.",
+        fix: "Request the network devices in the same claim template as the GPUs.",
+        source: "https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/",
     },
     Code {
         code: "template",

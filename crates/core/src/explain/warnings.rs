@@ -249,6 +249,20 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "I-PROFILE-UNTRIED",
+        title: "the profile never ran on the real cloud",
+        meaning: "Its values were read from the documents of the cloud or of NVIDIA, and no job of it was seen to run there. Each value names its source.",
+        fix: "Compare the plan with your cluster's guide; `weftrun transport` shows whether the ranks use the fabric.",
+        source: "docs/concepts/fabric.md",
+    },
+    Code {
+        code: "I-TRAINER-ASSUMED",
+        title: "the version of Kubeflow Trainer was assumed",
+        meaning: "Overrides of a TrainJob's pods stand in another field in each version: `podSpecOverrides` (2.0), `podTemplateOverrides` (2.1), `runtimePatches` (2.2 and 2.3). Without a cluster, and without such a field in the TrainJob, the newest is written, which older versions refuse.",
+        fix: "Name the version: `--trainer-version 2.1`, or `trainer-version` under `[backend.kubeflow]` or in the target. `weftrun doctor` shows what the cluster has.",
+        source: "",
+    },
+    Code {
         code: "I-STACK-BUNDLED",
         title: "the image brings its own stack",
         meaning: "A path like /opt/amazon/efa or /opt/amazon/openmpi in command, arguments or environment shows it. Only devices and huge pages are asked; libraries, environment and mpirun are the image's.",

@@ -2,13 +2,14 @@
 
 use super::{Change, FabricPlan, JobView, Op};
 use crate::Finding;
-use crate::fabric::{Decision, Skipped};
+use crate::fabric::{Decision, Profile, Skipped};
 use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, Origin, RuleSetting};
 
 /// Collects what the rules decide, and puts it into the order of roles and changes.
 pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a Settings,
+    profile: Option<&'a Profile>,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
     skipped: Vec<Skipped>,
@@ -30,9 +31,31 @@ pub(crate) struct RoleRef<'a> {
     pub(crate) name: &'a str,
 }
 
+/// The key of a profile by which a rule's value is known: `env.NAME`, or the rule's own table and key.
+fn profile_key(rule: &str, change: &Change) -> String {
+    match (rule, change) {
+        ("profile.env", Change::Env { name, .. }) => format!("env.{name}"),
+        (rule, _) => rule.replacen("ib.", "infiniband.", usize::from(rule.starts_with("ib."))),
+    }
+}
+
 impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(settings: &'a Settings, findings: Vec<Finding>) -> Self {
-        Self { settings, entries: Vec::new(), skip: None, skipped: Vec::new(), findings, applied: Vec::new() }
+        Self {
+            settings,
+            profile: None,
+            entries: Vec::new(),
+            skip: None,
+            skipped: Vec::new(),
+            findings,
+            applied: Vec::new(),
+        }
+    }
+
+    /// Takes the sources of its values from a profile.
+    pub(crate) fn sources_of(mut self, profile: &'a Profile) -> Self {
+        self.profile = Some(profile);
+        self
     }
 
     /// Whether a rule applies where it fits.
@@ -50,7 +73,11 @@ impl<'a> PlanBuilder<'a> {
         origin: Origin,
     ) {
         let why = why.into();
-        let source = Rule::get(rule).map(|rule| rule.source.to_owned());
+        let own = self.profile.filter(|profile| {
+            !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name)
+        });
+        let of_profile = own.and_then(|profile| profile.source_of(&profile_key(rule, &change)));
+        let source = of_profile.or_else(|| Rule::get(rule).map(|rule| rule.source)).map(str::to_owned);
         let decision = Decision {
             rule: rule.to_owned(),
             target: format!("{}: {}", at.name, change.target()),

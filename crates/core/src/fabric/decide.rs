@@ -25,13 +25,15 @@ pub fn decide(
 ) -> FabricPlan {
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
-    let mut plan = PlanBuilder::new(&settings, findings);
+    let mut plan = PlanBuilder::new(&settings, findings).sources_of(profile);
     if let Some(finding) = too_many_roles(job.roles.len()) {
         plan.report(finding);
         return plan.finish(options.kind);
     }
     if options.kind == Fabric::Off {
         plan.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        let ctx = Context { job, profile, options, catalogue, facts, fabric: Fabric::Off };
+        rules::webhook::keep_out(&ctx, &mut plan);
         return plan.finish(Fabric::Off);
     }
     let fabric = if options.kind == Fabric::Auto { profile.fabric } else { options.kind };
@@ -42,10 +44,25 @@ pub fn decide(
         profile_env(&ctx, &mut plan, &mut launch);
         rules::strict::decide(&ctx, &mut plan, &mut launch);
     }
+    if !applies || fabric != Fabric::Efa {
+        rules::webhook::keep_out(&ctx, &mut plan);
+    }
     rules::detect::decide(&ctx, &mut plan, &mut launch);
     give_launchers_values(&ctx, &mut plan, &launch);
     rules::launch::decide(&ctx, &mut plan, &launch);
     rules::preflight::decide(&ctx, &mut plan);
+    if applies && profile.untried {
+        plan.report(
+            Finding::info(
+                "I-PROFILE-UNTRIED",
+                format!(
+                    "the profile `{}` was made from documents and never ran on the real cloud",
+                    profile.name
+                ),
+            )
+            .fix(format!("`weftrun profiles {}` shows its values and their sources", profile.name)),
+        );
+    }
     let expected = expected_fabric(&ctx, &plan, applies);
     let mut plan = plan.finish(expected);
     plan.profile = Some(profile.name.clone()).filter(|name| !name.is_empty());
@@ -80,6 +97,8 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         Fabric::Roce => rules::roce::decide(ctx, plan, launch),
         Fabric::InfiniBand => rules::infiniband::decide(ctx, plan, launch),
         Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
+        // A site whose fabric has no rules of its own: its environment is all that is set.
+        Fabric::Auto if !ctx.profile.env.is_empty() => ctx.is_distributed_with_gpus(plan),
         Fabric::Auto | Fabric::Off => {
             if ctx.is_distributed_with_gpus(plan) {
                 plan.skip_fabric(Fabric::Auto, choose::UNKNOWN, choose::looked_for());
@@ -89,7 +108,10 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     };
     // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
-    if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric()) {
+    if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric())
+        // The user's own opt-out is the later word.
+        && skip.reason != "opt-out"
+    {
         let why = skip.why.clone();
         plan.report(
             Finding::error(
@@ -108,14 +130,23 @@ fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     if !plan.active(RULE) {
         return;
     }
-    for (name, value) in &ctx.profile.env {
-        for (at, role) in ctx.workers() {
-            let why = "the profile sets it in every job of its fabric";
-            let origin = Origin::Profile(ctx.profile.name.clone());
-            rules::set::env(plan, at, role, RULE, (name, value), why, origin);
+    let origin = || Origin::Profile(ctx.profile.name.clone());
+    for (at, role) in ctx.workers() {
+        let named = ctx.named_type(role);
+        let of_type = named.and_then(|name| ctx.profile.instance_env.get(name));
+        for (name, value) in &ctx.profile.env {
+            if of_type.is_none_or(|of_type| !of_type.contains_key(name)) {
+                let why = "the profile sets it in every job of its fabric";
+                rules::set::env(plan, at, role, RULE, (name, value), why, origin());
+            }
         }
-        launch.forward(RULE, name);
+        for (name, value) in of_type.into_iter().flatten() {
+            let why = format!("the profile sets it on {}", named.unwrap_or_default());
+            rules::set::env(plan, at, role, RULE, (name, value), &why, origin());
+            launch.forward(RULE, name);
+        }
     }
+    ctx.profile.env.keys().for_each(|name| launch.forward(RULE, name));
 }
 
 /// `mpirun -x NAME` forwards the launcher's own value, so the launcher must have one: the ranks'.

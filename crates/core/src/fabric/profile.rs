@@ -33,6 +33,12 @@ pub struct Profile {
     pub memory_default: Option<String>,
     /// Further environment of the workers (rule `profile.env`).
     pub env: BTreeMap<String, String>,
+    /// The same for workers on one instance type, over `env`.
+    pub instance_env: BTreeMap<String, BTreeMap<String, String>>,
+    /// Where its values are written down, by key (`env.NCCL_IB_TC`, `roce.devices`); `*` is for all others.
+    pub sources: BTreeMap<String, String>,
+    /// Whether it was made from documents alone and never ran on the real cloud.
+    pub untried: bool,
     /// The fabric's libraries on the node; none if they are in the image.
     pub stack: Option<StackProfile>,
     /// The fabric's libraries where a job has no container.
@@ -204,6 +210,9 @@ impl Default for Profile {
             webhook: Webhook::Auto,
             memory_default: None,
             env: BTreeMap::new(),
+            instance_env: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            untried: false,
             stack: None,
             node: NodeProfile::default(),
             efa: None,
@@ -216,9 +225,24 @@ impl Default for Profile {
 }
 
 impl Profile {
+    /// The profile as its user's word for a cluster that is not asked: one that mounts the nodes' stack is for clusters whose
+    /// webhook may mount the same, which the API server refuses, so a webhook is assumed unless the profile denies it.
+    #[must_use]
+    pub fn named(mut self) -> Self {
+        if self.mounts_host_path() && self.webhook == Webhook::Auto {
+            self.webhook = Webhook::Yes;
+        }
+        self
+    }
+
     /// Whether it mounts a folder of the node: then only discovery, a config file or the user may choose it.
     pub fn mounts_host_path(&self) -> bool {
         self.stack.is_some()
+    }
+
+    /// Returns where the value of a key is written down, if the profile says it.
+    pub fn source_of(&self, key: &str) -> Option<&str> {
+        self.sources.get(key).or_else(|| self.sources.get("*")).map(String::as_str)
     }
 
     /// Whether it says something about a fabric.

@@ -6,13 +6,23 @@ use super::Profile;
 use crate::request::Fabric;
 use crate::{Error, ErrorKind, Result};
 
-const BUILTIN: [(&str, &str); 6] = [
+const BUILTIN: &[(&str, &str)] = &[
+    ("azure-nd", include_str!("../../data/profiles/azure-nd.toml")),
+    ("coreweave", include_str!("../../data/profiles/coreweave.toml")),
+    ("crusoe", include_str!("../../data/profiles/crusoe.toml")),
     ("dgxc", include_str!("../../data/profiles/dgxc.toml")),
     ("eks-image", include_str!("../../data/profiles/eks-image.toml")),
+    ("eks-gb200", include_str!("../../data/profiles/eks-gb200.toml")),
     ("infiniband", include_str!("../../data/profiles/infiniband.toml")),
+    ("lambda", include_str!("../../data/profiles/lambda.toml")),
+    ("nebius", include_str!("../../data/profiles/nebius.toml")),
     ("neuron", include_str!("../../data/profiles/neuron.toml")),
+    ("nscale", include_str!("../../data/profiles/nscale.toml")),
+    ("oci", include_str!("../../data/profiles/oci.toml")),
     ("parallelcluster", include_str!("../../data/profiles/parallelcluster.toml")),
     ("roce", include_str!("../../data/profiles/roce.toml")),
+    ("slingshot", include_str!("../../data/profiles/slingshot.toml")),
+    ("together", include_str!("../../data/profiles/together.toml")),
 ];
 
 /// Longest chain of `extends`: one that is longer is a circle.

@@ -170,6 +170,8 @@ pub struct ContainerView {
     pub requests: BTreeMap<String, String>,
     /// Volume mounts.
     pub mounts: Vec<MountView>,
+    /// Names of the resource claims it uses (`resources.claims`).
+    pub claims: Vec<String>,
     /// Linux capabilities it adds, without `CAP_`.
     pub capabilities: Vec<String>,
     /// Whether it is privileged.

@@ -11,6 +11,7 @@ use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fabric::view::JobView;
 use crate::fabric::{Profile, too_many_roles};
+use crate::request::Fabric;
 
 /// A finding and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +35,11 @@ pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint>
     lints
 }
 
-/// Looks at one environment variable on its own: a job file's, an sbatch script's.
-pub fn variable(name: &str, value: &str) -> Vec<Finding> {
+/// Looks at one environment variable on its own: a job file's, an sbatch script's. `fabric` is the job's as far as it is
+/// known, else [`Fabric::Auto`].
+pub fn variable(name: &str, value: &str, fabric: Fabric, several_nodes: bool) -> Vec<Finding> {
     let mut findings: Vec<Finding> = names::check(name, value).into_iter().collect();
-    findings.extend(settings::outdated(name, value, settings::Setting::default()));
+    let setting = settings::Setting { fabric, several_nodes, ..settings::Setting::default() };
+    findings.extend(settings::outdated(name, value, setting));
     findings.into_iter().map(explain::with_source).collect()
 }

@@ -22,6 +22,8 @@ pub(super) struct Setting {
     pub(super) rdma_read: Option<bool>,
     /// Whether Multus gives the pods further interfaces.
     pub(super) multus: bool,
+    /// Whether the job has ranks on several nodes.
+    pub(super) several_nodes: bool,
 }
 
 /// What aws-ofi-nccl sets for each platform, where the user did not.
@@ -44,8 +46,12 @@ pub(super) fn environment(
     lints: &mut Vec<Lint>,
 ) {
     let multus = has_networks(role);
-    let setting =
-        Setting { fabric: shown_fabric(job, profile), rdma_read: rdma_read(role, catalogue), multus };
+    let setting = Setting {
+        fabric: shown_fabric(job, profile),
+        rdma_read: rdma_read(role, catalogue),
+        multus,
+        several_nodes: job.worker_pods() > 1,
+    };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
@@ -112,7 +118,7 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
 
 /// What there is to say about a setting by its name and value.
 pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding> {
-    let efa = matches!(setting.fabric, Fabric::Efa | Fabric::Auto);
+    let efa = setting.fabric == Fabric::Efa;
     let ib = matches!(setting.fabric, Fabric::Roce | Fabric::InfiniBand);
     let finding = match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", "1") if setting.rdma_read == Some(false) => Finding::error(
@@ -148,7 +154,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             name,
             EFA_VARS,
         ),
-        (name, _) if name.starts_with("RDMAV_") => {
+        (name, _) if efa && name.starts_with("RDMAV_") => {
             warn("L-RDMAV", "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
         }
         ("FI_EFA_ENABLE_SHM_TRANSFER", _) => {
@@ -175,7 +181,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         (name, _) if setting.fabric == Fabric::Efa && SET_BY_THE_PLUGIN.contains(&name) => {
             warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
         }
-        ("NCCL_TUNER_PLUGIN", path) if path.contains('/') => {
+        ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
             warn("L-TUNER-PATH", "NCCL 2.27 wants the plugin's base name here; with a path the default tuner is used", name, PLATFORM)
         }
         ("NCCL_NET_PLUGIN", "none") if setting.fabric == Fabric::Efa => Finding::error(
@@ -184,7 +190,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
         .source(PLATFORM),
-        ("NCCL_NVLS_ENABLE", "0") => warn(
+        ("NCCL_NVLS_ENABLE", "0") if efa => warn(
             "L-NVLS-OFF",
             "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later",
             name,
@@ -206,6 +212,9 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ),
         ("NCCL_SOCKET_IFNAME", list) if excludes_ethernet(list) => {
             warn("L-SOCKET-IFNAME", "this list excludes every eth* interface, so NCCL may find none to start on", name, NCCL_ENV)
+        }
+        ("GLOO_SOCKET_IFNAME" | "NCCL_SOCKET_IFNAME" | "TP_SOCKET_IFNAME", "lo" | "=lo") if setting.several_nodes => {
+            warn("L-SOCKET-IFNAME", "lo reaches no other node, so the ranks cannot find each other", name, NCCL_ENV)
         }
         ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => warn(
             "L-SOCKET-IFNAME",

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use super::{
     ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
     EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport, MutateReport,
-    PlanReport, RenderReport, TargetsReport, TransportReport, WaitReport, WhyReport,
+    PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport, WaitReport, WhyReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
@@ -26,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("list", of::<ListReport>()),
         ("mutate", of::<MutateReport>()),
         ("plan", of::<PlanReport>()),
+        ("profiles", of::<ProfilesReport>()),
         ("render", of::<RenderReport>()),
         ("targets", of::<TargetsReport>()),
         ("transport", of::<TransportReport>()),

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::SchemaName;
 use crate::backend::{BackendEntry, Capability, TargetConfig};
 use crate::catalogue::InstanceType;
-use crate::fabric::ClusterFacts;
+use crate::fabric::{ClusterFacts, Profile};
 use crate::finding::Span;
-use crate::request::Origin;
+use crate::request::{Fabric, Origin};
 
 /// `weftrun backends -o json`.
 #[derive(Clone, Debug, Serialize)]
@@ -92,6 +92,77 @@ pub struct InstancesReport<'a> {
     pub schema: SchemaName,
     /// The instance types that were asked for.
     pub instances: &'a [&'a InstanceType],
+}
+
+/// `weftrun profiles -o json`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProfilesReport<'a> {
+    /// The contract.
+    pub schema: SchemaName,
+    /// The profiles that were asked for.
+    pub profiles: Vec<ProfileShape<'a>>,
+}
+
+/// A profile.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProfileShape<'a> {
+    /// Its name, for `--profile`.
+    pub name: &'a str,
+    /// What it is for.
+    pub summary: &'a str,
+    /// The fabric that `auto` means with it.
+    pub fabric: Fabric,
+    /// Whether it was made from documents and never ran on the real cloud.
+    pub untried: bool,
+    /// Its values.
+    pub values: Vec<ProfileValue<'a>>,
+}
+
+/// A value of a profile.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProfileValue<'a> {
+    /// Its key, as in a config file (`roce.devices`).
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// Where it is written down, if the profile says so.
+    pub source: Option<&'a str>,
+}
+
+impl<'a> ProfileShape<'a> {
+    /// Makes the shape of a profile.
+    pub fn new(profile: &'a Profile) -> Self {
+        let mut values = Vec::new();
+        let data = serde_json::to_value(profile).unwrap_or_default();
+        for (key, value) in data.as_object().into_iter().flatten() {
+            if !matches!(key.as_str(), "name" | "summary" | "fabric" | "sources" | "untried") {
+                leaves(profile, key.clone(), value, &mut values);
+            }
+        }
+        let Profile { name, summary, fabric, untried, .. } = profile;
+        Self { name, summary, fabric: *fabric, untried: *untried, values }
+    }
+}
+
+/// The values below a key; those that are not set are left out.
+fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<ProfileValue<'a>>) {
+    match value {
+        Value::Null | Value::Bool(false) => {}
+        Value::Object(map) => {
+            map.iter().for_each(|(step, value)| leaves(profile, format!("{key}.{step}"), value, found));
+        }
+        Value::Array(items) if items.is_empty() => {}
+        value => {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            // Keys of weftrun itself (`accelerator`, `webhook`) are no values of the site.
+            let of_site = key.contains('.') || profile.sources.contains_key(&key);
+            let source = profile.source_of(&key).filter(|_| of_site);
+            found.push(ProfileValue { key, value: text, source });
+        }
+    }
 }
 
 /// `weftrun config show -o json`.

@@ -38,7 +38,7 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
             .with("jobs", names.join(", "))
             .hint("choose one with --name")),
         (None, _) => {
-            Err(Error::new(ErrorKind::InvalidSpec, "there is no such PyTorchJob, MPIJob or TrainJob in it")
+            Err(Error::new(ErrorKind::InvalidSpec, "the input holds no such job")
                 .with("jobs", names.join(", ")))
         }
     }

@@ -4,6 +4,7 @@
 //! compared with what was wanted, so that a text that cannot be changed in place is an error and never a wrong text.
 
 pub(super) mod emit;
+mod quoted;
 
 pub use emit::to_yaml;
 
@@ -41,9 +42,18 @@ pub fn edit(
     wanted: &Json,
     says: impl Fn(&str, &Json) -> Result<bool, SyntaxError>,
 ) -> Result<String, Blocked> {
-    let mut editor = Editor::new(text, &document.root);
-    editor.node(&document.root, wanted, &Place::default())?;
-    let result = editor.apply()?;
+    let result = |keep_lines: bool| {
+        let mut editor = Editor::new(text, &document.root);
+        editor.keep_lines = keep_lines;
+        editor.node(&document.root, wanted, &Place::default())?;
+        Ok((editor.inside, editor.apply()?))
+    };
+    let (inside, mut text) = result(true)?;
+    // What was changed inside a scalar of several lines may read otherwise; then that scalar is written anew.
+    if inside && !matches!(says(&text, wanted), Ok(true)) {
+        (_, text) = result(false)?;
+    }
+    let result = text;
     let blocked = |why: String| Blocked { path: String::new(), span: document.root.span.clone(), why };
     match says(&result, wanted) {
         Ok(true) => Ok(result),
@@ -113,6 +123,10 @@ struct Editor<'t> {
     text: &'t str,
     layout: Layout,
     splices: Vec<Splice>,
+    /// Whether scalars of several lines are changed inside where that is possible.
+    keep_lines: bool,
+    /// Whether one was.
+    inside: bool,
 }
 
 impl<'t> Editor<'t> {
@@ -120,7 +134,13 @@ impl<'t> Editor<'t> {
         let newline = newline_of(text);
         let json = root.style == Style::Flow && text[root.span.clone()].starts_with('{');
         let list_indent = list_indent(text, root).unwrap_or(0);
-        Self { text, layout: Layout { newline, list_indent, json }, splices: Vec::new() }
+        Self {
+            text,
+            layout: Layout { newline, list_indent, json },
+            splices: Vec::new(),
+            keep_lines: true,
+            inside: false,
+        }
     }
 
     fn splice(&mut self, range: Range<usize>, text: impl Into<String>) {
@@ -285,6 +305,16 @@ impl<'t> Editor<'t> {
         }
         if matches!(node.style, Style::Literal | Style::Folded) {
             return self.replace_block_text(node, wanted, place);
+        }
+        if let (true, Value::Str(old), Json::String(new)) = (self.keep_lines, &node.value, wanted)
+            && let Some(source) = self.text.get(node.span.clone())
+            && let Some(changes) = quoted::changes(source, node.style, old, new)
+        {
+            self.inside = true;
+            for (range, text) in changes {
+                self.splice(node.span.start + range.start..node.span.start + range.end, text);
+            }
+            return Some(());
         }
         let span = match place.key {
             Some((_, colon)) if node.span.is_empty() => colon..colon,

@@ -167,3 +167,30 @@ fn several_changes_at_one_place_nest_rightly() {
         "c:\n- name: n\n  resources:\n    limits:\n      gpu: 8\n      efa: '32'\n    requests:\n      gpu: 8\n  env:\n  - name: A\n    value: '1'\n- name: m\nv: []"
     );
 }
+
+#[test]
+fn a_quoted_scalar_of_several_lines_keeps_the_lines_that_do_not_change() {
+    let cases = [
+        (
+            "args:\n- \"set -e;\n    mpirun -np 16\n    ./a \\\"x\\\";\n    echo done\"\n",
+            "args:\n- \"set -e;\n    /opt/mpirun -x A -np 16\n    ./a \\\"x\\\";\n    echo done\"\n",
+        ),
+        (
+            "args:\n- 'set -e;\n    mpirun -np 16\n    ./a ''x'';\n\n    mpirun ./b\n    c'\nz: 1\n",
+            "args:\n- 'set -e;\n    /opt/mpirun -x A -np 16\n    ./a ''x'';\n\n    /opt/mpirun -x A ./b\n    c'\nz: 1\n",
+        ),
+        (
+            "args:\n- mpirun -np 16\n  ./a\n  b c\n- d\n",
+            "args:\n- /opt/mpirun -x A -np 16\n  ./a\n  b c\n- d\n",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let old = yaml(text).unwrap().root.to_json()["args"][0].as_str().unwrap().to_owned();
+        let new = old.replace("mpirun", "/opt/mpirun -x A");
+        assert_eq!(change(text, put("/args/0", j!(new))), wanted);
+    }
+    // What cannot be written inside is written anew.
+    let text = "a: 'x\n  y'\n";
+    let new = change(text, put("/a", j!("x: # y\u{7}")));
+    assert_eq!(yaml(&new).unwrap().root.to_json()["a"], j!("x: # y\u{7}"));
+}

@@ -266,16 +266,27 @@ fn object(
         signs.object(data);
         runtime.object().into_iter().for_each(|runtime| signs.object(runtime));
     });
-    let mut plan = decide(&job, settings.profile, settings.options, settings.catalogue, settings.facts);
-    if let Some(weighed) = weighed {
-        plan = plan.with_evidence(weighed.clone());
-    }
+    let Settings { profile, options, catalogue, facts, .. } = *settings;
+    let plan = match weighed {
+        Some(weighed) => choose::decide_existing(&job, profile, options, catalogue, facts, weighed.clone()),
+        None => decide(&job, profile, options, catalogue, facts),
+    };
     let mut report = JobReport::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
-    if !runtime.is_known() && job.kind == JobKind::TrainJob {
-        report.plan.findings.push(runtime_assumed(data));
+    if job.kind == JobKind::TrainJob {
+        let trainer = settings.trainer.is_none() && TrainerVersion::of(data).is_none();
+        let assumed = (trainer && report.changed).then(|| version.assumed());
+        report.plan.findings.extend(match (runtime.is_known(), assumed) {
+            (true, assumed) => assumed,
+            (false, None) => Some(runtime_assumed(data)),
+            (false, Some(assumed)) => {
+                let mut finding = runtime_assumed(data);
+                finding.message = format!("{}; {}", finding.message, assumed.message);
+                Some(finding)
+            }
+        });
     }
     if report.changed {
         // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.

@@ -3,6 +3,7 @@
 use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
 use super::{job, workload};
 use crate::Finding;
+use crate::fabric::Profile;
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{JobKind, JobView};
 use crate::span::{Document, SpanTree, Value};
@@ -61,6 +62,7 @@ fn object(
         role.instance_types.extend(settings.options.instance_type.clone());
     }
     let (settings, _) = settings.chosen(Form::Manifest, |signs| signs.object(&data));
+    ranks_per_node(node, &view, settings.profile, &mut say);
     for found in lint::job(&view, settings.profile, settings.catalogue) {
         say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
     }
@@ -125,6 +127,31 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
             say(finding.at(entry.key.to_string()).fix("write the number"), &entry.value);
         }
     });
+}
+
+/// `nprocPerNode` that differs from the GPUs of a worker: ranks without a GPU, or GPUs without a rank.
+fn ranks_per_node(
+    node: &SpanTree<'_>,
+    job: &JobView,
+    profile: &Profile,
+    say: &mut impl FnMut(Finding, &SpanTree<'_>),
+) {
+    let Some(at) = node.at(["spec", "nprocPerNode"]) else { return };
+    let value = at.to_json();
+    let ranks = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let differs = |ranks: u64| {
+        job.workers().find(|role| {
+            let gpus = role.pod_asks(&profile.accelerator);
+            gpus > 0 && gpus != ranks
+        })
+    };
+    if let Some((ranks, role)) = ranks.and_then(|ranks| Some((ranks, differs(ranks)?))) {
+        let gpus = role.pod_asks(&profile.accelerator);
+        let message =
+            format!("nprocPerNode is {ranks}, and {} requests {gpus} of {}", role.name, profile.accelerator);
+        let fix = format!("set nprocPerNode to {gpus}, or to gpu");
+        say(Finding::warning("L-NPROC", message).at(role.name.clone()).fix(fix), at);
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,10 @@ pub(super) fn container(container: &Json, at: &str) -> ContainerView {
         limits: texts(pointer(container, "/resources/limits")),
         requests: texts(pointer(container, "/resources/requests")),
         mounts: mounts(container),
+        claims: list(pointer(container, "/resources").unwrap_or(&Json::Null), "claims")
+            .iter()
+            .filter_map(|claim| text(claim, "name"))
+            .collect(),
         capabilities: list(pointer(container, "/securityContext/capabilities").unwrap_or(&Json::Null), "add")
             .iter()
             .filter_map(Json::as_str)

@@ -81,11 +81,13 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
 }
 
 /// Looks at the variables a script exports.
-pub fn lint_sbatch(text: &str, start: Start<'_>) -> Vec<Finding> {
+pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     let script = Script::read(text);
+    let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
+    let fabric = settings.profile.fabric;
     let mut findings = Vec::new();
     for (name, value, range) in &script.exports {
-        for finding in lint::variable(name, value) {
+        for finding in lint::variable(name, value, fabric, script.nodes() > 1) {
             findings.push(finding.at(format!("export {name}")).span(start.span(text, range)));
         }
     }

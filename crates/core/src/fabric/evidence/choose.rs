@@ -3,8 +3,10 @@
 use super::{Signs, Site, Weighed, weigh};
 use crate::Result;
 use crate::catalogue::Catalogue;
-use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped};
-use crate::request::Fabric;
+use crate::fabric::rules::rdma_present;
+use crate::fabric::view::JobView;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped, decide};
+use crate::request::{Fabric, FabricRequest};
 use crate::spec::JobSpec;
 
 /// The reason of a job whose fabric nothing shows.
@@ -78,6 +80,30 @@ pub(crate) fn choose<'p>(
     (weighed, name.and_then(named))
 }
 
+/// Decides for a job that exists already, by the profile that evidence chose. One whose workers have what reaches the
+/// RDMA fabric it shows stays as it is.
+pub(crate) fn decide_existing(
+    job: &JobView,
+    profile: &Profile,
+    options: &FabricRequest,
+    catalogue: &Catalogue,
+    facts: &ClusterFacts,
+    weighed: Weighed,
+) -> FabricPlan {
+    let rdma = matches!(profile.fabric, Fabric::Roce | Fabric::InfiniBand) && options.kind == Fabric::Auto;
+    let plan = match rdma_present::of_all(job, &profile.accelerator).filter(|_| rdma) {
+        Some(what) => {
+            let why = format!("{what}, so the job reaches {} as it is", profile.fabric);
+            FabricPlan {
+                skipped: vec![Skipped::fabric(profile.fabric, "already-there", why)],
+                ..FabricPlan::unchanged(profile.fabric)
+            }
+        }
+        None => decide(job, profile, options, catalogue, facts),
+    };
+    plan.with_evidence(weighed)
+}
+
 impl FabricPlan {
     /// Decides for a job file whose profile nobody named: evidence in the job and on the cluster chooses it.
     ///
@@ -122,8 +148,14 @@ fn why_none(weighed: &Weighed) -> Skipped {
         (Some(site), _) => {
             let shown = weighed.evidence.iter().filter(|one| one.fabric == site.name).take(3);
             let shown: Vec<String> = shown.map(ToString::to_string).collect();
+            let how = match site.to_be_named() {
+                Some(profile) => {
+                    format!("--profile {profile} applies its profile, which never ran on the real cloud")
+                }
+                None => HOW_TO_SAY.to_owned(),
+            };
             let why = format!(
-                "{} shows {}, for which weftrun has no rules here, so nothing is changed; {HOW_TO_SAY}",
+                "{} shows {}, for which no rules apply by themselves here, so nothing is changed; {how}",
                 shown.join(", "),
                 site.name
             );

@@ -19,6 +19,19 @@ pub struct Site {
     pub parent: Option<&'static str>,
 }
 
+/// Profiles that are applied only if they are named: the names of networks and resources differ from cluster to cluster.
+const TO_BE_NAMED: &[(&str, &str)] = &[
+    ("azure-ib", "azure-nd"),
+    ("coreweave", "coreweave"),
+    ("crusoe", "crusoe"),
+    ("lambda", "lambda"),
+    ("nebius", "nebius"),
+    ("nscale", "nscale"),
+    ("oci", "oci"),
+    ("slingshot", "slingshot"),
+    ("together", "together"),
+];
+
 const fn site(
     id: &'static str,
     name: &'static str,
@@ -71,6 +84,11 @@ impl Site {
     /// Returns the site of an id.
     pub fn get(id: &str) -> Option<&'static Self> {
         SITES.iter().find(|site| site.id == id)
+    }
+
+    /// Returns the profile for this fabric that is applied only if it is named.
+    pub fn to_be_named(&self) -> Option<&'static str> {
+        TO_BE_NAMED.iter().find(|(id, _)| *id == self.id).map(|(_, profile)| *profile)
     }
 
     /// Returns the more general fabrics, nearest first.

@@ -52,12 +52,13 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
             );
             continue;
         }
-        if ctx.options.inject == Inject::Client {
+        // A launcher without GPUs gets its files from weftrun even beside a webhook that injects.
+        if ctx.options.inject == Inject::Client || !role.worker {
             efa_role::decide(ctx, plan, parts, at, role);
         }
     }
+    webhook::decide(ctx, plan);
     if ctx.options.inject == Inject::Client {
-        webhook::decide(ctx, plan, parts);
         placement::decide(ctx, plan);
     }
     ask_of_launcher(ctx, plan, parts, launch);
@@ -144,7 +145,7 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &
                     format!("instance type {unknown} is not in the catalogue{near}"),
                 )
                 .at(*name)
-                .fix("`weftrun instances` lists them; `[instance.NAME]` in a config file adds one"),
+                .fix("`weftrun instances` lists them; `[instances.NAME]` in a config file adds one"),
             );
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();

@@ -326,7 +326,7 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, rol
         }
     };
     if own.is_none() && origin == Origin::Assumed {
-        report_assumed_count(ctx, plan, at, count);
+        report_assumed_count(ctx, plan, at, count, node.unknown_type.as_deref());
     }
     if own.is_none() && node.row.as_deref().and_then(|row| ctx.catalogue.get(row)).is_some_and(is_unsure) {
         report_unsure_row(plan, at, count, &node);
@@ -356,16 +356,26 @@ fn report_unsure_row(plan: &mut PlanBuilder, at: RoleRef, count: u32, node: &Nod
     );
 }
 
-fn report_assumed_count(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, count: u32) {
+fn report_assumed_count(
+    ctx: &Context,
+    plan: &mut PlanBuilder,
+    at: RoleRef,
+    count: u32,
+    unknown_type: Option<&str>,
+) {
     if plan.has_reported("W-EFA-ASSUMED") {
         return;
     }
+    let reason = unknown_type.map_or_else(
+        || "no instance type is known".to_owned(),
+        |name| format!("instance type {name} is not in the catalogue"),
+    );
     plan.report(
         Finding::warning(
             "W-EFA-ASSUMED",
             format!(
-                "assumed {count} EFA interfaces a node (profile {}), since no instance type is known; where a node has \
-                 fewer, the pods stay Pending",
+                "assumed {count} EFA interfaces a node (profile {}), since {reason}; where a node has fewer, the pods \
+                 stay Pending",
                 ctx.profile.name
             ),
         )

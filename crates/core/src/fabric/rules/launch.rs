@@ -62,7 +62,12 @@ fn rewrite(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, rule: &'static 
     let after: Vec<String> = rewritten.command.into_iter().chain(rewritten.args).collect();
     let change = Change::Command { before: before.clone(), after: after.clone(), command_words };
     if before != after {
-        let why = "an image's mpirun does not fit the mounted libraries, and ranks started by ssh get only what is forwarded";
+        let why = match mpirun.bin {
+            Some(_) => {
+                "an image's mpirun does not fit the mounted libraries, and ranks started by ssh get only what is forwarded"
+            }
+            None => "ranks started by ssh get only what mpirun forwards",
+        };
         plan.op(at, rule, change, why, Origin::Default);
     } else if rewritten.notes.is_empty() {
         plan.kept(at, rule, &change, "already there");

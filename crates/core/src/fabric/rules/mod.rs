@@ -9,12 +9,12 @@ pub(crate) mod launch;
 pub(crate) mod opt_out;
 mod placement;
 pub(crate) mod preflight;
-mod rdma_present;
+pub(crate) mod rdma_present;
 pub(crate) mod roce;
 pub(crate) mod set;
 pub(crate) mod strict;
 pub(crate) mod tcp;
-mod webhook;
+pub(crate) mod webhook;
 
 use super::Profile;
 use super::node::Node;
@@ -75,6 +75,13 @@ impl<'a> Context<'a> {
         Node::of(role, self.job.queue.as_deref(), self.profile, self.options, self.catalogue, self.facts)
     }
 
+    /// The instance type of a role, if one is named: by the role, an option or the profile.
+    pub(crate) fn named_type(&self, role: &'a RoleView) -> Option<&'a str> {
+        let of_role = if role.instance_types.len() == 1 { role.instance_types.first() } else { None };
+        let named = of_role.or(self.options.instance_type.as_ref()).or(self.profile.instance_type.as_ref());
+        named.map(String::as_str)
+    }
+
     /// Accelerators a pod of a role asks.
     pub(crate) fn accelerators(&self, role: &RoleView) -> u64 {
         role.pod_asks(&self.profile.accelerator)
@@ -110,6 +117,15 @@ impl<'a> Context<'a> {
             return false;
         }
         if self.workers().all(|(_, role)| self.accelerators(role) == 0) {
+            if let Some((at, role)) = self.workers().find(|(_, role)| !role.container.claims.is_empty()) {
+                let why = format!(
+                    "{} gets its devices by resource claims ({}), which no rule counts or adds to",
+                    at.name,
+                    role.container.claims.join(", ")
+                );
+                plan.skip_fabric(self.fabric, "resource-claims", why);
+                return false;
+            }
             let why = format!("no worker asks {}", self.profile.accelerator);
             plan.skip_fabric(self.fabric, "no-gpu", why);
             return false;

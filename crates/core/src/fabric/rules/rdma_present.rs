@@ -3,7 +3,7 @@
 use super::Context;
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::RoleView;
+use crate::fabric::view::{JobView, RoleView};
 
 pub(super) const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const EFA: &str = "vpc.amazonaws.com/efa";
@@ -72,6 +72,14 @@ pub(super) fn report(
             .fix("check that the profile is that of this cluster (--profile NAME)"),
     );
     true
+}
+
+/// Returns what all workers with accelerators have of an RDMA fabric already, if all of them have something.
+pub(crate) fn of_all(job: &JobView, accelerator: &str) -> Option<String> {
+    let mut found =
+        job.workers().filter(|role| role.pod_asks(accelerator) > 0).map(|role| of(role, None, &[], true));
+    let first = found.next()??;
+    found.all(|other| other.is_some()).then_some(first)
 }
 
 /// Warns where EFA is added to pods that are on another RDMA fabric: only a profile that was named does so.

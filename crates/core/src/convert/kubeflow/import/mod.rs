@@ -54,12 +54,23 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
         };
         for node in items {
             let object = node.to_json();
-            let ObjectKind::Job(kind) = kind_of_json(&object) else { continue };
             let place = |finding: Finding| {
                 let at =
                     finding.subject.as_deref().and_then(|pointer| at_pointer(node, pointer)).unwrap_or(node);
                 finding.span(start.span(text, &at.span))
             };
+            let kind = match kind_of_json(&object) {
+                ObjectKind::Job(kind) => kind,
+                ObjectKind::OtherVersion => return Err(place(other_version(&object))),
+                ObjectKind::List | ObjectKind::Other => continue,
+            };
+            if let Some((pointer, text)) = unfilled(&object, String::new()) {
+                return Err(place(
+                    Finding::error("E-IMPORT-JOB", format!("`{text}` stands where a number should"))
+                        .at(pointer)
+                        .fix("fill the template in first: envsubst < FILE, helm template, kustomize build"),
+                ));
+            }
             // A Service's Deployment, an init Job: what asks for no accelerator is no job to import.
             if let JobKind::Workload(kind) = kind
                 && !workload_asks_accelerators(&object, kind)
@@ -72,6 +83,38 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
         }
     }
     Ok(jobs)
+}
+
+fn other_version(object: &Json) -> Finding {
+    let text = |key: &str| object.get(key).and_then(Json::as_str).unwrap_or_default();
+    let (kind, served) = match text("kind") {
+        "MPIJob" => ("MPIJob", "kubeflow.org/v2beta1"),
+        "PyTorchJob" => ("PyTorchJob", "kubeflow.org/v1"),
+        kind => (kind, "trainer.kubeflow.org/v1alpha1"),
+    };
+    Finding::error("E-IMPORT-JOB", format!("{kind} of {} is not served by any operator", text("apiVersion")))
+        .at("/apiVersion")
+        .fix(format!("write it as {served}, whose fields may differ"))
+}
+
+/// The first place where a template's variable stands in place of a number of pods or GPUs.
+fn unfilled(value: &Json, at: String) -> Option<(String, String)> {
+    const NUMBERS: [&str; 7] =
+        ["replicas", "numNodes", "parallelism", "completions", "size", "slotsPerWorker", "nvidia.com/gpu"];
+    let is_variable = |text: &str| text.starts_with(['$', '{']);
+    match value {
+        Json::Object(map) => map.iter().find_map(|(key, value)| {
+            let below = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+            match value.as_str().filter(|text| NUMBERS.contains(&key.as_str()) && is_variable(text)) {
+                Some(text) => Some((below, text.to_owned())),
+                None => unfilled(value, below),
+            }
+        }),
+        Json::Array(items) => {
+            items.iter().enumerate().find_map(|(index, item)| unfilled(item, format!("{at}/{index}")))
+        }
+        _ => None,
+    }
 }
 
 fn workload_asks_accelerators(object: &Json, kind: Workload) -> bool {
