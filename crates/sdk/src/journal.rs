@@ -415,6 +415,22 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_without_a_uid_names_the_newest_job_of_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(dir.path());
+        for number in [1, 2, 3] {
+            journal.write(&record(number, RecordState::Submitted)).unwrap();
+        }
+        let found =
+            |handle: &str| journal.find(&handle.parse().unwrap()).unwrap().map(|record| record.submission);
+        let of = |number: u32| Some(record(number, RecordState::Submitted).submission);
+        assert_eq!(found("local://local/job"), of(3));
+        assert_eq!(found("local://local/job#00000002"), of(2));
+        assert_eq!(found("local://local/other"), None);
+        assert_eq!(found("local://elsewhere/job"), None);
+    }
+
+    #[test]
     fn ended_records_are_archived_and_still_found() {
         let state = tempfile::tempdir().unwrap();
         let journal = Journal::new(state.path());

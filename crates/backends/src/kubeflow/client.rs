@@ -1,13 +1,13 @@
 //! Talking to the cluster about jobs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::cache::Cache;
@@ -21,6 +21,9 @@ use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forb
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
 pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Names of jobs in one label selector: it is a part of a URL.
+const NAMES: usize = 100;
 
 /// Most pods that are gone and yet remembered.
 const MOST_REMEMBERED: usize = 4096;
@@ -126,8 +129,7 @@ impl Client {
             }
             jobs
         };
-        let cluster = self.cluster().await?;
-        let pods: Vec<Pod> = cluster.list(&Resource::PODS, "").await?.iter().map(Pod::of_json).collect();
+        let pods = self.pods_for(&jobs).await?;
         let summary = |job: &Job| {
             let pods = pods_of(job, &pods);
             let mut summary = job.summary(&self.target, &pods);
@@ -139,6 +141,29 @@ impl Client {
         summaries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| a.name.cmp(&b.name)));
         summaries.truncate(filter.limit.unwrap_or(usize::MAX));
         Ok(summaries)
+    }
+
+    /// The pods that the summaries of these jobs need: of a job that has succeeded only those that still run.
+    async fn pods_for(&self, jobs: &[Job]) -> Result<Vec<Pod>> {
+        let cluster = self.cluster().await?;
+        let mut wanted: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+        for job in jobs {
+            let succeeded = job.phase(&[]).0 == JobPhase::Succeeded;
+            // A longer name is no value of a label: no pod can have it.
+            if job.name().len() <= 63 {
+                wanted.entry((job.kind.job_label(), succeeded)).or_default().push(job.name());
+            }
+        }
+        let mut pods = Vec::new();
+        for ((label, succeeded), names) in wanted {
+            let fields = if succeeded { "status.phase!=Succeeded,status.phase!=Failed" } else { "" };
+            for names in names.chunks(NAMES) {
+                let labels = format!("{label} in ({})", names.join(","));
+                let read = |object| Pod::of_json(&object);
+                pods.extend(cluster.list_as(&Resource::PODS, &labels, fields, read).await?);
+            }
+        }
+        Ok(pods)
     }
 
     /// The object a handle names: of its uid, if it has one.
@@ -161,10 +186,10 @@ impl Client {
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
         let (pods, events) = tokio::join!(
-            named.cluster.list(&Resource::PODS, &selector),
-            named.cluster.list(&Resource::EVENTS, "")
+            named.cluster.list_as(&Resource::PODS, &selector, "", |object| Pod::of_json(&object)),
+            named.cluster.list_as(&Resource::EVENTS, "", "", |object| PodEvent::of_json(&object))
         );
-        let mut pods: Vec<Pod> = pods?.iter().map(Pod::of_json).collect();
+        let mut pods = pods?;
         pods.retain(|pod| pod_of(pod, &job));
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for pod in gone.into_iter().rev().filter(|pod| pod_of(pod, &job)) {
@@ -174,8 +199,9 @@ impl Client {
             }
         }
         let pods: Vec<&Pod> = pods.iter().collect();
-        let mut events: Vec<PodEvent> = events.unwrap_or_default().iter().map(PodEvent::of_json).collect();
-        events.retain(|event| about(&job, &pods, event));
+        let mut events = events.unwrap_or_default();
+        let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
+        events.retain(|event| about(&job, &uids, event));
         events.sort_by_key(|event| event.time);
         let mut detail = JobDetail::new(job.summary(&self.target, &pods));
         said_of_leftovers(&mut detail.summary, &job, &pods);
@@ -211,11 +237,11 @@ pub fn pod_of(pod: &Pod, job: &Job) -> bool {
     named && (pod.created.is_none() || pod.created >= job.created())
 }
 
-/// Whether an event is about a job, one of its pods, or what an operator makes between.
-pub fn about(job: &Job, pods: &[&Pod], event: &PodEvent) -> bool {
+/// Whether an event is about a job, one of its pods (by uid), or what an operator makes between.
+pub fn about(job: &Job, pods: &HashSet<&str>, event: &PodEvent) -> bool {
     let (kind, name, uid) = &event.about;
     if kind == "Pod" {
-        return pods.iter().any(|pod| pod.uid == *uid);
+        return pods.contains(uid.as_str());
     }
     if uid == job.uid() {
         return true;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use weftrun_core::backend::ClusterFacts;
+use weftrun_core::backend::{ClusterFacts, Scope};
 use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::client::Client;
 use super::kinds::Kind;
-use crate::kubernetes::{Cluster, Resource, Right, namespace_facts, queues, rights};
+use crate::kubernetes::{Cluster, Resource, Right, fold_hidden, namespace_facts, queues, rights};
 
 impl Client {
     /// The kinds the cluster serves.
@@ -44,7 +44,15 @@ impl Client {
     }
 
     /// What is known of the cluster; it is asked if nothing fresh is known, or a fresh answer is wanted.
-    pub async fn discover(&self, fresh: bool) -> Result<ClusterFacts> {
+    pub async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        let mut facts = self.known(scope.fresh).await?;
+        if !scope.thorough {
+            fold_hidden(&mut facts.notes);
+        }
+        Ok(facts)
+    }
+
+    async fn known(&self, fresh: bool) -> Result<ClusterFacts> {
         let cache = self.cache().await?;
         if fresh {
             cache.forget().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
+use kube::api::DynamicObject;
 use tokio::sync::watch;
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{ErrorKind, Result};
@@ -65,17 +66,17 @@ pub fn logs(
 /// Watches the job's object, and says when it has ended. Gives an error only where there is nothing to wait for.
 async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> Option<weftrun_core::Error> {
     let resource = named.kind.resource();
-    let mut objects = changes(&named.cluster, &resource, "");
+    let kind = named.kind;
+    let read = move |object: DynamicObject| (object.metadata.uid.clone(), terminal(kind, &object));
+    let mut objects = changes(&named.cluster, &resource, "", read);
     while let Some(change) = objects.next().await {
         let over = match change {
             Ok(Change::All(list)) => {
-                let ours = list.iter().find(|object| object.metadata.uid.as_deref() == Some(&uid));
-                ours.is_none_or(|object| terminal(&named, object))
+                let ours = list.iter().find(|(of, _)| of.as_ref() == Some(&uid));
+                ours.is_none_or(|(_, terminal)| *terminal)
             }
-            Ok(Change::Set(object)) => {
-                object.metadata.uid.as_deref() == Some(&uid) && terminal(&named, &object)
-            }
-            Ok(Change::Gone(object)) => object.metadata.uid.as_deref() == Some(&uid),
+            Ok(Change::Set((of, terminal))) => of.as_ref() == Some(&uid) && terminal,
+            Ok(Change::Gone((of, _))) => of.as_ref() == Some(&uid),
             Ok(Change::Lost(_) | Change::Back) => false,
             Err(error) if is_not_found(&error) || error.kind() == ErrorKind::Unsupported => true,
             // Without the right to watch, the pods alone say when it is over.
@@ -91,7 +92,7 @@ async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> O
     std::future::pending().await
 }
 
-fn terminal(named: &Named, object: &kube::api::DynamicObject) -> bool {
+fn terminal(kind: Kind, object: &DynamicObject) -> bool {
     let Ok(object) = serde_json::to_value(object) else { return false };
-    Job { kind: named.kind, object }.phase(&[]).0.is_terminal()
+    Job { kind, object }.phase(&[]).0.is_terminal()
 }

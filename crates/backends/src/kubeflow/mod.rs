@@ -75,7 +75,7 @@ impl Backend for Kubeflow {
     }
 
     async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
-        self.client.discover(scope.fresh).await
+        self.client.discover(scope).await
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {

@@ -1,23 +1,23 @@
 //! One watch of the jobs, one of the pods and one of the events of a namespace, whatever the number of jobs.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, about, message, pod_of, pods_of};
+use super::client::{Client, about, message, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
 
 /// What several watches say.
-type Changes = SelectAll<BoxStream<'static, (Of, Result<Change>)>>;
+type Changes = SelectAll<BoxStream<'static, (Of, Result<Change<Seen>>)>>;
 
 /// What a watch is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,36 @@ pub(super) enum Of {
     Jobs(Kind),
     Pods,
     Events,
+}
+
+/// What is kept of an object of a watch.
+#[derive(Debug)]
+pub(super) enum Seen {
+    Job(Job),
+    Pod(Pod),
+    Event(PodEvent),
+}
+
+impl Seen {
+    pub(super) fn of(of: Of, mut object: DynamicObject) -> Self {
+        match of {
+            Of::Pods => Self::Pod(Pod::of(&object)),
+            Of::Events => Self::Event(PodEvent::of(&object)),
+            Of::Jobs(kind) => {
+                // Who changed which field, and what was applied last, is half of a stored object.
+                object.metadata.managed_fields = None;
+                Self::Job(Job { kind, object: serde_json::to_value(&object).unwrap_or_default() })
+            }
+        }
+    }
+
+    fn uid(&self) -> &str {
+        match self {
+            Self::Job(job) => job.uid(),
+            Self::Pod(pod) => &pod.uid,
+            Self::Event(event) => &event.uid,
+        }
+    }
 }
 
 /// Watches the jobs of a filter.
@@ -56,6 +86,13 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
 /// How long the end of a failed job waits for its pods to say how it failed: their watch may be behind the job's.
 const PODS_BEHIND: Duration = Duration::from_secs(3);
 
+/// From so many pods on, changes are looked at together.
+const MANY: usize = 256;
+/// How long no further change must come until they are.
+const SETTLED: Duration = Duration::from_millis(250);
+/// How long they wait at most.
+const LONGEST_UNLOOKED: Duration = Duration::from_secs(1);
+
 /// Most events, and most pods that are gone, that are kept.
 const MOST_KEPT: usize = 4096;
 
@@ -78,6 +115,10 @@ pub(super) struct Watcher {
     /// Failed jobs whose pods do not say how yet, and until when that is waited for.
     unexplained: BTreeMap<String, Instant>,
     ready: VecDeque<JobEvent>,
+    /// Jobs of many pods that have changed since they were looked at.
+    dirty: BTreeSet<String>,
+    /// Since when there are such jobs.
+    dirty_since: Option<Instant>,
     /// Watches that gave their first list.
     listed: Vec<Of>,
     watches: usize,
@@ -141,7 +182,8 @@ impl Watcher {
         of.extend([(Of::Pods, Resource::PODS), (Of::Events, Resource::EVENTS)]);
         let watches = of.len();
         for (of, resource) in of {
-            all.push(changes(cluster, &resource, "").map(move |change| (of, change)).boxed());
+            let seen = changes(cluster, &resource, "", move |object| Seen::of(of, object));
+            all.push(seen.map(move |change| (of, change)).boxed());
         }
         Self::over(client, all, watches, filter, wanted)
     }
@@ -168,6 +210,8 @@ impl Watcher {
             told: BTreeMap::new(),
             unexplained: BTreeMap::new(),
             ready: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            dirty_since: None,
             listed: Vec::new(),
             watches,
             lost: false,
@@ -183,6 +227,18 @@ impl Watcher {
                 return Ok(None);
             }
             let next = match self.unexplained.values().min() {
+                _ if self.dirty_since.is_some() => {
+                    let late = self.dirty_since.is_some_and(|since| since.elapsed() > LONGEST_UNLOOKED);
+                    let next = match late {
+                        true => None,
+                        false => timeout(SETTLED, self.changes.next()).await.ok(),
+                    };
+                    let Some(next) = next else {
+                        self.look_at_dirty();
+                        continue;
+                    };
+                    next
+                }
                 None => self.changes.next().await,
                 Some(until) => {
                     let Ok(next) = timeout_at(*until, self.changes.next()).await else {
@@ -214,13 +270,12 @@ impl Watcher {
         Ok(())
     }
 
-    fn change(&mut self, of: Of, change: Change) {
+    fn change(&mut self, of: Of, change: Change<Seen>) {
         match change {
             Change::Lost(reason) => self.connection(true, reason),
             Change::Back => self.connection(false, String::new()),
             Change::All(list) => {
-                let there: BTreeSet<String> =
-                    list.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+                let there: BTreeSet<String> = list.iter().map(|seen| seen.uid().to_owned()).collect();
                 let gone: Vec<String> = match of {
                     Of::Jobs(kind) => {
                         let ours =
@@ -231,7 +286,7 @@ impl Watcher {
                     Of::Events => Vec::new(),
                 };
                 gone.iter().for_each(|uid| self.gone(of, uid));
-                list.iter().for_each(|object| self.set(of, object));
+                list.into_iter().for_each(|seen| self.set(seen));
                 if !self.listed.contains(&of) {
                     self.listed.push(of);
                 }
@@ -241,17 +296,17 @@ impl Watcher {
                 self.look_at_all();
             }
             Change::Set(object) => {
-                let jobs = self.concerned(of, &object);
-                self.set(of, &object);
-                jobs.iter().for_each(|uid| self.look(uid));
+                let jobs = self.concerned(&object);
+                self.set(object);
+                self.changed(jobs);
             }
             Change::Gone(object) => {
-                let jobs = self.concerned(of, &object);
+                let (jobs, uid) = (self.concerned(&object), object.uid().to_owned());
                 if of == Of::Pods {
-                    self.set(of, &object);
+                    self.set(object);
                 }
-                self.gone(of, object.metadata.uid.as_deref().unwrap_or_default());
-                jobs.iter().for_each(|uid| self.look(uid));
+                self.gone(of, &uid);
+                self.changed(jobs);
             }
         }
     }
@@ -275,22 +330,37 @@ impl Watcher {
         }
     }
 
-    fn set(&mut self, of: Of, object: &DynamicObject) {
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        match of {
-            Of::Pods => {
-                self.pods.insert(uid, Pod::of(object));
+    /// Looks at changed jobs: at once, or where a job has so many pods that a look at all of them is work, when no other
+    /// change is there to be read.
+    fn changed(&mut self, jobs: Vec<String>) {
+        if self.pods.len() < MANY {
+            jobs.iter().for_each(|uid| self.look(uid));
+        } else {
+            self.dirty.extend(jobs);
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn look_at_dirty(&mut self) {
+        self.dirty_since = None;
+        let jobs = std::mem::take(&mut self.dirty);
+        jobs.iter().for_each(|uid| self.look(uid));
+    }
+
+    fn set(&mut self, seen: Seen) {
+        match seen {
+            Seen::Pod(pod) => {
+                self.pods.insert(pod.uid.clone(), pod);
             }
-            Of::Events => {
-                self.events.insert(uid, PodEvent::of(object));
+            Seen::Event(event) => {
+                self.events.insert(event.uid.clone(), event);
                 // Events live an hour in the API server; here only the newest do.
                 if self.events.len() > MOST_KEPT {
                     self.events.pop_first();
                 }
             }
-            Of::Jobs(kind) => {
-                let Ok(object) = serde_json::to_value(object) else { return };
-                let job = Job { kind, object };
+            Seen::Job(job) => {
+                let uid = job.uid().to_owned();
                 if self.by_handle && !self.wanted.contains(&uid) && !self.told.contains_key(&uid) {
                     return;
                 }
@@ -329,18 +399,20 @@ impl Watcher {
     }
 
     /// The jobs that a change may say something new of.
-    fn concerned(&self, of: Of, object: &DynamicObject) -> Vec<String> {
-        if let Of::Jobs(_) = of {
-            return object.metadata.uid.clone().into_iter().collect();
-        }
-        let labels = object.metadata.labels.clone().unwrap_or_default();
-        let event = (of == Of::Events).then(|| PodEvent::of(object));
-        let pods: Vec<Pod> = self.pods.values().cloned().collect();
-        let ours = |job: &Job| match &event {
-            Some(event) => about(job, &pods_of(job, &pods), event),
-            None => labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()),
+    fn concerned(&self, seen: &Seen) -> Vec<String> {
+        let ours = |job: &Job| match seen {
+            Seen::Job(own) => own.uid() == job.uid(),
+            Seen::Pod(pod) => pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()),
+            Seen::Event(event) if event.about.0 == "Pod" => {
+                self.pods.get(&event.about.2).is_some_and(|pod| pod_of(pod, job))
+            }
+            Seen::Event(event) => about(job, &HashSet::new(), event),
         };
-        self.jobs.iter().filter(|(_, job)| ours(job)).map(|(uid, _)| uid.clone()).collect()
+        let known = self.jobs.iter().filter(|(_, job)| ours(job)).map(|(uid, _)| uid.clone());
+        match seen {
+            Seen::Job(job) => vec![job.uid().to_owned()],
+            _ => known.collect(),
+        }
     }
 
     fn look_at_all(&mut self) {
@@ -354,7 +426,8 @@ impl Watcher {
         let complete = self.listed.contains(&Of::Pods) && self.listed.len() >= self.watches;
         let Some(job) = self.jobs.get(uid).filter(|_| complete) else { return };
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| pod_of(pod, job)).collect();
-        let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &pods, event)).collect();
+        let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &uids, event)).collect();
         let told = self.told.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
         let mut summary = job.summary(&self.target, &pods);

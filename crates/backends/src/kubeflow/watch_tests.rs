@@ -12,7 +12,7 @@ use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 
 use super::client::Client;
 use super::kinds::Kind;
-use super::watch::{Of, Watcher};
+use super::watch::{Of, Seen, Watcher};
 use crate::kubernetes::Change;
 
 fn object(value: &Value) -> DynamicObject {
@@ -38,14 +38,14 @@ fn pod(phase: &str, state: &Value) -> DynamicObject {
 }
 
 /// The end that is told where the job has failed, its pod still runs by the pods' watch, and this comes later.
-async fn end(later: Option<(Of, Change)>) -> JobSummary {
+async fn end(later: Option<(Of, Change<Seen>)>) -> JobSummary {
     let state = tempfile::tempdir().unwrap();
     let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
     let running = pod("Running", &json!({"running": {}}));
     let before = [
-        (Of::Pods, Change::All(vec![running])),
+        (Of::Pods, Change::All(vec![Seen::of(Of::Pods, running)])),
         (Of::Events, Change::All(Vec::new())),
-        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![failed_job()])),
+        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![Seen::of(Of::Jobs(Kind::PyTorchJob), failed_job())])),
     ];
     let mut changes = SelectAll::new();
     let all = before.into_iter().chain(later).map(|(of, change)| (of, Ok(change)));
@@ -66,7 +66,7 @@ async fn end(later: Option<(Of, Change)>) -> JobSummary {
 #[tokio::test]
 async fn a_failed_job_waits_for_its_pods_to_say_how() {
     let ended = pod("Failed", &json!({"terminated": {"exitCode": 9, "reason": "Error"}}));
-    let told = end(Some((Of::Pods, Change::Set(Box::new(ended))))).await;
+    let told = end(Some((Of::Pods, Change::Set(Seen::of(Of::Pods, ended))))).await;
     assert_eq!((told.phase, told.exit_code), (JobPhase::Failed, Some(9)), "{told:?}");
     assert!(told.reason.contains("a-worker-0 ended with exit code 9"), "{told:?}");
 }

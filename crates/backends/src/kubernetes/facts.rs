@@ -191,10 +191,34 @@ fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str
     }
 }
 
+const HIDDEN: &str = "K8S-HIDDEN";
+
 pub(super) fn hidden(error: &Error, what: &str, so: &str) -> Finding {
-    // Whoever is refused knows who asked for what; anything else is worth its own words.
-    let finding = Finding::info("K8S-HIDDEN", format!("you may not read {what}, so {so}"));
+    // The missing right is known from the request; anything else is worth its own words.
+    let finding = Finding::info(HIDDEN, format!("you may not read {what}, so {so}"));
     if error.kind() == ErrorKind::Credentials { finding } else { finding.at(error.message()) }
+}
+
+/// Makes one note of those about missing rights: most researchers lack several, and nothing is wrong with that. The whole
+/// notes go to the log (`-v`).
+pub fn fold_hidden(notes: &mut Vec<Finding>) {
+    let is_hidden = |note: &Finding| note.code == HIDDEN && note.subject.is_none();
+    let hidden: Vec<Finding> = notes.extract_if(.., |note| is_hidden(note)).collect();
+    let names: Vec<&str> = hidden
+        .iter()
+        .inspect(|note| tracing::info!("{}", note.message))
+        .filter_map(|note| {
+            note.message.strip_prefix("you may not read ")?.split_once(", so ").map(|(what, _)| what)
+        })
+        .collect();
+    match hidden.as_slice() {
+        [] => {}
+        [_] => notes.extend(hidden),
+        _ => {
+            let text = format!("you may not read {}: the plan goes without them", names.join(", "));
+            notes.push(Finding::info(HIDDEN, text).fix("`weftrun doctor` says what follows from each"));
+        }
+    }
 }
 
 /// Whether a webhook changes pods and is about EFA: its name says so, or its selector names the opt-out annotation.
@@ -233,5 +257,19 @@ mod tests {
         assert!(is_efa_webhook(&webhook("auto-efa-injector", "pods")));
         assert!(!is_efa_webhook(&webhook("auto-efa-injector", "jobs")));
         assert!(!is_efa_webhook(&webhook("prefab.example.com", "pods")));
+    }
+
+    #[test]
+    fn notes_about_missing_rights_are_one() {
+        let error = Error::new(ErrorKind::Credentials, "forbidden");
+        let note = |what: &str| hidden(&error, what, "it is assumed");
+        let mut notes = vec![note("nodes"), Finding::warning("K8S-NO-RIGHT", "x"), note("resource quotas")];
+        fold_hidden(&mut notes);
+        let codes: Vec<&str> = notes.iter().map(|note| note.code.as_str()).collect();
+        assert_eq!(codes, ["K8S-NO-RIGHT", HIDDEN]);
+        assert!(notes[1].message.contains("nodes, resource quotas"), "{}", notes[1].message);
+        let mut one = vec![note("nodes")];
+        fold_hidden(&mut one);
+        assert_eq!(one, [note("nodes")]);
     }
 }

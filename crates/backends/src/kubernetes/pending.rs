@@ -32,39 +32,58 @@ pub fn pod_finding(pod: &Pod) -> Option<Finding> {
 fn unschedulable(pod: &Pod, why: &str) -> Finding {
     let finding =
         Finding::warning("K8S-UNSCHEDULABLE", format!("stuck because no node fits: {why}")).at(&pod.name);
-    let short =
-        why.split("Insufficient ").nth(1).map(|rest| rest.split([',', '.', ' ']).next().unwrap_or(rest));
-    // Resource names hold dots, which also end the sentence.
-    let resource = why
-        .split("Insufficient ")
-        .nth(1)
-        .and_then(|rest| rest.split([',', ' ']).next())
-        .map(|name| name.trim_end_matches('.'))
-        .or(short)
-        .unwrap_or_default();
-    match resource {
+    if why.contains("persistentvolumeclaim") {
+        return finding.fix(
+            "create the claim that it names in this namespace, or correct its name in the job's volumes",
+        );
+    }
+    match scarcest(why) {
         // Each node has a reason of its own, and which nodes were meant is not said.
-        "" if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
+        None if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
             "some nodes are tainted and the others have not the labels asked: check the instance type and node selector, or add a toleration",
         ),
-        "" if why.contains("untolerated taint") => {
+        None if why.contains("untolerated taint") => {
             finding.fix("the nodes are tainted: add a toleration, or a profile or node selector for the right nodes")
         }
-        "" if has_other_labels(why) => {
+        None if has_other_labels(why) => {
             finding.fix("no node has the labels asked: check the instance type and node selector")
         }
-        "" if why.contains("pod affinity") => finding.fix(
+        None if why.contains("pod affinity") => finding.fix(
             "all pods must be in one zone, and no zone has room, or the nodes have no `topology.kubernetes.io/zone`: wait, or switch `efa.colocate` off",
         ),
-        "" => finding.fix("`weftrun doctor` shows what the nodes offer"),
-        name if name.starts_with("vpc.amazonaws.com/efa") => finding.fix(
+        None => finding.fix("`weftrun doctor` shows what the nodes offer"),
+        Some(name) if is_gpu(name) => finding.fix(format!(
+            "no node has so many {name} free: wait, ask for fewer GPUs a node, or check with `weftrun doctor` that nodes have GPUs and their device plugin runs"
+        )),
+        Some(name) if name.starts_with(EFA) => finding.fix(
             "no node has so many EFA interfaces free: wait, ask for fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
         ),
-        name if name.starts_with("hugepages-") => finding.fix(
+        Some(name) if name.starts_with("hugepages-") => finding.fix(
             "no node has so many huge pages free: switch off `efa.hugepages`, or have the nodes reserve them",
         ),
-        name => finding.fix(format!("no node has so much {name} free: wait, or ask for less")),
+        Some(name) => finding.fix(format!("no node has so much {name} free: wait, or ask for less")),
     }
+}
+
+const EFA: &str = "vpc.amazonaws.com/efa";
+
+fn is_gpu(resource: &str) -> bool {
+    ["nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "habana.ai/"]
+        .iter()
+        .any(|own| resource.starts_with(own))
+}
+
+/// The resource that decides which nodes can take the pod at all: GPUs before the network's devices, and both before what
+/// depends on them. The scheduler names every resource that any node lacks.
+fn scarcest(why: &str) -> Option<&str> {
+    let names = why.split("Insufficient ").skip(1).filter_map(|rest| rest.split([',', ' ']).next());
+    // Resource names hold dots, which also end the sentence.
+    names.map(|name| name.trim_end_matches('.')).min_by_key(|name| match *name {
+        name if is_gpu(name) => 0,
+        name if name.starts_with(EFA) => 1,
+        name if name.starts_with("hugepages-") => 3,
+        _ => 2,
+    })
 }
 
 fn has_other_labels(why: &str) -> bool {
@@ -77,7 +96,12 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
     Some(match reason {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             let text = format!("stuck because the image cannot be pulled: {message}");
-            let fix = if message.contains("401") || message.contains("403") || message.contains("denied") {
+            let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+            let fix = if says(&["no such host", "server misbehaving", "name resolution"]) {
+                "the nodes cannot resolve the registry's name: correct it, or have the cluster's DNS know it"
+            } else if says(&["i/o timeout", "connection refused", "no route to host"]) {
+                "the nodes do not reach the registry: check its address and port, and the cluster's way out"
+            } else if says(&["401", "403", "denied"]) {
                 "the registry wants credentials: name an image pull secret or a service account that has one"
             } else {
                 "check the image's name and tag"
@@ -90,7 +114,7 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
         }
         "CreateContainerError" | "RunContainerError" => {
             finding("K8S-START", format!("stuck because the container does not start: {message}"))
-                .fix("check the command, and that the image has it")
+                .fix(start_fix(message))
         }
         "CrashLoopBackOff" => {
             let code =
@@ -100,6 +124,22 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
         }
         _ => return None,
     })
+}
+
+/// What to do about a container that cannot be started.
+fn start_fix(message: &str) -> String {
+    let absent =
+        message.contains("executable file not found") || message.contains("no such file or directory");
+    match message.split("exec: \"").nth(1).and_then(|rest| rest.split('"').next()).filter(|_| absent) {
+        Some(program) if program.ends_with("sshd") => {
+            "the workers of an MPIJob run sshd, which the image lacks: install openssh-server, or take an image that has it"
+                .to_owned()
+        }
+        Some(program) => {
+            format!("the image has no `{program}`: correct the command, give the whole path, or take an image that has it")
+        }
+        None => "check the command, and that the image has it".to_owned(),
+    }
 }
 
 fn failed(pod: &Pod) -> Option<Finding> {
@@ -121,6 +161,11 @@ fn failed(pod: &Pod) -> Option<Finding> {
     }
     if exit.code == 0 {
         return None;
+    }
+    // The runtime's own words for a program that the image does not have; the exit code is 127 or 128.
+    if exit.reason == "StartError" {
+        let text = format!("the container does not start: {}", exit.message);
+        return Some(Finding::error("K8S-START", text).at(&pod.name).fix(start_fix(&exit.message)));
     }
     let said = if exit.message.is_empty() { String::new() } else { format!(": {}", exit.message) };
     Some(Finding::error("K8S-EXIT", format!("ended with exit code {}{said}", exit.code)).at(&pod.name))
@@ -276,5 +321,46 @@ mod tests {
             "0/20 nodes are available: 16 node(s) had untolerated taint(s), 4 node(s) didn't match Pod's node affinity/selector.",
         );
         assert!(both.contains("labels") && both.contains("toleration"), "{both}");
+    }
+
+    #[test]
+    fn the_resource_that_decides_is_named_whatever_else_is_short() {
+        let fix = |message: &str| {
+            let pod = Pod { unschedulable: Some(message.into()), ..Pod::default() };
+            pod_finding(&pod).unwrap().fix.unwrap().text
+        };
+        let short = "0/3 nodes are available: 3 Insufficient hugepages-2Mi, 3 Insufficient nvidia.com/gpu, 3 Insufficient vpc.amazonaws.com/efa.";
+        assert!(fix(short).contains("nvidia.com/gpu") && !fix(short).contains("huge"), "{}", fix(short));
+        let pages = "0/3 nodes are available: 3 Insufficient hugepages-2Mi.";
+        assert!(fix(pages).contains("efa.hugepages"), "{}", fix(pages));
+        let claim = "0/3 nodes are available: persistentvolumeclaim \"data\" not found. not found";
+        assert!(fix(claim).contains("create the claim"), "{}", fix(claim));
+    }
+
+    #[test]
+    fn a_registry_without_a_name_and_a_program_that_is_not_there_have_their_own_words() {
+        let waits = |reason: &str, message: &str| {
+            let container = crate::kubernetes::ContainerState {
+                state: State::Waiting { reason: reason.into(), message: message.into() },
+                ..Default::default()
+            };
+            let pod = Pod { node: Some("n".into()), containers: vec![container], ..Pod::default() };
+            pod_finding(&pod).unwrap().fix.unwrap().text
+        };
+        let name = "failed to pull: dial tcp: lookup registry.exmaple on 10.0.0.10:53: no such host";
+        assert!(waits("ErrImagePull", name).contains("resolve"));
+        assert!(waits("ImagePullBackOff", "unexpected status 401 Unauthorized").contains("credentials"));
+        let program = "runc create failed: exec: \"torchrn\": executable file not found in $PATH: unknown";
+        assert!(waits("RunContainerError", program).contains("`torchrn`"));
+        let sshd = "exec: \"/usr/sbin/sshd\": stat /usr/sbin/sshd: no such file or directory: unknown";
+        assert!(waits("CreateContainerError", sshd).contains("openssh-server"));
+        let exit =
+            Exit { code: 128, reason: "StartError".into(), message: program.into(), ..Exit::default() };
+        let container =
+            crate::kubernetes::ContainerState { state: State::Terminated(exit), ..Default::default() };
+        let pod = Pod { phase: "Failed".into(), containers: vec![container], ..Pod::default() };
+        let finding = pod_finding(&pod).unwrap();
+        assert_eq!(finding.code, "K8S-START");
+        assert!(finding.fix.unwrap().text.contains("`torchrn`"));
     }
 }

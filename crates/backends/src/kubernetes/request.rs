@@ -23,6 +23,9 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
+/// Objects of a page: as JSON in memory, a pod is some 20 KiB.
+const PAGE: u32 = 250;
+
 /// How a write is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
@@ -119,17 +122,31 @@ impl Cluster {
 
     /// All objects of a label selector (all if empty), page by page.
     pub async fn list(&self, resource: &Resource, selector: &str) -> Result<Vec<Value>> {
+        self.list_as(resource, selector, "", |object| object).await
+    }
+
+    /// What is kept of all objects of a label selector and a field selector (all if empty). One page is in memory at a time.
+    pub async fn list_as<T>(
+        &self,
+        resource: &Resource,
+        labels: &str,
+        fields: &str,
+        read: impl Fn(Value) -> T,
+    ) -> Result<Vec<T>> {
         let what = format!("list {}", resource.plural);
-        let mut params = ListParams::default().limit(500);
-        if !selector.is_empty() {
-            params = params.labels(selector);
+        let mut params = ListParams::default().limit(PAGE);
+        if !labels.is_empty() {
+            params = params.labels(labels);
+        }
+        if !fields.is_empty() {
+            params = params.fields(fields);
         }
         let mut items = Vec::new();
         loop {
             let request = built(self.request_for(resource).list(&params), &what)?;
             let mut page: Value = self.answer(self.client.request(request).await, &what)?;
             if let Some(Value::Array(list)) = page.get_mut("items").map(Value::take) {
-                items.extend(list);
+                items.extend(list.into_iter().map(&read));
             }
             match page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(token),

@@ -14,14 +14,14 @@ use super::{Cluster, Resource, from_kube};
 
 /// What happened to the objects of a watch.
 #[derive(Debug)]
-pub enum Change {
+pub enum Change<T> {
     /// These are all there are: the first list, or a new one after the watch could not be continued. What is not among
     /// them is gone.
-    All(Vec<DynamicObject>),
+    All(Vec<T>),
     /// One is new or changed.
-    Set(Box<DynamicObject>),
+    Set(T),
     /// One is gone.
-    Gone(Box<DynamicObject>),
+    Gone(T),
     /// The connection is lost; it is tried again until it is back.
     Lost(String),
     /// The connection is back.
@@ -33,20 +33,29 @@ const REFUSALS: u32 = 3;
 /// How long credentials that did work may be refused: a token's file is read again after a minute, and an API server that has
 /// just started knows no Roles yet.
 const ROTATION: Duration = Duration::from_secs(90);
+/// Objects of a page: a page is held in memory as JSON, and a pod is some 20 KiB of it.
+const PAGE: u32 = 100;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Watches the objects of a label selector (all if empty) in the cluster's namespace. The stream ends only with an error that
-/// trying again cannot help: no rights, a kind that is not served.
-pub fn changes(cluster: &Cluster, resource: &Resource, selector: &str) -> BoxStream<'static, Result<Change>> {
+/// Watches the objects of a label selector (all if empty) in the cluster's namespace. `read` keeps of each what is needed, so
+/// that thousands of whole objects are never in memory. The stream ends only with an error that trying again cannot help: no
+/// rights, a kind that is not served.
+pub fn changes<T: Send + 'static>(
+    cluster: &Cluster,
+    resource: &Resource,
+    selector: &str,
+    read: impl Fn(DynamicObject) -> T + Send + 'static,
+) -> BoxStream<'static, Result<Change<T>>> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource.api_resource());
-    let mut config = watcher::Config::default();
+    let mut config = watcher::Config::default().page_size(PAGE);
     if !selector.is_empty() {
         config = config.labels(selector);
     }
     let state = Watch {
         events: watcher::watcher(api, config).boxed(),
+        read: Box::new(read),
         what: format!("watch {}", resource.plural),
         ready: VecDeque::new(),
         listed: Vec::new(),
@@ -63,11 +72,12 @@ pub fn changes(cluster: &Cluster, resource: &Resource, selector: &str) -> BoxStr
     .boxed()
 }
 
-struct Watch {
+struct Watch<T> {
     events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
+    read: Box<dyn Fn(DynamicObject) -> T + Send>,
     what: String,
-    ready: VecDeque<Change>,
-    listed: Vec<DynamicObject>,
+    ready: VecDeque<Change<T>>,
+    listed: Vec<T>,
     failures: u32,
     /// Since when nothing works.
     failing: Option<Instant>,
@@ -77,8 +87,8 @@ struct Watch {
     over: bool,
 }
 
-impl Watch {
-    async fn next(&mut self) -> Option<Result<Change>> {
+impl<T> Watch<T> {
+    async fn next(&mut self) -> Option<Result<Change<T>>> {
         loop {
             if let Some(change) = self.ready.pop_front() {
                 return Some(Ok(change));
@@ -106,7 +116,7 @@ impl Watch {
                 return;
             }
             Event::InitApply(object) => {
-                self.listed.push(object);
+                self.listed.push((self.read)(object));
                 return;
             }
             _ => {}
@@ -116,8 +126,8 @@ impl Watch {
             self.ready.push_back(Change::Back);
         }
         self.ready.push_back(match event {
-            Event::Apply(object) => Change::Set(Box::new(object)),
-            Event::Delete(object) => Change::Gone(Box::new(object)),
+            Event::Apply(object) => Change::Set((self.read)(object)),
+            Event::Delete(object) => Change::Gone((self.read)(object)),
             _ => Change::All(std::mem::take(&mut self.listed)),
         });
     }

@@ -378,7 +378,9 @@ async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
 
 /// The pods of a job, as the API server has them.
 fn pods_of(bed: &Bed, running: &Running) -> Vec<Value> {
-    let selector = format!("training.kubeflow.org/job-name={}", running.handle.name());
+    let train = running.handle.parts()[1] == "trainjob";
+    let label = if train { "jobset.sigs.k8s.io/jobset-name" } else { "training.kubeflow.org/job-name" };
+    let selector = format!("{label}={}", running.handle.name());
     bed.get(&["pods", "-l", &selector])["items"].as_array().unwrap().clone()
 }
 

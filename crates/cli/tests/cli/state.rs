@@ -462,6 +462,9 @@ fn records_of_another_machine_are_believed_for_a_while() {
         let done = place.run("list -a -b local").ok();
         assert!(done.err.contains(said), "{age}: {done:?}");
     }
+    // Said once, and forgotten.
+    let again = place.run("list -a -b local").ok();
+    assert!(!again.err.contains("never reached"), "{again:?}");
 }
 
 #[test]

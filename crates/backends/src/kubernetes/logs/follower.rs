@@ -14,6 +14,8 @@ use crate::kubernetes::{Pod, Resource, is_not_found};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often in succession a stream may be opened without bringing anything until that is paced for all streams together.
+const SOME: u32 = 3;
 /// How long a container's status may be behind its log. The kubelet serves the next attempt's log before the API server knows of that
 /// attempt: lines read too early would be counted to the one before.
 const BEHIND: Duration = Duration::from_secs(6);
@@ -104,6 +106,7 @@ impl Follower {
         let mut attempt = self.attempt(first.container.restarts, true);
         let mut pause = FIRST_PAUSE;
         let mut broken: Option<Instant> = None;
+        let mut fruitless = 0u32;
         loop {
             let before = attempt.resume.cursor();
             let was_over = self.reader.view.borrow().container.exit().is_some();
@@ -115,7 +118,14 @@ impl Follower {
             broken = if moved_on { None } else { broken.or_else(|| Some(Instant::now())) };
             pause =
                 if before == attempt.resume.cursor() { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
-            let view = if matches!(end, End::Clean) {
+            // What brought nothing is opened again with patience: one such stream costs two requests, a thousand cost two
+            // thousand.
+            let idle = before == attempt.resume.cursor() && !matches!(end, End::Yielded | End::Moved);
+            fruitless = if idle { fruitless + 1 } else { 0 };
+            if fruitless > SOME {
+                self.reader.limiter.pace().await;
+            }
+            let view = if matches!(end, End::Clean) && fruitless <= SOME {
                 self.settled(attempt.number).await
             } else {
                 self.fresh().await
@@ -221,12 +231,14 @@ impl Follower {
     /// so too. None if nobody listens any more.
     async fn settled(&mut self, number: u32) -> Option<View> {
         let until = Instant::now() + BEHIND;
+        let mut pause = FIRST_PAUSE * 5;
         loop {
-            let _ = timeout(FIRST_PAUSE * 5, self.reader.view.wait_for(|view| view.settled(number))).await;
+            let _ = timeout(pause, self.reader.view.wait_for(|view| view.settled(number))).await;
             let view = self.fresh().await?;
             if view.settled(number) || Instant::now() > until {
                 return Some(view);
             }
+            pause *= 2;
         }
     }
 

@@ -190,8 +190,8 @@ impl LogJob {
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
     let limiter = job.limiter();
     let mut tasks = JoinSet::new();
-    let mut pods: Vec<_> =
-        job.cluster.list(&Resource::PODS, &job.selector).await?.iter().map(Pod::of_json).collect();
+    let read = |object| Pod::of_json(&object);
+    let mut pods = job.cluster.list_as(&Resource::PODS, &job.selector, "", read).await?;
     pods.retain(|pod| (job.place)(pod).is_some());
     pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     for pod in &pods {

@@ -51,7 +51,7 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
         places: HashSet::new(),
     };
     let mut ended = job.ended.clone();
-    let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector);
+    let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector, |object| Pod::of(&object));
     let mut since: Option<Instant> = None;
     loop {
         if *ended.borrow_and_update() {
@@ -80,23 +80,18 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
 }
 
 impl Readers<'_> {
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: Change<Pod>) {
         match change {
-            Change::All(list) => {
+            Change::All(there) => {
                 self.listed = true;
-                let there: Vec<_> = list.iter().map(Pod::of).collect();
-                let gone: Vec<_> = self
-                    .pods
-                    .keys()
-                    .filter(|uid| !there.iter().any(|pod| pod.uid == **uid))
-                    .cloned()
-                    .collect();
+                let uids: HashSet<&str> = there.iter().map(|pod| pod.uid.as_str()).collect();
+                let gone: Vec<_> =
+                    self.pods.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
                 there.into_iter().for_each(|pod| self.set(pod));
                 gone.iter().for_each(|uid| self.gone(uid));
             }
-            Change::Set(object) => self.set(Pod::of(&object)),
-            Change::Gone(object) => {
-                let pod = Pod::of(&object);
+            Change::Set(pod) => self.set(pod),
+            Change::Gone(pod) => {
                 let uid = pod.uid.clone();
                 self.set(pod);
                 self.gone(&uid);

@@ -128,7 +128,7 @@ pub struct Reader {
 impl Reader {
     /// Reads over one connection.
     pub async fn read(&self, attempt: &mut Attempt, follow: bool, previous: bool) -> End {
-        let permit = self.limiter.next().await;
+        let permit = self.limiter.next(!attempt.opened).await;
         // A log that nothing was read of yet looks like any other: one must not take the next attempt's for it.
         if !previous && self.view.borrow().container.restarts > attempt.number {
             return End::Moved;
