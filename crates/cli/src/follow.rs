@@ -197,6 +197,15 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
     }
 }
 
+/// The job as it ended, where an error is about time that ran out while its logs or its pods were still waited for.
+pub async fn ended_meanwhile(job: &Job, error: &Error) -> Option<JobSummary> {
+    if error.kind() != ErrorKind::Timeout {
+        return None;
+    }
+    let summary = job.describe().await.ok()?.summary;
+    summary.phase.is_terminal().then_some(summary)
+}
+
 /// Runs a future until it ends, the time is out, or the user interrupts; says that the job goes on.
 pub async fn with_limits<T>(
     future: impl Future<Output = Result<T>>,

@@ -121,8 +121,14 @@ fn run(case: &Case, text: &str) -> (String, Vec<JobReport>) {
 }
 
 /// Codes that are said beside those of a report, which names only what the worked examples were about.
-const BESIDE: [&str; 5] =
-    ["I-WEBHOOK-UNKNOWN", "W-EFA-ASSUMED", "W-INSTANCE-UNKNOWN", "I-RUNTIME-ASSUMED", "W-PROFILE-ASSUMED"];
+const BESIDE: [&str; 6] = [
+    "I-TRAINER-ASSUMED",
+    "I-WEBHOOK-UNKNOWN",
+    "W-EFA-ASSUMED",
+    "W-INSTANCE-UNKNOWN",
+    "I-RUNTIME-ASSUMED",
+    "W-PROFILE-ASSUMED",
+];
 
 fn codes(notes: impl IntoIterator<Item = (String, String)>) -> BTreeSet<(String, String)> {
     notes.into_iter().filter(|(code, _)| !BESIDE.contains(&code.as_str())).collect()

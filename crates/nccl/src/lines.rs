@@ -37,7 +37,7 @@ const NEEDLES: &[&str; 32] = &[
     "Errno 12",
     "tchdog",
     "busbw",
-    "NULL context",
+    "RCCL",
     "   sum ",
     "bandwidth",
     "it/s",

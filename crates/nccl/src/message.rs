@@ -76,6 +76,8 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("NET/Socket : Using ", |rest| listed("Socket", rest)),
         ("NET/FastSocket : Using ", |rest| listed("FastSocket", rest)),
         ("NCCL version ", version),
+        ("RCCL version : ", version),
+        ("RCCL version ", version),
         ("Failed to initialize NET plugin ", |rest| name(rest).map(NcclEvent::Failed)),
         ("NET/Plugin: Loaded net plugin ", plugin),
         ("NET/Plugin : Loaded net plugin ", plugin),
@@ -91,7 +93,7 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
     if message.first().is_some_and(u8::is_ascii_digit) {
         return channels(message).unwrap_or(NcclEvent::Other);
     }
-    if let Some(rest) = behind(message, "NCCL version ") {
+    if let Some(rest) = behind(message, "NCCL version ").or_else(|| behind(message, "RCCL version : ")) {
         return version(rest).unwrap_or(NcclEvent::Other);
     }
     NcclEvent::Other
@@ -135,7 +137,9 @@ fn listed<'a>(network: &'a str, rest: &'a [u8]) -> Option<NcclEvent<'a>> {
 fn version(rest: &[u8]) -> Option<NcclEvent<'_>> {
     let end =
         rest.iter().position(|byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-')));
-    let version = text(&rest[..end.unwrap_or(rest.len())]).trim_end_matches(['.', '-']);
+    let version = text(&rest[..end.unwrap_or(rest.len())]);
+    // Two ranks that write at once leave `2.7.8+cuda10.2NCCL version …`.
+    let version = version.split("NCCL").next().unwrap_or(version).trim_end_matches(['.', '-']);
     let numbers = version.split('+').next().unwrap_or("");
     let plausible = version.len() <= 40
         && numbers.split('.').count() >= 2

@@ -21,10 +21,20 @@ pub enum Network {
     Verbs,
     /// libfabric over TCP: the plugin is loaded, the fabric is not used.
     LibfabricTcp,
+    /// HPE Slingshot: libfabric with provider cxi.
+    Slingshot,
+    /// Omni-Path: libfabric with provider psm2, psm3 or opx, or verbs on an hfi1 device.
+    OmniPath,
     /// libfabric with another provider, or one that was not printed.
     LibfabricOther,
     /// libfabric with different providers on different ranks.
     LibfabricMixed,
+    /// UCX, which chooses its own transport.
+    Ucx,
+    /// Google's FasTrak (GPUDirect-TCPXO) or GPUDirect-TCPX.
+    Fastrak,
+    /// Another plugin, known by the name of the transport.
+    Plugin,
     /// TCP sockets.
     Socket,
     /// A network that is not known here.
@@ -39,6 +49,11 @@ impl Network {
             Self::Roce => "ROCE",
             Self::InfiniBand | Self::Verbs => "IB",
             Self::LibfabricTcp | Self::LibfabricOther | Self::LibfabricMixed => "OFI",
+            Self::Slingshot => "CXI",
+            Self::OmniPath => "OPA",
+            Self::Ucx => "UCX",
+            Self::Fastrak => "TCPX",
+            Self::Plugin => "NET",
             Self::Socket => "SOCK",
             Self::Unknown => "NET",
         }
@@ -56,6 +71,10 @@ impl Network {
             Self::Efa
         } else if tcp.iter().any(|start| name.starts_with(start)) {
             Self::LibfabricTcp
+        } else if name.starts_with("cxi") {
+            Self::Slingshot
+        } else if ["psm2", "psm3", "opx"].iter().any(|start| name.starts_with(start)) {
+            Self::OmniPath
         } else {
             Self::LibfabricOther
         }
@@ -72,6 +91,11 @@ impl From<Network> for FabricSeen {
             Network::LibfabricTcp => Self::LibfabricTcp,
             Network::LibfabricOther => Self::LibfabricOther,
             Network::LibfabricMixed => Self::Mixed,
+            Network::Slingshot => Self::Slingshot,
+            Network::OmniPath => Self::OmniPath,
+            Network::Ucx => Self::Ucx,
+            Network::Fastrak => Self::Fastrak,
+            Network::Plugin => Self::Plugin,
             Network::Socket => Self::Socket,
             Network::Unknown => Self::Unknown,
         }

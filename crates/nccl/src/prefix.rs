@@ -11,10 +11,19 @@ use super::text::{Cursor, text};
 pub enum Level {
     /// `NCCL INFO`.
     Info,
-    /// `NCCL WARN`.
+    /// `NCCL ATTN` (since 2.32): fallbacks, which earlier versions print as INFO or WARN.
+    Attention,
+    /// `NCCL WARN`, and since 2.32 `NCCL ERROR`.
     Warn,
-    /// `NCCL TRACE`, `NCCL CALL` and the like.
+    /// `NCCL TRACE`, `NCCL CALL`, `NCCL DIAG` (2.31) and the like.
     Other,
+}
+
+impl Level {
+    /// Whether `file:line` stands between the prefix and the level.
+    fn is_located(self) -> bool {
+        matches!(self, Self::Attention | Self::Warn)
+    }
 }
 
 /// Who printed a record: the process, thread and device of NCCL's prefix.
@@ -155,6 +164,9 @@ fn level(line: &[u8], from: usize) -> Option<(Level, usize)> {
     for (word, level) in [
         (&b"INFO"[..], Level::Info),
         (b"WARN", Level::Warn),
+        (b"ERROR", Level::Warn),
+        (b"ATTN", Level::Attention),
+        (b"DIAG", Level::Other),
         (b"TRACE", Level::Other),
         (b"CALL", Level::Other),
         (b"ABORT", Level::Warn),
@@ -201,7 +213,7 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
     if let Some((writer, begins)) = writer_before(near.trim_ascii_end(), None) {
         return Head { begins: low + begins, writer: Some(writer), device: None, level, location: b"" };
     }
-    let location = if matches!(level, Level::Warn) { trim(near) } else { b"" };
+    let location = if level.is_located() { trim(near) } else { b"" };
     Head {
         begins: before.len() - trailing_location(location, near),
         writer: None,

@@ -150,6 +150,8 @@ pub enum Signature {
     ErrorInIb,
     /// An error passed through the external IB plugin.
     ErrorInIbExternal,
+    /// A request or a completion of the libfabric plugin failed at run time.
+    ErrorInOfi,
     /// Two ranks are connected over sockets.
     SocketConnection,
     /// Two ranks are connected over libfabric with GPUDirect RDMA.
@@ -164,6 +166,8 @@ pub enum Signature {
     MnnvlConnection,
     /// A line names a rank beyond the ranks of its communicator.
     ImpossibleRank,
+    /// A warning that no other signature explains.
+    UnknownWarning,
     /// Any warning of NCCL.
     Warning,
 }
@@ -181,6 +185,16 @@ impl Signature {
                     | Self::LoopbackInterface
                     | Self::CumemHostFallback
             )
+    }
+}
+
+impl Signature {
+    /// Whether it says only through which network an error passed, not what went wrong.
+    pub(crate) fn is_place(self) -> bool {
+        matches!(
+            self,
+            Self::ErrorInSocket | Self::ErrorInIb | Self::ErrorInIbExternal | Self::EfaNamed | Self::OnAws
+        )
     }
 }
 
@@ -254,6 +268,9 @@ const TABLE: &[Row] = &[
     row(Signature::EfaUnreachablePeer, "prov_err: Not a directory"),
     row(Signature::EfaUnreachablePeer, "Operation with NULL context completed with error"),
     row(Signature::EfaUnreachablePeer, "Unreachable remote"),
+    with(Signature::ErrorInOfi, "completed with error", &["NET/OFI"], &[]),
+    with(Signature::ErrorInOfi, "NET/OFI", &["Failed to process completions"], &[]),
+    with(Signature::ErrorInOfi, "NET/OFI", &["Error posting"], &[]),
     row(Signature::EfaUnreachablePeer, "FI_EHOSTUNREACH"),
     row(Signature::EfaUnreachablePeer, "security group"),
     row(Signature::OfiResources, "Couldn't open AV"),
@@ -441,7 +458,7 @@ pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: imp
             sink(id);
         }
     };
-    if level == Some(Level::Warn) {
+    if matches!(level, Some(Level::Warn | Level::Attention)) {
         in_location(location, message, &mut once);
     }
     let Some(automaton) = automaton() else { return };

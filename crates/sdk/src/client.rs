@@ -186,7 +186,7 @@ impl Client {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
         let (plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
-                let profile = profiles.get(name)?;
+                let profile = profiles.get(name)?.named();
                 (FabricPlan::new(spec, catalogue, &facts, &profile), profile)
             }
             None => {
@@ -309,6 +309,14 @@ impl Client {
             found.push((record, outcome));
         }
         Ok(found)
+    }
+
+    /// Forgets a submission that was begun here: no later list looks it up on the cluster.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming the file.
+    pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
+        self.inner.journal.forget(submission)
     }
 }
 

@@ -270,7 +270,12 @@ impl Journal {
     /// # Errors
     /// As [`Journal::records`].
     pub fn find(&self, handle: &JobHandle) -> Result<Option<Record>> {
-        if let Some(head) = self.recent()?.iter().find(|head| head.handle.as_ref() == Some(handle))
+        // A handle without a uid names the newest job of its name.
+        let named = |own: &JobHandle| {
+            let same = own.backend() == handle.backend() && own.target() == handle.target();
+            own == handle || (handle.uid().is_none() && same && own.parts() == handle.parts())
+        };
+        if let Some(head) = self.recent()?.iter().find(|head| head.handle.as_ref().is_some_and(named))
             && let Some(record) = self.read(&head.submission)?
         {
             return Ok(Some(record));

@@ -41,6 +41,7 @@ pub struct Draft<'a> {
 pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;
+    spec.refuse_once("kubeflow")?;
     let settings = target.for_job(spec)?;
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
@@ -51,6 +52,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
         *name = format!("{name}-{own}");
     }
     let known = job.facts.extra.get("trainer-version").and_then(Value::as_str);
+    let trainer_assumed = settings.trainer_version.is_none() && known.is_none();
     let trainer = match settings.trainer_version.as_deref().or(known) {
         Some(text) => trainer_version(text)?,
         None => TrainerVersion::default(),
@@ -84,6 +86,9 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     rendered.findings.extend(preflight::findings(&draft, &object));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));
+        if trainer_assumed {
+            rendered.findings.push(draft.trainer.assumed());
+        }
     }
     Ok(rendered)
 }

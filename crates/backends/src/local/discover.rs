@@ -19,6 +19,7 @@ impl Config {
         }
         let mut facts = ClusterFacts::default();
         facts.online = true;
+        facts.efa_webhook = Some(false);
         facts.nodes.push(node);
         for (name, found) in [("torchrun", &self.torchrun), ("mpirun", &self.mpirun)] {
             if let Some(path) = found {

@@ -13,6 +13,7 @@ use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
 /// Renders a job.
 pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     job.spec.refuse_nul()?;
+    job.spec.refuse_once("local")?;
     let (env_ops, inexpressible) = split_ops(&job.plan.ops);
     let list = Renderer { job, config, env_ops: &env_ops, notes: Vec::new() }.list()?;
     let document =
@@ -131,7 +132,9 @@ impl<'a> Renderer<'a> {
                 }
             },
             Launch::PerRank => Ok(self.per_rank(nodes, world, Starter::None)),
-            Launch::PerNode => Ok(nodes.iter().map(|node| self.per_node(node, nodes.len(), world)).collect()),
+            Launch::PerNode | Launch::Once => {
+                Ok(nodes.iter().map(|node| self.per_node(node, nodes.len(), world)).collect())
+            }
             Launch::Mpi => self.mpi(nodes, world),
         }
     }

@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, Result};
 
+use super::cluster::Cluster;
 use super::config::Settings;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
@@ -18,20 +19,39 @@ use super::{discover, error, quote};
 /// The rows of one job, and what else is told of each.
 type Told = Vec<(Job, Shown)>;
 
-/// The commands of one cluster.
+/// How slurmctld is asked.
+#[derive(Debug)]
+pub enum Access {
+    /// By Slurm's commands.
+    Commands,
+    /// By slurmrestd.
+    Rest(Rest),
+}
+
+impl Access {
+    /// Whether slurmrestd is asked.
+    pub fn is_rest(&self) -> bool {
+        matches!(self, Self::Rest(_))
+    }
+}
+
+/// One cluster.
 #[derive(Debug)]
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
     /// Its settings.
     pub settings: Settings,
+    /// How it is asked.
+    pub access: Access,
+    /// The folder in which `submit` is called.
+    pub folder: Option<String>,
     transport: Transport,
-    rest: Option<Rest>,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     /// Over slurmrestd jobs are asked for one by one: its list has everybody's.
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
-    described: Mutex<Option<(Instant, Arc<String>)>>,
+    described: Mutex<Option<(Instant, Arc<Cluster>)>>,
 }
 
 impl Client {
@@ -41,7 +61,11 @@ impl Client {
         Ok(Self {
             target: target.name.clone(),
             transport: Transport::new(target, &settings)?,
-            rest: settings.rest.as_ref().map(|base| Rest::new(target, &settings, base)).transpose()?,
+            access: match &settings.rest {
+                Some(base) => Access::Rest(Rest::new(target, &settings, base)?),
+                None => Access::Commands,
+            },
+            folder: folder(target),
             settings,
             snapshot: Mutex::new(None),
             single: Mutex::default(),
@@ -52,12 +76,10 @@ impl Client {
 
     /// Where the commands run, or the address of slurmrestd, for messages.
     pub fn host(&self) -> &str {
-        self.rest.as_ref().map_or_else(|| self.transport.host(), Rest::base)
-    }
-
-    /// slurmrestd, where it is used instead of the commands.
-    pub fn rest(&self) -> Option<&Rest> {
-        self.rest.as_ref()
+        match &self.access {
+            Access::Commands => self.transport.host(),
+            Access::Rest(rest) => rest.base(),
+        }
     }
 
     /// Runs a program that changes nothing; again after a lost connection.
@@ -94,7 +116,7 @@ impl Client {
 
     /// The rows of one job that slurmctld still knows.
     pub async fn rows(&self, id: &JobId) -> Result<Vec<Job>> {
-        if let Some(rest) = &self.rest {
+        if let Access::Rest(rest) = &self.access {
             return Ok(self.single(rest, id).await?.into_iter().map(|(row, _)| row).collect());
         }
         let snapshot = self.snapshot().await?;
@@ -141,7 +163,7 @@ impl Client {
         if let Some((_, jobs)) = kept.as_ref().filter(|(at, _)| at.elapsed() < self.settings.poll()) {
             return Ok(Arc::clone(jobs));
         }
-        if let Some(rest) = &self.rest {
+        if let Access::Rest(rest) = &self.access {
             let (mut jobs, user) = (rest.jobs().await?, rest.user().await?);
             jobs.retain(|job| job.user == user);
             let jobs = Arc::new(jobs);
@@ -170,17 +192,17 @@ impl Client {
     }
 
     /// What the cluster says of itself, as [`discover::ask`] asks it; not asked again for a minute.
-    pub async fn described(&self) -> Result<Arc<String>> {
+    pub async fn described(&self) -> Result<Arc<Cluster>> {
         let mut kept = self.described.lock().await;
-        if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < discover::FRESH) {
-            return Ok(Arc::clone(text));
+        if let Some((_, known)) = kept.as_ref().filter(|(at, _)| at.elapsed() < discover::FRESH) {
+            return Ok(Arc::clone(known));
         }
-        let text = Arc::new(match &self.rest {
-            Some(rest) => rest.described().await?,
-            None => discover::ask(self).await?,
+        let cluster = Arc::new(match &self.access {
+            Access::Rest(rest) => rest.described().await?,
+            Access::Commands => discover::ask(self).await?,
         });
-        *kept = Some((Instant::now(), Arc::clone(&text)));
-        Ok(text)
+        *kept = Some((Instant::now(), Arc::clone(&cluster)));
+        Ok(cluster)
     }
 
     /// Makes the next [`Client::snapshot`] a new one: something was changed.
@@ -191,17 +213,17 @@ impl Client {
 
     /// All lives of a job in accounting; none where the cluster has no accounting.
     pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
-        match &self.rest {
-            Some(rest) => rest.accounting(Some(id), 0).await,
-            None => self.accounting(&format!("-j {id}")).await,
+        match &self.access {
+            Access::Rest(rest) => rest.accounting(Some(id), 0).await,
+            Access::Commands => self.accounting(&format!("-j {id}")).await,
         }
     }
 
     /// All lives of the user's jobs of some days in accounting; none where the cluster has no accounting.
     pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
-        match &self.rest {
-            Some(rest) => rest.accounting(None, days).await,
-            None => self.accounting(&format!("-S now-{days}days")).await,
+        match &self.access {
+            Access::Rest(rest) => rest.accounting(None, days).await,
+            Access::Commands => self.accounting(&format!("-S now-{days}days")).await,
         }
     }
 
@@ -227,7 +249,7 @@ impl Client {
 
     /// What `scontrol` tells of a job; empty if it is gone.
     pub async fn shown(&self, id: &JobId) -> Result<Vec<Shown>> {
-        if let Some(rest) = &self.rest {
+        if let Access::Rest(rest) = &self.access {
             return Ok(self.single(rest, id).await?.into_iter().map(|(_, shown)| shown).collect());
         }
         let cluster = self.cluster()?;
@@ -261,6 +283,19 @@ impl Client {
                 .with("log-dir", &self.settings.log_dir)
                 .hint("slurmrestd gives no files: set `path-map` in the target where the folder is mounted here, or `ssh`")
         })?;
-        Ok(format!("cd -- \"${{HOME:-/}}\" || exit 91\ndir={}\n", quote::word(&dir)?))
+        let root = if dir.starts_with('/') { "" } else { "\"${PWD%/}\"/" };
+        Ok(format!("cd -- \"${{HOME:-/}}\" || exit 91\ndir={root}{}\n", quote::word(&dir)?))
     }
+}
+
+/// The folder in which the calling program works, by the name that its shell has for it. A name that is not that folder's
+/// any more is not taken; one that this machine does not have may be the cluster's.
+fn folder(target: &TargetConfig) -> Option<String> {
+    let named = target.env.get("PWD").filter(|folder| folder.starts_with('/'))?;
+    let here = std::env::current_dir().ok()?;
+    match std::fs::canonicalize(named) {
+        Ok(real) if real != here => here.to_str().map(str::to_owned),
+        _ => Some(named.clone()),
+    }
+    .filter(|folder| !folder.contains(char::is_control))
 }

@@ -93,6 +93,8 @@ pub struct JobSettings {
     pub requeue: Option<bool>,
     /// One log file for each task instead of one for all.
     pub rank_logs: bool,
+    /// Shell of the script with its options: `/bin/bash -l` is a login shell.
+    pub shell: Option<String>,
     /// What of the submitting environment the job sees: `all` or `none`.
     pub export: Option<String>,
     /// Shell lines that run on the first node before the ranks start (`module load …`).
@@ -302,6 +304,7 @@ impl JobSettings {
             signal: self.signal.or_else(|| base.signal.clone()),
             requeue: self.requeue.or(base.requeue),
             rank_logs: if has("rank-logs") { self.rank_logs } else { base.rank_logs },
+            shell: self.shell.or_else(|| base.shell.clone()),
             export: self.export.or_else(|| base.export.clone()),
             setup: joined(&base.setup, self.setup),
             sbatch: joined(&base.sbatch, self.sbatch),
@@ -349,6 +352,7 @@ const JOB_KEYS: &[&str] = &[
     "signal",
     "requeue",
     "rank-logs",
+    "shell",
     "export",
     "setup",
     "sbatch",

@@ -182,7 +182,7 @@ pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<
 /// The states of the nodes that are not well, for the reason of a requeue.
 pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
     // slurmrestd tells of a node's failure in the job's own state only.
-    if nodes.is_empty() || client.rest().is_some() {
+    if nodes.is_empty() || client.access.is_rest() {
         return Ok(Vec::new());
     }
     let cluster = client.cluster()?;

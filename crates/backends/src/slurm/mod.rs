@@ -1,9 +1,10 @@
 //! Slurm, through its commands: on this host, or over the system's `ssh`.
 #![doc = include_str!("docs.md")]
 
-mod actions;
+mod act;
 mod check;
 mod client;
+mod cluster;
 mod config;
 mod describe;
 mod discover;
@@ -14,7 +15,6 @@ pub mod fuzzing;
 mod ids;
 mod logs;
 mod lookup;
-mod never;
 mod nodelist;
 mod quote;
 mod records;
@@ -38,7 +38,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use client::Client;
 
-pub use render::INEXPRESSIBLE;
+pub use weftrun_core::convert::INEXPRESSIBLE;
 
 /// The backend's name.
 const BACKEND: &str = "slurm";
@@ -83,7 +83,7 @@ impl Backend for Slurm {
             suspend: false,
             hold: true,
             // No version of slurmrestd queues a job again.
-            requeue: self.client.rest().is_none(),
+            requeue: !self.client.access.is_rest(),
             signal: true,
             delete: false,
             containers: true,
@@ -157,7 +157,7 @@ impl Backend for Slurm {
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
         self.own(job)?;
-        actions::act(&self.client, job, action).await
+        act::act(&self.client, job, action).await
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {

@@ -14,10 +14,11 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::Client;
+use super::client::{Access, Client};
 use super::error::{NO_ANSWER, Verdict};
 use super::ids::{self, JobId};
 use super::records::Marker;
+use super::render::Script;
 use super::transport::Answer;
 use super::{BACKEND, error, quote};
 
@@ -36,7 +37,7 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
             format!("`<{}>` was not filled in: {}", hole.name, hole.what),
         ));
     }
-    if let Some(rest) = client.rest() {
+    if let Access::Rest(rest) = &client.access {
         return super::rest::submit(client, rest, rendered).await;
     }
     let program = program(client, rendered)?;
@@ -152,7 +153,7 @@ async fn absence_bound(client: &Client) -> Duration {
         return Duration::from_secs(seconds);
     }
     let (mut message, mut tcp) = (10, 2);
-    if client.rest().is_none()
+    if !client.access.is_rest()
         && let Ok(cluster) = client.cluster()
         && let Ok(answer) = client.read(&format!("scontrol{cluster} show config")).await
     {
@@ -318,17 +319,26 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
         .documents
         .first()
         .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
-    // On the command line too: sacct keeps the line where it does not keep the comment (AccountingStoreFlags).
+    let prepared = rendered.prepared.get::<Script>();
+    let marker = Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() };
     let comment =
-        script.text.lines().filter(|line| line.starts_with("#SBATCH --comment=")).find_map(Marker::find);
-    let comment = comment
-        .unwrap_or_else(|| Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() });
+        prepared.and_then(|script| script.value("comment")).map_or_else(|| marker.text(), str::to_owned);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);
+    // On the command line too: sacct keeps the line where it does not keep the comment (AccountingStoreFlags).
     let (name, comment) = (
         quote::word(&format!("--job-name={}", rendered.name))?,
-        quote::word(&format!("--comment={}", comment.text()))?,
+        quote::word(&format!("--comment={comment}"))?,
     );
-    let sbatch = quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}"), &script.text)?;
+    let output = match prepared.filter(|script| script.from_home).and_then(|script| script.value("output")) {
+        Some(output) => format!(" --output=\"${{HOME:-}}\"/{}", quote::word(output)?),
+        None => String::new(),
+    };
+    let folder = match &client.folder {
+        Some(folder) => format!("cd -- {} 2> /dev/null || :\n", quote::word(folder)?),
+        None => String::new(),
+    };
+    let sbatch =
+        quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}{output}"), &script.text)?;
     // Folders of submissions are kept while a copy of one may still wait in the queue. Nobody waits for the tidying, and
     // one submission in sixteen does it.
     let old = "  find \"$dir\" -maxdepth 1 -name '.submit-*' -user \"$(id -u)\" -mtime +30 -exec rm -rf -- {} + > /dev/null 2>&1 &\n";
@@ -345,7 +355,8 @@ if command -v timeout > /dev/null 2>&1; then limit='timeout -k 5 {SBATCH_LIMIT}'
 weftrun_sbatch() {{
 {sbatch}}}
 trap '' HUP PIPE
-if mkdir -- \"$sent\" 2> /dev/null; then
+# sbatch starts the job where it is called.
+{folder}if mkdir -- \"$sent\" 2> /dev/null; then
   # A shell says only that it could not write; cat says why.
   date +%s > \"$sent/begun\" 2> /dev/null || {{ date +%s | cat > \"$sent/begun\"; rm -rf -- \"$sent\"; exit {NO_LOG_DIR}; }}
   answer=$(weftrun_sbatch 2> \"$sent/error\")

@@ -23,3 +23,4 @@ mod losing;
 mod pending;
 mod proxy;
 mod refusing;
+mod webhook;

@@ -257,3 +257,93 @@ async fn wait(backend: &dyn Backend, job: &JobHandle) -> JobPhase {
     }
     last
 }
+
+/// Points 2 and 7 of issue 16: the folder, the user's own output file and comment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_runs_where_it_is_submitted_or_where_it_says() {
+    let Some(bed) = Bed::find() else { return };
+    bed.sh("mkdir -p \"$BED/shared/fsx/my project\" $BED/shared/fsx/out && chmod 777 \"$BED/shared/fsx/my project\" $BED/shared/fsx/out");
+    let pwd = || built(shell("where", Launch::PerNode, 2, 1, "pwd"));
+    let called_in = |folder: &str| {
+        let mut target = bed.target(Way::Ssh);
+        target.env.insert("PWD".to_owned(), folder.to_owned());
+        Slurm::new(&target).expect("the target is good")
+    };
+    let plan = async |backend: &Slurm, spec: JobSpec| {
+        let facts = backend.discover(&weftrun_core::backend::Scope::default()).await.expect("facts");
+        let mut job = planned(spec);
+        job.facts = facts;
+        job
+    };
+    let backend = called_in("/fsx/my project");
+    let job = plan(&backend, pwd()).await;
+    let findings = backend.render(&job).expect("renders").findings;
+    assert!(
+        findings.iter().any(|finding| finding.message.contains("`/fsx/my project`, where")),
+        "{findings:?}"
+    );
+    assert_eq!(lines(&backend, &job).await, (vec!["/fsx/my project".to_owned(); 2], JobPhase::Succeeded));
+
+    let backend = called_in("/nowhere/here");
+    let job = plan(&backend, pwd()).await;
+    let findings = backend.render(&job).expect("renders").findings;
+    assert!(findings.iter().any(|finding| finding.message.contains("home directory")), "{findings:?}");
+    let (got, _) = lines(&backend, &job).await;
+    assert!(got.iter().all(|line| line.starts_with("/home/")), "{got:?}");
+
+    let mut spec = pwd();
+    spec.workdir = Some("/fsx/out".to_owned());
+    let own = serde_json::json!({ "sbatch": ["--output=/fsx/out/%x-%j.txt", "--comment=my own words"] });
+    let job = plan(&backend, with(spec.clone(), own)).await;
+    let handle = submit(&backend, &job).await;
+    let text = output(&backend, &handle).await;
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["/fsx/out"; 2]);
+    let kept = bed.sh(&format!("cat $BED/shared/fsx/out/where-{}.txt", handle.name()));
+    assert!(kept.contains("/fsx/out"), "the user's own file has it: {kept}");
+    let comment = bed.ctl(&format!("head squeue -h -t all -j {0},{0} -o %k", handle.name()));
+    assert!(comment.starts_with("weftrun:") && comment.trim_end().ends_with(" my own words"), "{comment}");
+    assert_eq!(backend.find(&job.submission).await.expect("is found"), Some(handle));
+
+    spec.workdir = Some("/fsx/none such".to_owned());
+    let rendered = backend.render(&plan(&backend, spec).await).expect("renders");
+    let findings = backend.check(&rendered).await.expect("asks");
+    assert!(
+        findings.iter().any(|finding| finding.code == "SLURM-NO-WORKDIR" && finding.is_error()),
+        "{findings:?}"
+    );
+}
+
+/// Point 1 of issue 16 and point 6 of issue 17: what an imported script runs is what sbatch would have run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_imported_script_runs_what_the_script_would_have_run() {
+    let Some(bed) = Bed::find() else { return };
+    let backend = bed.connect(Way::Ssh);
+    let stub = "#!/bin/sh\nprintf '[%s]' \"$@\"; echo \" $MODE $NOTE\"\n";
+    std::fs::create_dir_all(bed.dir.join("shared/fsx/stubs")).expect("a folder");
+    std::fs::write(bed.dir.join("shared/fsx/stubs/train"), stub).expect("written");
+    bed.sh("chmod -R 755 $BED/shared/fsx/stubs");
+    let head = "#!/bin/bash -l\n#SBATCH -J imported -N 2 --ntasks-per-node=2\nexport PATH=/fsx/stubs:$PATH\n";
+    let scripts = [
+        "export NOTE='a b'\nif true; then export MODE=slow; fi\nARGS=(--lr 1e-4 --name \"x y\")\nARGS+=(--nodes $SLURM_NNODES)\nsrun -l \"${ARGS[@]}\" train 2>/dev/null || :\nsrun train \"${ARGS[@]}\" ${EXTRA:-}\n",
+        "export NOTE='a b'\nif true; then export MODE=slow; fi\nARGS=(--lr 1e-4 --name \"x y\")\nARGS+=(--nodes $SLURM_NNODES)\nsrun --kill-on-bad-exit=1 train \"${ARGS[@]}\" ${EXTRA:-}\n",
+        "for lr in 1 2; do srun train --lr $lr; done\nsrun -N1 -n1 train last\n",
+        "srun train piped | sort\n",
+    ];
+    for (number, body) in scripts.iter().enumerate() {
+        let script = format!("{head}{body}");
+        std::fs::write(bed.dir.join("shared/fsx/imported.sh"), &script).expect("written");
+        bed.sh("chmod 644 $BED/shared/fsx/imported.sh");
+        let direct = bed
+            .ctl("head bash -c 'cd /fsx/logs && sbatch --parsable --wait -o direct-%j.txt /fsx/imported.sh'");
+        let id = direct.lines().next().unwrap_or_default().trim().to_owned();
+        let wanted = bed.sh(&format!("cat $BED/shared/fsx/logs/direct-{id}.txt"));
+        let mut wanted: Vec<String> =
+            wanted.lines().filter(|line| line.starts_with('[')).map(str::to_owned).collect();
+        wanted.sort();
+        assert!(wanted.len() > 1, "{number}: {direct} {wanted:?}");
+        let (spec, findings) = weftrun_core::convert::import_sbatch(&script, false).expect("is imported");
+        let (mut got, phase) = lines(&*backend, &planned(spec)).await;
+        got.retain(|line| line.starts_with('['));
+        assert_eq!((got, phase), (wanted, JobPhase::Succeeded), "{number}: {findings:?}");
+    }
+}

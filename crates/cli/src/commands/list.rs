@@ -34,6 +34,9 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let jobs = context.block_on(async {
         for (record, outcome) in client.unresolved_on(&target).await? {
             context.out.stderr(&clean_text(&note(&record, &outcome)));
+            if matches!(outcome, Outcome::Absent) {
+                client.forget(&record.submission)?;
+            }
         }
         client.connect(&target).await?.list(&filter).await
     })?;
@@ -67,7 +70,10 @@ fn note(record: &Record, outcome: &Outcome) -> String {
             "note: the submission of `{name}` at {created} has not appeared on {target} and still may; \
              run `weftrun list` again before you submit it again"
         ),
-        _ => format!("note: the submission of `{name}` at {created} never reached {target}; submit it again"),
+        _ => format!(
+            "note: the submission of `{name}` at {created} never reached {target}, or its job was deleted since; \
+             submit it again if you still need it"
+        ),
     }
 }
 

@@ -39,8 +39,8 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.block_on(check_image(context, &mut plan))?;
     }
     let (fabric, mut findings) = (plan.fabric(), plan.findings());
-    if args.online {
-        // What is seen only in what would be sent: names and amounts that the cluster does not have.
+    if args.online || plan.target().backend == "slurm" {
+        // What is seen only in what would be sent: names and amounts that the cluster does not have, the folder it runs in.
         let rendered = context.block_on(plan.render());
         findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
     }

@@ -7,7 +7,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
-use weftrun::{Job, Plan, Result};
+use weftrun::{Error, Job, Plan, Result};
 
 use super::{plan, render};
 use crate::context::Context;
@@ -107,15 +107,28 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
         return Err(error);
     }
     if args.follow {
-        let followed = with_limits(follow::follow(context, &job), args.timeout, job.handle()).await?;
+        let followed = match with_limits(follow::follow(context, &job), args.timeout, job.handle()).await {
+            Ok(followed) => followed,
+            Err(error) => return late(context, &job, error).await,
+        };
         return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);
     }
     if args.wait {
-        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        let summary = match with_limits(job.wait(), args.timeout, job.handle()).await {
+            Ok(summary) => summary,
+            Err(error) => return late(context, &job, error).await,
+        };
         context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
         return Ok(follow::exit_code_of(&summary));
     }
     Ok(exit_codes::OK)
+}
+
+/// The result of a job that had ended when the time was out; else the error.
+async fn late(context: &Context, job: &Job, error: Error) -> Result<u8> {
+    let Some(summary) = follow::ended_meanwhile(job, &error).await else { return Err(error) };
+    context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
+    Ok(follow::exit_code_of(&summary))
 }
 
 /// Prints the handle: all that stdout holds, or the first JSON event.

@@ -125,6 +125,68 @@ fn an_sbatch_script_becomes_a_job_that_renders_to_its_like() {
     assert_eq!((odd.code, odd.out.as_str()), (3, ""), "{}", odd.err);
 }
 
+/// Point 1 of issue 16: nothing is printed of a script that cannot be resolved, and the line is named.
+#[test]
+fn a_script_that_depends_on_a_condition_is_refused_with_its_line_or_kept_whole() {
+    let place = Place::new();
+    let script = SCRIPT.replace("srun ", "if [ -d /x ]; then\n  MORE=--auto-resume=1\nfi\nsrun $MORE ");
+    place.write("train.sbatch", &script);
+    let refused = place.run("import sbatch train.sbatch");
+    assert_eq!((refused.code, refused.out.as_str()), (3, ""), "{}", refused.err);
+    for part in ["line 12", "`${MORE}`", "the `if` in line 9", "--whole"] {
+        assert!(refused.err.contains(part), "{part} in\n{}", refused.err);
+    }
+    let whole = place.run("import sbatch --whole train.sbatch");
+    assert_eq!(whole.code, 0, "{}", whole.err);
+    place.write("job.toml", &whole.out);
+    let rendered = place.run("render job.toml -b slurm --profile parallelcluster");
+    assert_eq!(rendered.code, 0, "{}\n{}", rendered.err, whole.out);
+    let last = rendered.out.trim_end().lines().next_back().unwrap_or_default();
+    assert_eq!(last, "bash \"$weftrun_source\"/job.sh", "{}", rendered.out);
+    let elsewhere = place.run("render job.toml -b kubeflow --profile dgxc");
+    assert!(elsewhere.code != 0 && elsewhere.err.contains("once"), "{}", elsewhere.err);
+}
+
+/// Points 2 and 9 of issue 16.
+#[test]
+fn a_plan_for_slurm_says_where_the_job_runs_and_what_a_node_failure_does() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"a\"\nnodes = 2\ncommand = [\"./a\"]\n");
+    let plan = place.run("plan job.toml -b slurm");
+    assert_eq!(plan.code, 0, "{}", plan.err);
+    assert!(
+        plan.err.contains("the folder where `submit` is called") && plan.err.contains("JobRequeue"),
+        "{}",
+        plan.err
+    );
+    place.write(
+        "job.toml",
+        "name = \"a\"\nworkdir = \"/fsx/a\"\nrestart = \"on-failure\"\ncommand = [\"./a\"]\n",
+    );
+    let plan = place.run("plan job.toml -b slurm");
+    assert!(
+        plan.err.contains("`/fsx/a` (`workdir`)") && plan.err.contains("as the job file says"),
+        "{}",
+        plan.err
+    );
+}
+
+/// Point 2 of issue 15: what is reported stands in the script.
+#[test]
+fn what_a_script_cannot_carry_is_named_as_not_applied() {
+    let place = Place::new();
+    place.write("a.sbatch", "#!/bin/bash\n#SBATCH -J a -N 2 --gpus-per-node=8\nsrun ./a\n");
+    let mutated = place.run("mutate --profile dgxc -f a.sbatch --report report.json");
+    assert_eq!(mutated.code, 0, "{}", mutated.err);
+    let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
+    let actions = report["documents"][0]["actions"].to_string();
+    assert!(!actions.contains("resources") && !actions.contains("mount"), "{actions}");
+    for part in ["not applied", "vpc.amazonaws.com/efa=32", "/opt/amazon-efa-ofi"] {
+        assert!(mutated.err.contains(part), "{part} in\n{}", mutated.err);
+    }
+    assert!(!mutated.out.contains("container-mounts"));
+}
+
 /// EPFL's line (shared/runai/contract.md §9): three nodes are two workers and a master.
 #[test]
 fn a_command_line_of_runai_renders_to_the_body_it_made() {

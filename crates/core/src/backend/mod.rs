@@ -18,7 +18,7 @@ pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
 pub use planned::PlannedJob;
 pub use registry::Registry;
-pub use rendered::{Document, Inexpressible, Language, Placeholder, Rendered};
+pub use rendered::{Document, Inexpressible, Language, Placeholder, Prepared, Rendered};
 pub use target::TargetConfig;
 
 use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};

@@ -1,5 +1,9 @@
 //! Exactly what will be sent.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Finding;
@@ -27,6 +31,39 @@ pub struct Rendered {
     /// What the job file says and this kind of job has no place for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// What the backend needs to check and send the job, so that it does not read its own documents back.
+    #[serde(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub prepared: Prepared,
+}
+
+/// A value that a backend keeps from rendering to sending. It says nothing that the documents do not say, so that two of
+/// them are equal where the documents are.
+#[derive(Clone, Default)]
+pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Prepared {
+    /// Keeps a value.
+    pub fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self(Some(Arc::new(value)))
+    }
+
+    /// The value, if it is one of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_deref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Prepared(..)" } else { "Prepared" })
+    }
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// One document that is sent.
@@ -97,6 +134,7 @@ impl Rendered {
             inexpressible: Vec::new(),
             holes: Vec::new(),
             findings: Vec::new(),
+            prepared: Prepared::default(),
         }
     }
 }

@@ -49,7 +49,7 @@ fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> Result<String> {
     let nodes = spec.nodes().max(1);
     let procs = match spec.launch {
         Launch::Mpi | Launch::PerRank => role.procs_per_node(),
-        Launch::Torchrun | Launch::PerNode => 1,
+        Launch::Torchrun | Launch::PerNode | Launch::Once => 1,
     };
     let hosts: Vec<String> = (1..=nodes).map(|host| format!("<host-{host}>:{procs}")).collect();
     let forward: Vec<String> = environment(spec, plan, role)

@@ -23,7 +23,8 @@ pub use kubeflow::{
 pub use report::JobReport;
 pub use runai_cli::import_runai;
 pub use slurm::{
-    BLOCK_BEGIN, BLOCK_END, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, slurm_duration,
+    BLOCK_BEGIN, BLOCK_END, Directive, Directives, INEXPRESSIBLE, Program, ScriptChange, ScriptContext,
+    import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration, why_inexpressible,
 };
 
 use crate::Finding;

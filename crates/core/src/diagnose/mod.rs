@@ -80,15 +80,19 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
 
 /// Whether all is well: by the plan where there is one, else by what was found.
 fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
+    let failed = findings.iter().any(Finding::is_error);
+    // A warning that nothing explains may be the beginning of a failure.
+    let doubtful = failed || seen.has(Signature::UnknownWarning);
     if let Some(planned) = seen.planned
         && !matches!(planned, Fabric::Auto | Fabric::Off)
     {
-        return planned.is_met_by(seen.verdict.fabric);
+        return planned.is_met_by(seen.verdict.fabric).filter(|met| !met || !doubtful);
     }
     match seen.verdict.fabric {
         FabricSeen::Unknown => None,
         FabricSeen::LibfabricTcp => Some(false),
-        _ => Some(!findings.iter().any(Finding::is_error)),
+        _ if failed => Some(false),
+        _ => (!doubtful).then_some(true),
     }
 }
 
@@ -120,10 +124,7 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
 fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
     add_traces(finding, &found.traces, seen);
-    for trace in &found.traces {
-        ranks.extend(seen.map.rank_of_trace(trace));
-    }
-    ranks.extend(&found.told_ranks);
+    ranks.extend(seen.map.ranks_of(found));
     finding.ranks = ranks.into_iter().collect();
 }
 

@@ -480,6 +480,24 @@ pub(super) const CLUSTERS: &[Code] = &[
         "`sbatch --test-only` says so while a node is down, also of jobs that it takes and starts once the node is back.",
         "Submit it and let it wait, or ask for nodes that `sinfo` shows up.",
     ),
+    code(
+        "SLURM-NO-WORKDIR",
+        "the working directory does not exist on the cluster",
+        "The job names a folder in `workdir` that the host of `sbatch` does not have, or that you may not enter. Slurm would start the job and fail.",
+        "Make the folder on the cluster, or name one that every node has.",
+    ),
+    code(
+        "SLURM-REQUEUE",
+        "what happens to the job when a node fails",
+        "`requeue` in `[backend.slurm]` or `restart` in the job file decides; without either the cluster's own default (`JobRequeue` in slurm.conf).",
+        "Set `requeue = true` or `requeue = false` in `[backend.slurm]`.",
+    ),
+    code(
+        "SLURM-WORKDIR",
+        "the folder in which the job runs",
+        "A job runs where `submit` is called, if the cluster has that folder, as with sbatch; else in your home directory. `workdir` names another one.",
+        "Set `workdir` in the job file.",
+    ),
 ];
 
 pub(super) const LOGS: &[Code] = &[

@@ -242,6 +242,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://github.com/awslabs/awsome-distributed-training (verl, \"Mixing EFA and non-EFA pods\")",
     },
     Code {
+        code: "I-NOT-APPLIED",
+        title: "a change that a script cannot carry",
+        meaning: "`mutate` changes the environment and the commands of an sbatch script, and leaves its `#SBATCH` lines alone. What else the plan holds (devices, huge pages, node selectors) is named and not written.",
+        fix: "Follow the reason it gives, such as `#SBATCH --exclusive` for whole nodes.",
+        source: "",
+    },
+    Code {
         code: "I-RUNTIME-ASSUMED",
         title: "the runtime of the TrainJob was not given",
         meaning: "A TrainJob says little itself: GPU count, environment and the launcher stand in its runtime. Without it, one replicated job `node` with a container `node`, without MPI, is assumed.",
@@ -254,6 +261,13 @@ pub(super) const WARNINGS: &[Code] = &[
         meaning: "Its values were read from the documents of the cloud or of NVIDIA, and no job of it was seen to run there. Each value names its source.",
         fix: "Compare the plan with your cluster's guide; `weftrun transport` shows whether the ranks use the fabric.",
         source: "docs/concepts/fabric.md",
+    },
+    Code {
+        code: "I-TRAINER-ASSUMED",
+        title: "the version of Kubeflow Trainer was assumed",
+        meaning: "Overrides of a TrainJob's pods stand in another field in each version: `podSpecOverrides` (2.0), `podTemplateOverrides` (2.1), `runtimePatches` (2.2 and 2.3). Without a cluster, and without such a field in the TrainJob, the newest is written, which older versions refuse.",
+        fix: "Name the version: `--trainer-version 2.1`, or `trainer-version` under `[backend.kubeflow]` or in the target. `weftrun doctor` shows what the cluster has.",
+        source: "",
     },
     Code {
         code: "I-STACK-BUNDLED",

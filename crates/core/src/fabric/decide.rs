@@ -32,6 +32,8 @@ pub fn decide(
     }
     if options.kind == Fabric::Off {
         plan.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        let ctx = Context { job, profile, options, catalogue, facts, fabric: Fabric::Off };
+        rules::webhook::keep_out(&ctx, &mut plan);
         return plan.finish(Fabric::Off);
     }
     let fabric = if options.kind == Fabric::Auto { profile.fabric } else { options.kind };
@@ -41,6 +43,9 @@ pub fn decide(
     if applies {
         profile_env(&ctx, &mut plan, &mut launch);
         rules::strict::decide(&ctx, &mut plan, &mut launch);
+    }
+    if !applies || fabric != Fabric::Efa {
+        rules::webhook::keep_out(&ctx, &mut plan);
     }
     rules::detect::decide(&ctx, &mut plan, &mut launch);
     give_launchers_values(&ctx, &mut plan, &launch);
@@ -103,7 +108,10 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     };
     // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
-    if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric()) {
+    if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric())
+        // The user's own opt-out is the later word.
+        && skip.reason != "opt-out"
+    {
         let why = skip.why.clone();
         plan.report(
             Finding::error(

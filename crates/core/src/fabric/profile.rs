@@ -225,6 +225,16 @@ impl Default for Profile {
 }
 
 impl Profile {
+    /// The profile as its user's word for a cluster that is not asked: one that mounts the nodes' stack is for clusters whose
+    /// webhook may mount the same, which the API server refuses, so a webhook is assumed unless the profile denies it.
+    #[must_use]
+    pub fn named(mut self) -> Self {
+        if self.mounts_host_path() && self.webhook == Webhook::Auto {
+            self.webhook = Webhook::Yes;
+        }
+        self
+    }
+
     /// Whether it mounts a folder of the node: then only discovery, a config file or the user may choose it.
     pub fn mounts_host_path(&self) -> bool {
         self.stack.is_some()

@@ -48,7 +48,7 @@ while [ "$left" -gt 0 ]; do
   done
 done"#;
 
-/// The argv of a node's main process. For `launch = "mpi"` and `"per-node"` it is the role's own command.
+/// The argv of a node's main process. For `launch = "mpi"`, `"per-node"` and `"once"` it is the role's own command.
 ///
 /// ```
 /// use weftrun_core::spec::{JobSpec, Launch, Rendezvous, Role, node_command};
@@ -77,7 +77,7 @@ pub fn node_command(spec: &JobSpec, role: &Role, at: &Rendezvous<'_>) -> Vec<Str
             let shell = ["/bin/sh", "-c", PER_RANK, "weftrun-ranks"].map(str::to_owned);
             shell.into_iter().chain(numbers).collect()
         }
-        Launch::Mpi | Launch::PerNode => Vec::new(),
+        Launch::Mpi | Launch::PerNode | Launch::Once => Vec::new(),
     };
     argv.extend(role.command.iter().cloned());
     argv

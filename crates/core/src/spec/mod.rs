@@ -88,6 +88,8 @@ pub enum Launch {
     /// The backend starts the command once per node; it does the rest itself.
     #[default]
     PerNode,
+    /// The backend starts the command once, on the first node; it starts the ranks itself (`srun` in a batch script).
+    Once,
 }
 
 /// One environment variable.

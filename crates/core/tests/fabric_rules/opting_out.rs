@@ -1,11 +1,13 @@
 //! Opting out.
 
+use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::view::{Annotation, JobKind};
-use weftrun_core::fabric::{Inject, RuleSetting, Webhook};
+use weftrun_core::fabric::{Change, Fabric, FabricPlan, Inject, Profiles, RuleSetting, Webhook, decide};
 use weftrun_core::request::FabricRequest;
 
 use crate::situation::{
-    annotated, codes, dgxc, has, job, launcher, ops, pytorch, refused, run, skip, worker,
+    annotated, codes, dgxc, has, job, launcher, online, ops, profile, pytorch, refused, run, skip,
+    with_resource, worker,
 };
 
 #[test]
@@ -63,11 +65,98 @@ fn our_own_opt_out_beside_a_webhook_is_no_opt_out() {
 }
 
 #[test]
-fn beside_a_webhook_that_injects_only_mpirun_is_ours() {
+fn beside_a_webhook_that_injects_a_plain_launcher_is_ours() {
     let options = FabricRequest { inject: Inject::Server, ..FabricRequest::default() };
-    let outcome =
-        run(&job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), worker("Worker")]), "dgxc", &options);
-    assert_eq!(outcome.ops.iter().map(|op| op.rule.as_str()).collect::<Vec<_>>(), ["efa.mpirun"]);
+    let mpi = |launcher| job(JobKind::MpiJobV2, vec![launcher, worker("Worker")]);
+    let outcome = run(&mpi(launcher(&["mpirun", "app"])), "dgxc", &options);
+    assert!(outcome.ops.iter().all(|op| op.role == "Launcher"), "{:?}", ops(&outcome));
+    assert!(has(&outcome, "Launcher: annotation disable-auto-efa = true"));
+    assert!(ops(&outcome).iter().any(|op| op.contains("/opt/amazon-efa-ofi") && op.contains("mount")));
+    assert!(
+        ops(&outcome).iter().all(|op| !op.contains("hugepages") && !op.contains("vpc.amazonaws.com/efa"))
+    );
+    assert!(run(&pytorch(worker("Worker")), "dgxc", &options).ops.is_empty(), "the webhook does all");
+    let mut both = launcher(&["mpirun", "app"]);
+    both.worker = true;
+    both.container = worker("Worker").container;
+    let outcome = run(&mpi(both), "dgxc", &options);
+    assert!(outcome.ops.iter().all(|op| !matches!(op.change, Change::Annotation { .. })), "it is a worker");
+}
+
+/// Every plan without EFA keeps a webhook out of all pods: the webhook sees each of them alone.
+#[test]
+fn a_job_without_efa_keeps_the_webhook_out_of_every_pod() {
+    let kept = ["disable-auto-efa = true", "weftrun.dev/applied = none/v1"];
+    let part = || with_resource(worker("Worker"), "nvidia.com/gpu", Some("4"), Some("4"));
+    let jobs = [
+        (part(), Fabric::Auto, "partial-node"),
+        (worker("Worker"), Fabric::Off, "off"),
+        (worker("Worker"), Fabric::Tcp, ""),
+    ];
+    for (role, kind, why) in jobs {
+        let view = job(JobKind::MpiJobV2, vec![launcher(&["mpirun", "app"]), role]);
+        let request = |webhook| FabricRequest { kind, webhook, ..FabricRequest::default() };
+        let outcome = run(&view, "dgxc", &request(Webhook::Yes));
+        assert_eq!(skip(&outcome).unwrap_or_default(), why);
+        for (role, kept) in ["Launcher", "Worker"].into_iter().flat_map(|role| kept.map(|kept| (role, kept)))
+        {
+            assert!(has(&outcome, &format!("{role}: annotation {kept}")), "{kind:?}: {:?}", ops(&outcome));
+        }
+        let annotated = |outcome: &FabricPlan| ops(outcome).iter().any(|op| op.contains("annotation"));
+        assert!(!annotated(&run(&view, "dgxc", &request(Webhook::No))), "{kind:?}: there is none");
+        assert!(!annotated(&run(&view, "dgxc", &request(Webhook::Auto))), "{kind:?}: offline");
+        let facts = online(|_| {});
+        let unknown = decide(&view, &profile("dgxc"), &request(Webhook::Auto), &Catalogue::builtin(), &facts);
+        assert!(annotated(&unknown), "{kind:?}: it could not be found out");
+        let facts = online(|facts| facts.efa_webhook = Some(false));
+        assert!(
+            !annotated(&decide(
+                &view,
+                &profile("dgxc"),
+                &request(Webhook::Auto),
+                &Catalogue::builtin(),
+                &facts
+            )),
+            "{kind:?}: seen"
+        );
+    }
+}
+
+/// What weftrun wrote to keep a webhook out is no opt-out of the user's when the job is looked at again.
+#[test]
+fn our_own_opt_out_of_a_job_without_efa_is_no_opt_out() {
+    let ours = [("disable-auto-efa", "true"), ("weftrun.dev/applied", "none/v1")];
+    let options = FabricRequest { webhook: Webhook::Yes, ..FabricRequest::default() };
+    let part = with_resource(worker("Worker"), "nvidia.com/gpu", Some("4"), Some("4"));
+    let again = run(&pytorch(annotated(part, &ours)), "dgxc", &options);
+    assert_eq!((skip(&again), ops(&again).len()), (Some("partial-node"), 0));
+    let whole = run(&pytorch(annotated(worker("Worker"), &ours)), "dgxc", &options);
+    assert_eq!(skip(&whole), None);
+    assert!(has(&whole, "Worker: annotation weftrun.dev/applied = efa/v1"), "{:?}", ops(&whole));
+}
+
+/// `fabric = "efa"` of a job file and an opt-out by annotation: the annotation is the later word.
+#[test]
+fn an_opt_out_is_no_unmet_fabric() {
+    let request = FabricRequest { kind: Fabric::Efa, ..FabricRequest::default() };
+    let mut view = pytorch(worker("Worker"));
+    view.annotations.insert("disable-auto-efa".into(), Annotation::Text("true".into()));
+    let outcome = run(&view, "dgxc", &request);
+    assert_eq!((skip(&outcome), codes(&outcome)), (Some("opt-out"), vec![]));
+    assert!(has(&outcome, "Worker: annotation disable-auto-efa = true"));
+    let role = annotated(worker("Worker"), &[("disable-auto-efa", "true")]);
+    assert_eq!(codes(&run(&pytorch(role), "dgxc", &request)), Vec::<&str>::new());
+}
+
+/// A profile that the user names for a cluster that is not asked mounts what the webhook may mount too.
+#[test]
+fn a_named_profile_with_the_nodes_stack_keeps_a_webhook_out() {
+    let profiles = Profiles::builtin();
+    let named = |name: &str| profiles.get(name).unwrap().named().webhook;
+    assert_eq!((named("dgxc"), named("eks-image")), (Webhook::Yes, Webhook::No));
+    let mut denied = profiles.get("dgxc").unwrap();
+    denied.webhook = Webhook::No;
+    assert_eq!(denied.named().webhook, Webhook::No);
 }
 
 #[test]

@@ -59,7 +59,8 @@ fn the_provider_tells_what_libfabric_is() {
         ("Selected provider is efa, fabric is efa-direct (found 32 nics)", "efa"),
         ("Selected Provider is tcp;ofi_rxm (found 2 nics)", "libfabric-tcp"),
         ("Selected Provider is sockets", "libfabric-tcp"),
-        ("Selected Provider is cxi (found 4 nics)", "libfabric-other"),
+        ("Selected Provider is cxi (found 4 nics)", "slingshot"),
+        ("Selected Provider is psm3 (found 1 nics)", "omni-path"),
         ("Selected Provider is verbs;ofi_rxm (found 1 nics)", "libfabric-other"),
     ] {
         for name in ["AWS Libfabric", "Libfabric"] {

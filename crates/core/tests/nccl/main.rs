@@ -6,6 +6,7 @@ mod flight_recorder;
 mod formats;
 mod laws;
 mod lies;
+mod networks;
 mod rules;
 mod throughput;
 

@@ -144,11 +144,23 @@ impl TransportMap {
         let mut failed = false;
         let rank = entry.launcher_rank.or_else(|| watchdog_rank(entry.text));
         let signatures = &mut self.seen.signatures;
+        let mut explained = false;
         signature::find(entry.level, entry.location, entry.text, |id| {
             failed |= entry.level == Some(Level::Warn) && id.fails_rank();
+            explained |= !id.is_place();
             signatures.add(id, source, process, entry.line, rank, entry.text);
         });
         if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
+            if !explained {
+                self.seen.signatures.add(
+                    Signature::UnknownWarning,
+                    source,
+                    process,
+                    entry.line,
+                    rank,
+                    entry.text,
+                );
+            }
             let fresh = self.seen.signatures.count(Signature::Warning) < 64;
             self.seen.signatures.add(Signature::Warning, source, process, entry.line, rank, entry.text);
             if fresh {

@@ -1,6 +1,6 @@
 //! Where each signature was found: bounded evidence and an exact count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ids::{ProcessId, SourceIndex};
 use crate::signature::Signature;
@@ -25,8 +25,10 @@ pub struct Found {
     pub count: u64,
     /// The first few lines, of different processes if possible.
     pub traces: Vec<Trace>,
+    /// Processes that printed one.
+    pub(crate) processes: BTreeSet<ProcessId>,
     /// Global ranks that launchers or watchdogs named in those lines.
-    pub told_ranks: Vec<u32>,
+    pub told_ranks: BTreeSet<u32>,
 }
 
 /// All signatures found.
@@ -37,7 +39,8 @@ pub struct Signatures {
 
 impl Signatures {
     const KEPT: usize = 6;
-    const RANKS: usize = 64;
+    /// Most processes and ranks kept of one kind.
+    const RANKS: usize = 65_536;
     const TEXT: usize = 400;
 
     pub(super) fn add(
@@ -51,11 +54,11 @@ impl Signatures {
     ) {
         let found = self.found.entry(id).or_default();
         found.count += 1;
-        if let Some(rank) = rank
-            && found.told_ranks.len() < Self::RANKS
-            && !found.told_ranks.contains(&rank)
-        {
-            found.told_ranks.push(rank);
+        if found.told_ranks.len() < Self::RANKS {
+            found.told_ranks.extend(rank);
+        }
+        if found.processes.len() < Self::RANKS {
+            found.processes.extend(process);
         }
         let seen =
             found.traces.iter().filter(|trace| trace.source == source && trace.process == process).count();

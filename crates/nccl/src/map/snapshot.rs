@@ -1,10 +1,10 @@
 //! A map at one moment. All questions about a map are asked here.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
-use super::{PluginSeen, Signatures, Trace};
+use super::{Found, PluginSeen, Signatures, Trace};
 use crate::SourceId;
 use crate::failure::Failures;
 use crate::throughput::Series;
@@ -115,6 +115,12 @@ impl<'a> Snapshot<'a> {
     /// Whether NVLink SHARP was connected.
     pub fn nvls_used(&self) -> bool {
         self.seen.nvls_used
+    }
+
+    /// Returns the global ranks that printed a signature, where proved.
+    pub fn ranks_of(&self, found: &Found) -> BTreeSet<u32> {
+        let alive = found.processes.iter().filter(|process| self.is_alive(**process));
+        alive.filter_map(|process| self.sole_rank(*process)).chain(found.told_ranks.iter().copied()).collect()
     }
 
     /// Returns the global rank that printed a line of evidence, where proved.

@@ -28,6 +28,16 @@ pub enum FabricSeen {
     InfiniBand,
     /// Verbs; whether RoCE or InfiniBand was not said.
     Verbs,
+    /// HPE Slingshot.
+    Slingshot,
+    /// Omni-Path.
+    OmniPath,
+    /// UCX, which chooses its own transport.
+    Ucx,
+    /// Google's FasTrak (GPUDirect-TCPXO) or GPUDirect-TCPX.
+    Fastrak,
+    /// Another network plugin.
+    Plugin,
     /// libfabric over TCP: the plugin is there, EFA is not.
     LibfabricTcp,
     /// libfabric with another provider, or one that was not said.
@@ -51,6 +61,11 @@ impl FabricSeen {
             Self::Roce => "roce",
             Self::InfiniBand => "infiniband",
             Self::Verbs => "verbs",
+            Self::Slingshot => "slingshot",
+            Self::OmniPath => "omni-path",
+            Self::Ucx => "ucx",
+            Self::Fastrak => "fastrak",
+            Self::Plugin => "plugin",
             Self::LibfabricTcp => "libfabric-tcp",
             Self::LibfabricOther => "libfabric-other",
             Self::Socket => "socket",
@@ -116,11 +131,15 @@ impl Snapshot<'_> {
     fn fabric_of(&self, usage: &Usage) -> FabricSeen {
         let is_network = |kind: Kind| matches!(kind, Kind::Net | Kind::Collnet);
         let known = self.networks_known();
-        let mut fabrics = usage
+        let mut fabrics: BTreeSet<FabricSeen> = usage
             .iter()
             .filter(|(_, kind, _)| is_network(*kind))
-            .map(|(name, _, used)| FabricSeen::from(known.network(self.seen.name_of(name), used.devices)))
-            .collect::<BTreeSet<_>>();
+            .map(|(name, _, used)| known.network(self.seen.name_of(name), used.devices).into())
+            .collect();
+        // A network that reports an error at run time was used.
+        if fabrics.is_empty() {
+            fabrics.extend(self.failed_networks(&known).map(FabricSeen::from));
+        }
         if fabrics.len() > 1 {
             fabrics.remove(&FabricSeen::Unknown);
         }
@@ -155,10 +174,42 @@ impl Snapshot<'_> {
             .collect();
         let libfabric = match (kinds.len(), kinds.first()) {
             (1, Some(kind)) => *kind,
-            (0, _) => Network::LibfabricOther,
+            (0, _) => self.libfabric_without_provider(),
             _ => Network::LibfabricMixed,
         };
         Networks { libfabric, ports: self.ports() }
+    }
+
+    /// The provider of libfabric that was not printed. With GPUDirect RDMA it is no TCP: on AWS it is EFA, on hosts whose
+    /// interfaces are named `hsn` it is Slingshot.
+    fn libfabric_without_provider(&self) -> Network {
+        let hsn = |text: &str| text.split([':', ',', ' ', '=', '^', ']']).any(|word| word.starts_with("hsn"));
+        if self.env("SOCKET_IFNAME").any(hsn) || self.listed("Socket").any(hsn) {
+            return Network::Slingshot;
+        }
+        let usage = self.usage();
+        let with_gdr = usage
+            .iter()
+            .any(|(name, _, used)| used.with_gdr && self.seen.name_of(name).contains("AWS Libfabric"));
+        if with_gdr { Network::Efa } else { Network::LibfabricOther }
+    }
+
+    /// The networks that reported an error of a connection at run time.
+    fn failed_networks(&self, known: &Networks) -> impl Iterator<Item = Network> {
+        const VERBS: &[Signature] = &[
+            Signature::IbRetryExceeded,
+            Signature::IbFlushed,
+            Signature::IbLocalProtection,
+            Signature::IbRemoteRefused,
+            Signature::QpTransition,
+            Signature::QpTimeout,
+            Signature::DeviceNotOpened,
+        ];
+        const LIBFABRIC: &[Signature] = &[Signature::EfaUnreachablePeer, Signature::ErrorInOfi];
+        let any = |ids: &[Signature]| ids.iter().any(|id| self.seen.signatures.has(*id));
+        let verbs = any(VERBS).then(|| known.verbs(Devices::default()));
+        let libfabric = any(LIBFABRIC).then_some(known.libfabric);
+        verbs.into_iter().chain(libfabric)
     }
 
     /// Every port in every `NET/IB : Using` list.
@@ -260,24 +311,34 @@ impl Networks {
         if name.contains("Socket") {
             return Network::Socket;
         }
+        // Google's gIB is NCCL's IB network with a tuner of its own, on RoCE:
+        // https://cloud.google.com/ai-hypercomputer/docs/nccl/overview, read 2026-11-22.
+        if name.starts_with("gIB") {
+            return Network::Roce;
+        }
+        if name.contains("FasTrak") || name.contains("TCPX") {
+            return Network::Fastrak;
+        }
+        if name.starts_with("UCX") {
+            return Network::Ucx;
+        }
         let verbs = name.starts_with("IB")
             || name.contains("RDMA")
             || name.starts_with("SPCX")
             || name.contains("SHARP");
-        if verbs { self.verbs(devices) } else { Network::Unknown }
+        if verbs { self.verbs(devices) } else { Network::Plugin }
     }
 
-    /// `NET/IB` is RoCE or InfiniBand by the list of its devices; where ports of both kinds are listed, by those used.
+    /// `NET/IB` is what the list of its devices says; where ports of several kinds are listed, those used count.
     fn verbs(&self, devices: Devices) -> Network {
-        let kind = |roce: bool| if roce { Network::Roce } else { Network::InfiniBand };
-        let all: BTreeSet<bool> = self.ports.iter().map(|port| port.roce).collect();
-        if let (1, Some(roce)) = (all.len(), all.first()) {
-            return kind(*roce);
+        let all: BTreeSet<Network> = self.ports.iter().map(|port| port.network).collect();
+        if let (1, Some(network)) = (all.len(), all.first()) {
+            return *network;
         }
-        let used: BTreeSet<bool> =
-            self.ports.iter().filter(|port| devices.contains(port.device)).map(|port| port.roce).collect();
+        let used = self.ports.iter().filter(|port| devices.contains(port.device));
+        let used: BTreeSet<Network> = used.map(|port| port.network).collect();
         match (used.len(), used.first()) {
-            (1, Some(roce)) => kind(*roce),
+            (1, Some(network)) => *network,
             _ => Network::Verbs,
         }
     }
@@ -289,8 +350,8 @@ impl Networks {
 pub struct Port {
     /// The number of its device in NCCL's list.
     pub device: u32,
-    /// RoCE; InfiniBand otherwise.
-    pub roce: bool,
+    /// RoCE, InfiniBand or Omni-Path.
+    pub network: Network,
 }
 
 /// Reads `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE/SHARP` and `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
@@ -298,21 +359,27 @@ fn ports(list: &str) -> Vec<Port> {
     let mut ports = Vec::new();
     let mut device = 0;
     let mut merged = false;
+    let mut omni_path = false;
     let mut rest = list;
-    while let Some(at) = rest.find(['[', '/', '{', '}']) {
+    while let Some(at) = rest.find(['[', ']', '/', '{', '}']) {
         let (mark, behind) = rest[at..].split_at(1);
         rest = behind;
         match mark {
             "{" => merged = true,
             "}" => merged = false,
+            "]" => omni_path = rest.trim_start().starts_with("hfi"),
             "[" if !merged => {
                 let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
                 if let Ok(number) = rest[..digits].parse() {
                     device = number;
                 }
             }
-            "/" if rest.starts_with("RoCE") => ports.push(Port { device, roce: true }),
-            "/" if rest.starts_with("IB") => ports.push(Port { device, roce: false }),
+            "/" if rest.starts_with("RoCE") => ports.push(Port { device, network: Network::Roce }),
+            "/" if rest.starts_with("IB") => {
+                // Omni-Path's adapters answer to verbs as InfiniBand.
+                let network = if omni_path { Network::OmniPath } else { Network::InfiniBand };
+                ports.push(Port { device, network });
+            }
             _ => {}
         }
     }

@@ -114,11 +114,12 @@ impl Field {
 }
 
 /// Ways to start, in the order they are offered.
-pub const LAUNCHES: [(Launch, &str); 4] = [
+pub const LAUNCHES: [(Launch, &str); 5] = [
     (Launch::Torchrun, "torchrun"),
     (Launch::PerRank, "per-rank"),
     (Launch::PerNode, "per-node"),
     (Launch::Mpi, "mpi"),
+    (Launch::Once, "once"),
 ];
 
 /// Fabrics, in the order they are offered.

@@ -143,9 +143,13 @@ fn kind(pair: &PairView) -> Kind {
         nccl::Kind::Net => match pair.network {
             Some(Network::Socket) => Kind::Socket,
             Some(Network::Efa) => Kind::Efa,
-            Some(Network::LibfabricTcp | Network::LibfabricOther | Network::LibfabricMixed) => {
-                Kind::Libfabric
-            }
+            Some(
+                Network::LibfabricTcp
+                | Network::LibfabricOther
+                | Network::LibfabricMixed
+                | Network::Slingshot
+                | Network::OmniPath,
+            ) => Kind::Libfabric,
             Some(Network::Roce) => Kind::Roce,
             Some(Network::InfiniBand) => Kind::InfiniBand,
             Some(Network::Verbs) => Kind::Verbs,

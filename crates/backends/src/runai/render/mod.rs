@@ -43,6 +43,7 @@ const OPTIONAL: [&str; 2] = ["mpiLauncherCreationPolicy", "restartPolicy"];
 /// Renders a planned job.
 pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Result<Rendered> {
     job.spec.refuse_nul()?;
+    job.spec.refuse_once("runai")?;
     let settings = JobSettings::of(&job.spec)?;
     let kind = kind(job, &settings)?;
     let mut inexpressible = Vec::new();

@@ -1,18 +1,18 @@
-//! One log file: what came of it, cut into lines, each given to the lane of the task that wrote it.
+//! One log file: what came of it, cut into lines, each given to the stream of the task that wrote it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
 
-use super::lanes::{Header, Lane};
+use super::streams::{Header, Stream};
 use crate::slurm::ids::JobId;
 
 /// A line that does not end is passed on after this many bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Most lanes of one file, over all its attempts.
-const MOST_LANES: usize = 1 << 18;
+/// Most streams of one file, over all its attempts.
+const MOST_STREAMS: usize = 1 << 18;
 
 /// What one look brought of one file.
 #[derive(Debug, Default)]
@@ -81,9 +81,9 @@ pub struct LogFile {
     carry: Vec<u8>,
     header: Option<Header>,
     attempt: u32,
-    lanes: BTreeMap<Lane, Arc<SourceId>>,
+    streams: BTreeMap<Stream, Arc<SourceId>>,
     /// Streams made over all attempts: each is a source that readers keep.
-    lanes_made: usize,
+    streams_made: usize,
     complete: bool,
     /// The exit code of the script's last line.
     code: Option<i32>,
@@ -100,8 +100,8 @@ impl LogFile {
             carry: Vec::new(),
             header: None,
             attempt: start.map_or(0, |cursor| cursor.attempt),
-            lanes: BTreeMap::new(),
-            lanes_made: 0,
+            streams: BTreeMap::new(),
+            streams_made: 0,
             complete: false,
             code: None,
         }
@@ -122,7 +122,7 @@ impl LogFile {
         self.complete
     }
 
-    /// Takes what came and gives it in runs of lines of one lane, in the file's order: whoever stops behind any of them
+    /// Takes what came and gives it in runs of lines of one stream, in the file's order: whoever stops behind any of them
     /// can go on from its cursor exactly.
     pub fn take(&mut self, piece: &Piece, resumed: bool) -> Vec<LogBatch> {
         let mut batches = Vec::new();
@@ -155,30 +155,30 @@ impl LogFile {
     }
 
     fn runs(&mut self, bytes: &[u8], place: &mut u64, batches: &mut Vec<LogBatch>) {
-        let mut run: Option<(Lane, Vec<u8>)> = None;
+        let mut run: Option<(Stream, Vec<u8>)> = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if line.starts_with(b"#weftrun ") && self.is_own(line) {
                 // What stands before belongs to the life before.
-                if let Some((lane, text)) = run.take() {
-                    batches.push(self.batch(&lane, text, *place));
+                if let Some((stream, text)) = run.take() {
+                    batches.push(self.batch(&stream, text, *place));
                 }
                 self.own_line(line);
                 *place += line.len() as u64;
                 continue;
             }
-            let (lane, text) = self.lane_of(line);
+            let (stream, text) = self.stream_of(line);
             match &mut run {
-                Some((current, bytes)) if *current == lane => bytes.extend_from_slice(text),
+                Some((current, bytes)) if *current == stream => bytes.extend_from_slice(text),
                 _ => {
-                    if let Some((lane, text)) = run.replace((lane, text.to_vec())) {
-                        batches.push(self.batch(&lane, text, *place));
+                    if let Some((stream, text)) = run.replace((stream, text.to_vec())) {
+                        batches.push(self.batch(&stream, text, *place));
                     }
                 }
             }
             *place += line.len() as u64;
         }
-        if let Some((lane, text)) = run {
-            batches.push(self.batch(&lane, text, *place));
+        if let Some((stream, text)) = run {
+            batches.push(self.batch(&stream, text, *place));
         }
     }
 
@@ -197,7 +197,7 @@ impl LogFile {
         if let Some(header) = self.header_in(line) {
             self.attempt = header.attempt;
             self.header = Some(header);
-            self.lanes.clear();
+            self.streams.clear();
             (self.complete, self.code) = (false, None);
             return true;
         }
@@ -210,21 +210,23 @@ impl LogFile {
         ours
     }
 
-    /// The lane of a line. Behind [`MOST_LANES`] new tasks' lines stay whole, in the script's own lane.
-    fn lane_of<'a>(&self, line: &'a [u8]) -> (Lane, &'a [u8]) {
-        let (lane, text) = self.header.as_ref().map_or((Lane::Batch, line), |header| header.lane_of(line));
-        if self.lanes_made >= MOST_LANES && lane != Lane::Batch && !self.lanes.contains_key(&lane) {
-            return (Lane::Batch, line);
+    /// The stream of a line. Behind [`MOST_STREAMS`] new tasks' lines stay whole, in the script's own stream.
+    fn stream_of<'a>(&self, line: &'a [u8]) -> (Stream, &'a [u8]) {
+        let (stream, text) =
+            self.header.as_ref().map_or((Stream::Batch, line), |header| header.stream_of(line));
+        if self.streams_made >= MOST_STREAMS && stream != Stream::Batch && !self.streams.contains_key(&stream)
+        {
+            return (Stream::Batch, line);
         }
-        (lane, text)
+        (stream, text)
     }
 
-    fn source(&mut self, lane: &Lane) -> Arc<SourceId> {
-        if let Some(known) = self.lanes.get(lane) {
+    fn source(&mut self, stream: &Stream) -> Arc<SourceId> {
+        if let Some(known) = self.streams.get(stream) {
             return Arc::clone(known);
         }
         let mut source = match &self.header {
-            Some(header) => header.source(lane),
+            Some(header) => header.source(stream),
             None => SourceId::new("batch"),
         };
         if let Some((_, task)) = self.name.rsplit_once(".task") {
@@ -242,19 +244,19 @@ impl LogFile {
         source.uid = format!("{}#{}", self.name, source.name);
         source.attempt = self.attempt;
         let source = Arc::new(source);
-        self.lanes_made += 1;
-        self.lanes.insert(lane.clone(), Arc::clone(&source));
+        self.streams_made += 1;
+        self.streams.insert(stream.clone(), Arc::clone(&source));
         source
     }
 
-    fn batch(&mut self, lane: &Lane, bytes: Vec<u8>, end: u64) -> LogBatch {
-        let source = self.source(lane);
+    fn batch(&mut self, stream: &Stream, bytes: Vec<u8>, end: u64) -> LogBatch {
+        let source = self.source(stream);
         let cursor = self.cursor(&source, end);
         LogBatch::new(source, bytes, cursor)
     }
 
     fn marked(&mut self, mark: Mark) -> LogBatch {
-        let source = self.source(&Lane::Batch);
+        let source = self.source(&Stream::Batch);
         let cursor = self.cursor(&source, self.offset - self.carry.len() as u64);
         LogBatch::marked(source, mark, cursor)
     }
@@ -273,9 +275,9 @@ impl LogFile {
         if line.is_empty() || self.own_line(&line) {
             return None;
         }
-        let (lane, text) = self.lane_of(&line);
+        let (stream, text) = self.stream_of(&line);
         let text = text.to_vec();
-        Some(self.batch(&lane, text, self.offset))
+        Some(self.batch(&stream, text, self.offset))
     }
 
     /// Where the job's script ended by itself and its last line is not there, what it wrote before could not be written
@@ -286,13 +288,13 @@ impl LogFile {
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }
 
-    /// The end of every lane, with the code the script itself told: the tasks of an array end differently.
+    /// The end of every stream, with the code the script itself told: the tasks of an array end differently.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
         let exit_code = self.code.or(exit_code);
         let end = |source: &Arc<SourceId>| {
             LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset))
         };
-        self.lanes.values().map(end).collect()
+        self.streams.values().map(end).collect()
     }
 
     fn restart(&mut self) {

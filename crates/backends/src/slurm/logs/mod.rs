@@ -2,8 +2,8 @@
 //! loses or repeats a byte, since every look says where it starts.
 
 mod file;
-mod lanes;
 mod options;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -23,8 +23,7 @@ type Mount = (String, String, bool);
 /// srun's options for the container, and the program as it is started in it.
 pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Result<(Vec<String>, String)> {
     let image = role.image.as_ref().or(draft.job.spec.image.as_ref());
-    let kind = draft.own.container.unwrap_or(Container::Pyxis);
-    let Some(image) = image.filter(|_| kind != Container::None) else {
+    let (Some(image), Some(kind)) = (image, draft.container_of(role)) else {
         mounts(draft, index, true)?;
         return Ok((workdir_of_srun(draft)?, program.to_owned()));
     };
@@ -54,6 +53,8 @@ fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
 /// Where the program starts in the container, as a word of the script; none if the image decides.
 fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
     match &draft.job.spec.workdir {
+        // Without a container it is the working directory of the whole job.
+        Some(_) if draft.bare_workdir().is_some() => Ok(None),
         Some(dir) => quote::word(dir).map(Some),
         None => Ok(draft.job.spec.code.is_some().then(|| SOURCE.to_owned())),
     }

@@ -2,132 +2,203 @@
 
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::spec::Role;
+use weftrun_core::convert::{Directive, Directives, Program};
+use weftrun_core::spec::{RestartPolicy, Role};
 use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Draft;
 use crate::slurm::quote;
-use crate::slurm::records::Marker;
 
-/// An option with its value.
-type Line = (String, Option<String>);
+/// Options that stand in each component of a heterogeneous job; sbatch carries the others over from the first
+/// (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
+pub const OF_COMPONENT: [&str; 10] = [
+    "partition",
+    "reservation",
+    "nodes",
+    "ntasks-per-node",
+    "gpus-per-node",
+    "constraint",
+    "mem",
+    "cpus-per-task",
+    "switches",
+    "exclusive",
+];
 
-/// All lines, components of a heterogeneous job one after the other.
-pub fn write(draft: &Draft<'_>) -> Result<String> {
-    let mut text = String::new();
-    for line in of_job(draft)? {
-        push(&mut text, &line)?;
+/// Options of `sbatch = […]` that contradict how weftrun starts, numbers or follows a job, each with what to do instead.
+const REFUSED: &[(&str, &str)] = &[
+    ("job-name", "set `name` in the job file"),
+    ("nodes", "set `nodes` in the job file: the ranks are numbered by it"),
+    ("ntasks", "set `ranks_per_node` in the job file"),
+    ("ntasks-per-node", "set `ranks_per_node` in the job file"),
+    ("array", "set `array` in `[backend.slurm]`: each task has a log of its own"),
+    ("chdir", "set `workdir` in the job file"),
+    ("error", "leave it out: standard error goes into the log that is followed"),
+    ("clusters", "set `cluster` in the target"),
+    ("wrap", "set `command` in the job file"),
+    ("wait", "`weftrun submit --follow` waits"),
+    ("test-only", "`weftrun submit --dry-run=server` asks the cluster"),
+    ("parsable", "leave it out"),
+    ("quiet", "leave it out"),
+];
+
+/// What an option of the user's replaces: options of which Slurm takes only one, or of which the user's says the same.
+fn replaced_by(option: &Directive) -> &'static [&'static str] {
+    match option.name.as_str() {
+        "requeue" | "no-requeue" => &["requeue", "no-requeue"],
+        "mem-per-cpu" | "mem-per-gpu" => &["mem"],
+        "cpus-per-gpu" => &["cpus-per-task"],
+        "oversubscribe" => &["exclusive"],
+        "gpus" | "gpus-per-task" | "gpus-per-socket" => &["gpus-per-node"],
+        "gres"
+            if option
+                .value
+                .as_deref()
+                .is_some_and(|gres| gres.split(',').any(|one| one.starts_with("gpu"))) =>
+        {
+            &["gpus-per-node"]
+        }
+        _ => &[],
     }
-    for index in 0..draft.workers.len() {
+}
+
+/// The options of the job, those of each component of a heterogeneous job by themselves.
+pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
+    let mut components: Vec<Directives> =
+        (0..draft.workers.len()).map(|index| of_role(draft, index)).collect::<Result<_>>()?;
+    let mut first = of_job(draft);
+    if let Some(component) = components.first_mut() {
+        component.iter().for_each(|option| first.push(&option.name, option.value.clone()));
+        *component = first;
+    }
+    users_own(draft, &mut components)?;
+    Ok(components)
+}
+
+/// The user's own options win, or are refused with the reason.
+fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
+    for text in &draft.own.sbatch {
+        let option = further(text)?;
+        if let Some((_, instead)) = REFUSED.iter().find(|(name, _)| *name == option.name) {
+            let message = format!("`sbatch = [\"{text}\"]`: weftrun sets `--{}` itself", option.name);
+            return Err(Error::new(ErrorKind::InvalidSpec, message).hint(*instead));
+        }
+        if option.name == "comment" {
+            let marker = components.first().and_then(|options| options.value("comment")).unwrap_or_default();
+            let both = format!("{marker} {}", option.value.as_deref().unwrap_or_default());
+            if let Some(first) = components.first_mut() {
+                first.replace("comment", Some(both));
+            }
+            continue;
+        }
+        let each = if OF_COMPONENT.contains(&option.name.as_str()) { components.len() } else { 1 };
+        for component in components.iter_mut() {
+            replaced_by(&option).iter().for_each(|name| component.remove(name));
+        }
+        for component in components.iter_mut().take(each) {
+            component.replace(&option.name, option.value.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The lines, components one after the other.
+pub fn write(components: &[Directives]) -> Result<String> {
+    let mut text = String::new();
+    for (index, options) in components.iter().enumerate() {
         if index > 0 {
             text.push_str("#SBATCH hetjob\n");
         }
-        for line in of_role(draft, index)? {
-            push(&mut text, &line)?;
+        for Directive { name, value } in options.iter() {
+            match value {
+                None => text.push_str(&format!("#SBATCH --{name}\n")),
+                Some(value) => {
+                    text.push_str(&format!("#SBATCH --{name}={}\n", quote::directive(name, value)?))
+                }
+            }
         }
     }
     Ok(text)
 }
 
-fn push(text: &mut String, (name, value): &Line) -> Result<()> {
-    match value {
-        None => text.push_str(&format!("#SBATCH --{name}\n")),
-        Some(value) => text.push_str(&format!("#SBATCH --{name}={}\n", quote::directive(name, value)?)),
-    }
-    Ok(())
-}
-
-fn of_job(draft: &Draft<'_>) -> Result<Vec<Line>> {
+fn of_job(draft: &Draft<'_>) -> Directives {
     let (spec, own) = (&draft.job.spec, &draft.own);
-    let mut lines: Vec<Line> = Vec::new();
-    let mut add = |name: &str, value: String| lines.push((name.to_owned(), Some(value)));
-    add("job-name", spec.name.clone());
-    let fabric =
-        serde_json::to_value(draft.job.plan.fabric).ok().and_then(|word| word.as_str().map(str::to_owned));
-    let marker = Marker {
-        submission: draft.job.submission.clone(),
-        fabric: fabric.unwrap_or_else(|| "off".to_owned()),
-    };
-    add("comment", marker.text());
-    if let Some(account) = &own.account {
-        add("account", account.clone());
-    }
-    if let Some(qos) = spec.priority.as_ref().or(own.qos.as_ref()) {
-        add("qos", qos.clone());
-    }
-    if let Some(limit) = spec.time_limit {
-        add("time", time(limit.as_secs()));
-    }
+    let mut options = Directives::default();
+    options.add("job-name", &spec.name);
+    options.add("comment", draft.marker().text());
+    let limit = spec.time_limit.map(|limit| time(limit.as_secs()));
     for (name, value) in [
-        ("array", &own.array),
-        ("dependency", &own.dependency),
-        ("begin", &own.begin),
-        ("signal", &own.signal),
+        ("account", own.account.as_ref()),
+        ("qos", spec.priority.as_ref().or(own.qos.as_ref())),
+        ("time", limit.as_ref()),
+        ("array", own.array.as_ref()),
+        ("dependency", own.dependency.as_ref()),
+        ("begin", own.begin.as_ref()),
+        ("signal", own.signal.as_ref()),
     ] {
         if let Some(value) = value {
-            add(name, value.clone());
+            options.add(name, value);
         }
     }
     if own.dependency.is_some() {
         // Else a job whose dependency failed waits for ever.
-        add("kill-on-invalid-dep", "yes".to_owned());
+        options.add("kill-on-invalid-dep", "yes");
     }
-    add("output", format!("{}/{}.log", draft.settings.log_dir.trim_end_matches('/'), draft.log_name()));
+    if let Some(folder) = draft.bare_workdir() {
+        options.add("chdir", folder);
+    }
+    options.add("output", format!("{}/{}.log", draft.log_dir(), draft.log_name()));
     // A requeued job writes on behind what its first life wrote.
-    add("open-mode", "append".to_owned());
-    lines.push(((if draft.requeues() { "requeue" } else { "no-requeue" }).to_owned(), None));
+    options.add("open-mode", "append");
+    if let Some(requeue) = own.requeue.or((spec.restart != RestartPolicy::Never).then_some(true)) {
+        options.push(if requeue { "requeue" } else { "no-requeue" }, None);
+    }
     if own.export.as_deref() == Some("none") {
-        lines.push(("export".to_owned(), Some("NONE".to_owned())));
+        options.add("export", "NONE");
     }
-    for option in &own.sbatch {
-        lines.push(further(option)?);
-    }
-    Ok(lines)
+    options
 }
 
-fn of_role(draft: &Draft<'_>, index: usize) -> Result<Vec<Line>> {
+fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
+    let mut options = Directives::default();
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
-        return Ok(Vec::new());
+        return Ok(options);
     };
     let own = &draft.own;
-    let mut lines: Vec<Line> = Vec::new();
-    let mut add = |name: &str, value: String| lines.push((name.to_owned(), Some(value)));
     let partition = draft.job.spec.queue.as_ref().or(own.partition.as_ref()).cloned();
     if let Some(partition) = partition.or_else(|| partition_of(draft, role)) {
-        add("partition", partition);
+        options.add("partition", partition);
     }
     if let Some(reservation) = &own.reservation {
-        add("reservation", reservation.clone());
+        options.add("reservation", reservation);
     }
-    add("nodes", role.nodes.to_string());
+    options.add("nodes", role.nodes.to_string());
     let tasks = super::launch::tasks_per_node(draft, role);
-    add("ntasks-per-node", tasks.to_string());
+    options.add("ntasks-per-node", tasks.to_string());
     let exclusive = is_exclusive(draft, index);
     if role.gpus_per_node > 0 && has_gpu_gres(role) {
-        add("gpus-per-node", role.gpus_per_node.to_string());
+        options.add("gpus-per-node", role.gpus_per_node.to_string());
     }
-    let constraint =
-        own.constraint.clone().or_else(|| role.instance_type.clone()).or_else(|| fabric.constraint.clone());
+    let constraint = own.constraint.as_ref().or(role.instance_type.as_ref()).or(fabric.constraint.as_ref());
     if let Some(constraint) = constraint {
-        add("constraint", constraint);
+        options.add("constraint", constraint);
     }
     match (&role.memory, exclusive) {
-        (Some(memory), _) => add("mem", format!("{}M", mebibytes(memory)?)),
+        (Some(memory), _) => options.add("mem", format!("{}M", mebibytes(memory)?)),
         // All of the node's memory: DefMemPerCPU would give a share of it.
-        (None, true) => add("mem", "0".to_owned()),
+        (None, true) => options.add("mem", "0"),
         (None, false) => {}
     }
     if let Some(cpus) = cpus_per_task(draft, role, tasks, exclusive)? {
-        add("cpus-per-task", cpus.to_string());
+        options.add("cpus-per-task", cpus.to_string());
     }
     if fabric.one_switch.is_some() {
-        add("switches", "1".to_owned());
+        options.add("switches", "1");
     }
     if exclusive {
-        lines.push(("exclusive".to_owned(), None));
+        options.push("exclusive", None);
     }
-    Ok(lines)
+    Ok(options)
 }
 
 /// The first partition that has the instance type, where the default one has not.
@@ -203,23 +274,16 @@ fn bad_quantity(name: &str, text: &str) -> Error {
 }
 
 /// `--name=value` or `--name`, from the user.
-fn further(option: &str) -> Result<Line> {
-    let body = option.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let body = body.ok_or_else(|| {
-        Error::new(ErrorKind::InvalidSpec, "`sbatch` takes options of the form `--name=value`")
-            .with("value", option.escape_debug())
-    })?;
-    Ok(match body.split_once('=') {
-        Some((name, value)) => (plain_option(name)?, Some(value.to_owned())),
-        None => (plain_option(body)?, None),
-    })
-}
-
-fn plain_option(name: &str) -> Result<String> {
-    if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-        return Ok(name.to_owned());
+pub fn further(text: &str) -> Result<Directive> {
+    let bad = |message: &str| Error::new(ErrorKind::InvalidSpec, message).with("value", text.escape_debug());
+    let body = text.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
+    body.ok_or_else(|| bad("`sbatch` takes options of the form `--name=value`"))?;
+    let (options, _) = Directives::read(Program::Sbatch, &[text.to_owned()]);
+    let option = options.iter().next().cloned().ok_or_else(|| bad("not an option of sbatch"))?;
+    if option.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return Ok(option);
     }
-    Err(Error::new(ErrorKind::InvalidSpec, "not an option of sbatch").with("value", name.escape_debug()))
+    Err(bad("not an option of sbatch"))
 }
 
 /// `D-HH:MM:SS`.

@@ -1,6 +1,6 @@
 //! What starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
-use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::spec::{Code, Launch, RestartPolicy, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, container, directives};
@@ -10,6 +10,8 @@ use crate::slurm::quote;
 pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
     match draft.job.spec.launch {
         Launch::Torchrun | Launch::PerNode => 1,
+        // What the script's own srun starts where it says nothing.
+        Launch::Once => role.ranks_per_node.unwrap_or(1),
         Launch::Mpi | Launch::PerRank => role.procs_per_node(),
     }
 }
@@ -21,9 +23,38 @@ pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
 
 /// The `srun` command, one part for each component of a heterogeneous job.
 pub fn write(draft: &Draft<'_>) -> Result<String> {
+    if draft.job.spec.launch == Launch::Once {
+        return once(draft);
+    }
     let parts: Vec<String> =
         (0..draft.workers.len()).map(|index| component(draft, index)).collect::<Result<_>>()?;
     Ok(format!("srun {}\n", parts.join(" : \\\n  ")))
+}
+
+/// The command itself, on the first node: it starts the ranks with its own `srun`.
+fn once(draft: &Draft<'_>) -> Result<String> {
+    let [role] = draft.workers[..] else {
+        return Err(Error::new(ErrorKind::InvalidSpec, "`launch = \"once\"` is for jobs of one role"));
+    };
+    if draft.container_of(role).is_some() {
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            "`launch = \"once\"` starts the command outside of any container",
+        )
+        .hint("give the image to the command's own `srun --container-image`, and leave `image` out"));
+    }
+    let code = match &draft.job.spec.code {
+        Some(Code::Script { name, .. }) => Some(name),
+        _ => None,
+    };
+    let word = |word: &String| match code {
+        Some(name) if name == word => Ok(format!("\"$weftrun_source\"/{}", quote::word(word)?)),
+        _ => quote::word(word),
+    };
+    let wrap = draft.fabric.first().map_or(&[][..], |fabric| &fabric.wrap);
+    let command = command(draft, 0, role)?;
+    let words: Vec<String> = wrap.iter().chain(&command).map(word).collect::<Result<_>>()?;
+    Ok(format!("{}\n", words.join(" ")))
 }
 
 fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
@@ -69,7 +100,7 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
 }
 
 /// How MPI's ranks find each other: as said, else pmix unless this cluster has only pmi2.
-fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
+pub fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
     let serves = |name: &str| draft.job.facts.serves.iter().any(|known| known == name);
     let usual = if serves("mpi/pmi2") && !serves("mpi/pmix") { "pmi2" } else { "pmix" };
     draft.own.mpi.as_deref().unwrap_or(usual)
@@ -98,7 +129,7 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
         Launch::PerNode => {
             format!("sh -c 'export LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' node {given}")
         }
-        Launch::Mpi => given,
+        Launch::Mpi | Launch::Once => given,
     };
     Ok(format!("{own_env}{text}"))
 }

@@ -6,16 +6,55 @@ mod launch;
 mod ops;
 mod script;
 
-use weftrun_core::backend::{Document, Language, PlannedJob, Rendered};
+use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
+use weftrun_core::convert::Directives;
 use weftrun_core::fabric::Fabric;
 use weftrun_core::fabric::Op;
-use weftrun_core::spec::{RestartPolicy, Role, RoleKind};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::config::{JobSettings, Settings};
+use super::config::{Container, JobSettings, Settings};
+use super::records::Marker;
 use ops::Translated;
 
-pub use ops::INEXPRESSIBLE;
+pub use directives::OF_COMPONENT;
+
+/// What is known of a script without reading it: for the checks, and for what submits it.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// The `#SBATCH` lines, those of each component of a heterogeneous job by themselves.
+    pub components: Vec<Directives>,
+    /// What finds the job again.
+    pub marker: Option<Marker>,
+    /// Whether srun starts the containers.
+    pub pyxis: bool,
+    /// The MPI plugin of srun.
+    pub mpi: Option<String>,
+    /// The working directory that the job file names, where that is a folder of the nodes.
+    pub workdir: Option<String>,
+    /// Whether the output file is named from the home directory, which was not known yet.
+    pub from_home: bool,
+}
+
+impl Script {
+    /// What [`render`] kept of a job.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
+    pub fn of(rendered: &Rendered) -> Result<&Self> {
+        rendered.prepared.get().ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidSpec,
+                "the script was not rendered by this program: plan the job again",
+            )
+        })
+    }
+
+    /// An option of the job, or of its first component.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.components.first()?.value(name)
+    }
+}
 
 /// Everything the parts of a script are made of.
 struct Draft<'a> {
@@ -43,11 +82,21 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);
     let draft = Draft { job, settings, own, workers, fabric };
-    let text = script::write(&draft)?;
+    let components = directives::of(&draft)?;
+    let text = script::write(&draft, &components)?;
     let document = Document { title: "sbatch script".to_owned(), language: Language::Shell, text };
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
+    rendered.findings = draft.findings();
+    rendered.prepared = Prepared::new(Script {
+        components,
+        marker: Some(draft.marker()),
+        pyxis: draft.workers.iter().any(|role| draft.container_of(role) == Some(Container::Pyxis)),
+        mpi: (job.spec.launch == Launch::Mpi).then(|| launch::mpi(&draft).to_owned()),
+        workdir: draft.bare_workdir().map(str::to_owned),
+        from_home: !draft.log_dir().starts_with('/') && !draft.has_own_output(),
+    });
     Ok(rendered)
 }
 
@@ -79,9 +128,81 @@ impl Draft<'_> {
         format!("{}-{id}-{short}", script::safe(&self.job.spec.name))
     }
 
-    /// Whether Slurm may queue the job again after a node failure.
+    /// What finds the job again.
+    fn marker(&self) -> Marker {
+        Marker { submission: self.job.submission.clone(), fabric: self.job.plan.fabric.as_str().to_owned() }
+    }
+
+    /// The folder of logs; from the home directory where that is known.
+    fn log_dir(&self) -> String {
+        let dir = self.settings.log_dir.trim_end_matches('/');
+        match self.job.facts.ids.get("home").filter(|_| !dir.starts_with('/')) {
+            Some(home) if home.starts_with('/') && !home.contains(['%', '\\']) => {
+                format!("{}/{dir}", home.trim_end_matches('/'))
+            }
+            _ => dir.to_owned(),
+        }
+    }
+
+    /// Whether the job's own options name the file of its output.
+    fn has_own_output(&self) -> bool {
+        let is_output = |text: &String| directives::further(text).is_ok_and(|option| option.name == "output");
+        self.own.sbatch.iter().any(is_output)
+    }
+
+    /// What starts the containers of a role; none where it has none.
+    fn container_of(&self, role: &Role) -> Option<Container> {
+        let has_image = role.image.is_some() || self.job.spec.image.is_some();
+        let kind = self.own.container.unwrap_or(Container::Pyxis);
+        (has_image && kind != Container::None).then_some(kind)
+    }
+
+    /// The working directory that the job file names, where the job has no container that it is in.
+    fn bare_workdir(&self) -> Option<&str> {
+        let contained = self.workers.iter().any(|role| self.container_of(role).is_some());
+        self.job.spec.workdir.as_deref().filter(|_| !contained)
+    }
+
+    /// Whether the job says that Slurm may queue it again after a node failure.
     fn requeues(&self) -> bool {
         self.own.requeue.unwrap_or(self.job.spec.restart != RestartPolicy::Never)
+    }
+
+    /// What the plan says of the job beside the fabric: where it runs, and whether it is queued again.
+    fn findings(&self) -> Vec<Finding> {
+        let facts = &self.job.facts;
+        let mut findings = Vec::new();
+        let of_code = self.job.spec.code.is_some() && self.job.spec.launch != Launch::Once;
+        let contained = self.workers.iter().any(|role| self.container_of(role).is_some());
+        if !of_code && !contained && self.settings.rest.is_none() {
+            let folder = match (self.job.spec.workdir.as_deref(), facts.ids.get("folder"), facts.online) {
+                (Some(folder), ..) => format!("`{folder}` (`workdir`)"),
+                (None, Some(folder), _) => format!("`{folder}`, where `submit` is called"),
+                (None, None, true) => {
+                    "your home directory: the folder where `submit` is called does not exist on the cluster"
+                        .to_owned()
+                }
+                (None, None, false) => {
+                    "the folder where `submit` is called, if the cluster has it, else your home directory"
+                        .to_owned()
+                }
+            };
+            findings.push(Finding::info("SLURM-WORKDIR", format!("the job runs in {folder}")).at("workdir"));
+        }
+        let told = self.own.requeue.is_some() || self.job.spec.restart != RestartPolicy::Never;
+        let by_site = match facts.extra.get("JobRequeue").and_then(|value| value.as_str()) {
+            Some("1") => "it is queued again (JobRequeue=1 of this cluster)",
+            Some(_) => "it ends (JobRequeue=0 of this cluster)",
+            None => "the cluster's default decides (JobRequeue)",
+        };
+        let message = match (told, self.requeues()) {
+            (false, _) => by_site,
+            (true, true) => "it is queued again, as the job file says",
+            (true, false) => "it ends, as the job file says",
+        };
+        let message = format!("if a node fails: {message}");
+        findings.push(Finding::info("SLURM-REQUEUE", message).at("backend.slurm.requeue"));
+        findings
     }
 
     /// Whether every component gets this variable with this value, and none of its own: then it stands in the one block.

@@ -1,6 +1,6 @@
 //! The script from its first line to its last.
 
-use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END};
+use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END, Directives};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -8,13 +8,15 @@ use super::{Draft, directives, launch};
 use crate::slurm::quote;
 
 /// Writes the script.
-pub fn write(draft: &Draft<'_>) -> Result<String> {
-    let mut text = String::from("#!/bin/bash\n");
-    text.push_str(&format!(
-        "# Rendered by weftrun. By hand: mkdir -p {} && sbatch THIS_FILE\n",
-        quote::word(&draft.settings.log_dir)?
-    ));
-    text.push_str(&directives::write(draft)?);
+pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
+    let dir = draft.log_dir();
+    let from_home = if dir.starts_with('/') { "" } else { ", in the home directory" };
+    let mut text = format!(
+        "#!{}\n# Rendered by weftrun. By hand{from_home}: mkdir -p {} && sbatch THIS_FILE\n",
+        shell(draft)?,
+        quote::word(&dir)?
+    );
+    text.push_str(&directives::write(components)?);
     text.push_str("\nset -eo pipefail\n\n");
     text.push_str(&claim(draft)?);
     text.push_str(&records(draft)?);
@@ -25,10 +27,28 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     }
     text.push_str(&environment(draft)?);
     text.push_str(&fabric(draft)?);
-    text.push_str(&rendezvous(draft));
+    if draft.job.spec.launch != Launch::Once {
+        text.push_str(&rendezvous(draft));
+    }
     text.push_str(&code(draft)?);
     text.push_str(&restarted(draft, &launch::write(draft)?));
     Ok(text)
+}
+
+/// The shell of the script: bash, or as the job says with options (`/bin/bash -l` is a login shell).
+fn shell<'a>(draft: &'a Draft<'_>) -> Result<&'a str> {
+    let shell = draft.own.shell.as_deref().unwrap_or("/bin/bash");
+    let mut words = shell.split(' ');
+    let is_bash = words.next().is_some_and(|program| program.starts_with('/') && program.ends_with("/bash"));
+    if is_bash && !shell.chars().any(char::is_control) {
+        return Ok(shell);
+    }
+    Err(Error::new(
+        ErrorKind::InvalidSpec,
+        "`backend.slurm.shell` is the absolute path of bash, and its options",
+    )
+    .with("value", shell.escape_debug())
+    .hint("write `shell = \"/bin/bash -l\"` for a login shell"))
 }
 
 /// How often a job is queued again after failed launches, where only `requeue` is said.
@@ -70,9 +90,9 @@ fn restarted(draft: &Draft<'_>, command: &str) -> String {
 
 /// The path of the folder of logs, as the script's shell knows it.
 fn log_dir(draft: &Draft<'_>) -> Result<String> {
-    let dir = draft.settings.log_dir.trim_end_matches('/');
-    let root = if dir.starts_with('/') { "" } else { "\"$SLURM_SUBMIT_DIR/\"" };
-    Ok(format!("{root}{}", quote::word(dir)?))
+    let dir = draft.log_dir();
+    let root = if dir.starts_with('/') { "" } else { "\"$HOME/\"" };
+    Ok(format!("{root}{}", quote::word(&dir)?))
 }
 
 /// Exit code of a job that found its submission claimed by another job.
@@ -104,6 +124,7 @@ fn claim(draft: &Draft<'_>) -> Result<String> {
 fn records(draft: &Draft<'_>) -> Result<String> {
     let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
         (true, _) => "none",
+        _ if draft.job.spec.launch == Launch::Once => "none",
         (false, true) => "rank",
         (false, false) => "node",
     };
@@ -121,7 +142,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
          weftrun_first() {{\n  \
          awk '/^#weftrun log=1 /{{first=\"\"}} first==\"\" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{{first=$0}} END{{print first}}' \"$weftrun_base.log\" |\n    \
          sed -n -e 's/.*: Exited with exit code \\([0-9]*\\).*/\\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'\n}}\n\
-         {lost}weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  {requeue}\
+         {follow}{lost}weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  {requeue}\
          # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.\n  \
          if [ \"$weftrun_code\" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo \"$weftrun_code\"); fi\n  \
          printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
@@ -130,9 +151,14 @@ fn records(draft: &Draft<'_>) -> Result<String> {
         log_dir(draft)?,
         draft.log_name_in_shell(),
         roles.join(","),
+        follow = if draft.has_own_output() { FOLLOW } else { "" },
         requeue = if lost.is_empty() { "" } else { "[ \"$weftrun_code\" -eq 0 ] || weftrun_requeue\n  " },
     ))
 }
+
+/// Where the job names its own output file, the log that is followed is a link to it.
+const FOLLOW: &str = "weftrun_output=$(readlink \"/proc/$$/fd/1\") || weftrun_output=\n\
+    case $weftrun_output in (/*) ln -s -n -f -- \"$weftrun_output\" \"$weftrun_base.log\" || : ;; esac\n";
 
 /// A name that is safe in a file name and in the log's first line.
 pub fn safe(name: &str) -> String {

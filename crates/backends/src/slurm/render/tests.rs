@@ -5,6 +5,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 
 use super::*;
+use weftrun_core::convert::INEXPRESSIBLE;
 
 fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {
     let mut plan = FabricPlan::unchanged(Fabric::Efa);
@@ -115,6 +116,92 @@ fn what_slurm_cannot_express_is_said_with_a_reason() {
     for (kind, reason) in INEXPRESSIBLE {
         assert!(page.contains(&format!("| `{kind}` | {reason} |")), "docs/backends/slurm.md lacks `{kind}`");
     }
+}
+
+fn with_own(own: serde_json::Value) -> weftrun_core::Result<String> {
+    let mut spec = llama().launch(Launch::PerRank).build().expect("valid");
+    spec.backend.insert("slurm".to_owned(), own);
+    render(&Settings::default(), &planned(spec, efa())).map(|rendered| rendered.documents[0].text.clone())
+}
+
+/// Point 7 of issue 16.
+#[test]
+fn options_of_the_users_own_win_or_are_refused() {
+    for (option, wanted, not) in [
+        ("--partition=debug", "#SBATCH --partition=debug", "compute-gpu"),
+        ("--mem-per-cpu=2G", "#SBATCH --mem-per-cpu=2G", "--mem=0"),
+        ("--requeue", "#SBATCH --requeue", "--no-requeue"),
+        ("--gres=gpu:h100:8", "#SBATCH --gres=gpu:h100:8", "--gpus-per-node"),
+        ("--oversubscribe", "#SBATCH --oversubscribe", "--exclusive"),
+        ("--open-mode=truncate", "#SBATCH --open-mode=truncate", "append"),
+        ("--time=1:00", "#SBATCH --time=1:00", "\u{0}"),
+        (
+            "--comment=my run",
+            "#SBATCH --comment=\"weftrun:0a1b2c3d000000000000000000000000:efa my run\"",
+            "\u{0}",
+        ),
+        ("--output=/fsx/%x-%j.out", "#SBATCH --output=/fsx/%x-%j.out", "#SBATCH --output=weftrun"),
+        ("--exclus=user", "#SBATCH --exclusive=user", "#SBATCH --exclusive\n"),
+    ] {
+        let own = serde_json::json!({"sbatch": [option], "partition": "compute-gpu", "requeue": false});
+        let text = with_own(own).expect("renders");
+        assert!(text.lines().any(|line| line == wanted) && !text.contains(not), "{option}:\n{text}");
+    }
+    for option in [
+        "--nodes=9",
+        "--job-name=x",
+        "--ntasks-per-node=3",
+        "--array=1-4",
+        "--error=e",
+        "--chdir=/",
+        "--wrap=x",
+        "--ntasks=9",
+    ] {
+        let refused = with_own(serde_json::json!({ "sbatch": [option] })).expect_err(option);
+        assert!(refused.message().contains(option) && !refused.hints().is_empty(), "{refused}");
+    }
+}
+
+/// Point 9 of issue 16.
+#[test]
+fn the_site_decides_about_a_requeue_unless_the_job_does() {
+    let requeue = |text: &str| {
+        text.lines().find(|line| line.contains("requeue") && line.starts_with("#SBATCH")).map(str::to_owned)
+    };
+    assert_eq!(requeue(&with_own(serde_json::json!({})).expect("renders")), None);
+    assert_eq!(
+        requeue(&with_own(serde_json::json!({"requeue": false})).expect("renders")).as_deref(),
+        Some("#SBATCH --no-requeue")
+    );
+    let restarts =
+        llama().launch(Launch::PerRank).restart(RestartPolicy::OnFailure { max: 2 }).build().expect("valid");
+    assert_eq!(requeue(&text(restarts, Vec::new())).as_deref(), Some("#SBATCH --requeue"));
+    let spec = llama().launch(Launch::PerRank).build().expect("valid");
+    let said = |value: Option<&str>| {
+        let mut job = planned(spec.clone(), Vec::new());
+        if let Some(value) = value {
+            job.facts.extra.insert("JobRequeue".to_owned(), value.into());
+        }
+        let findings = render(&Settings::default(), &job).expect("renders").findings;
+        findings.into_iter().find(|finding| finding.code == "SLURM-REQUEUE").expect("is said").message
+    };
+    assert!(said(Some("1")).contains("queued again (JobRequeue=1"), "{}", said(Some("1")));
+    assert!(said(Some("0")).contains("ends (JobRequeue=0"), "{}", said(Some("0")));
+    assert!(said(None).contains("default decides"), "{}", said(None));
+}
+
+#[test]
+fn a_command_that_starts_the_ranks_itself_runs_once() {
+    let role = Role::worker().nodes(2).gpus_per_node(8).ranks_per_node(4).command(["bash", "job.sh", "a b"]);
+    let spec = JobSpec::builder("once").launch(Launch::Once).role(role);
+    let spec = spec.code(Code::Script { name: "job.sh".into(), text: "srun hostname\n".into() });
+    let text = text(spec.build().expect("valid"), Vec::new());
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    assert_eq!(last, "bash \"$weftrun_source\"/job.sh 'a b'", "{text}");
+    assert!(text.contains("#SBATCH --ntasks-per-node=4\n") && !text.contains("MASTER_ADDR"), "{text}");
+    let image =
+        JobSpec::builder("x").launch(Launch::Once).image("a/b:1").role(Role::worker().command(["bash", "x"]));
+    assert!(render(&Settings::default(), &planned(image.build().expect("valid"), Vec::new())).is_err());
 }
 
 #[test]

@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::cluster::Cluster;
 use super::config::Settings;
 use super::error;
 use super::ids::JobId;
@@ -163,12 +164,12 @@ impl Rest {
         self.send(Method::POST, &format!("/slurm/v0.0.{version}/job/{id}"), Some(&change)).await.map(drop)
     }
 
-    /// What the cluster says of itself, in the form that [`super::discover`] reads.
-    pub async fn described(&self) -> Result<String> {
+    /// What the cluster has.
+    pub async fn described(&self) -> Result<Cluster> {
         let version = self.version().await?;
         let partitions = self.get(&format!("/slurm/v0.0.{version}/partitions/")).await?;
         let nodes = self.get(&format!("/slurm/v0.0.{version}/nodes/")).await?;
-        Ok(cluster::sections(&partitions, &nodes))
+        Ok(cluster::read(&partitions, &nodes))
     }
 
     /// The newest version that both sides know.
@@ -374,7 +375,7 @@ pub fn fuzz_jobs(value: &Value) {
         job::accounted(one);
         job::shown(one);
     }
-    cluster::sections(value, value);
+    cluster::read(value, value);
 }
 
 #[cfg(test)]

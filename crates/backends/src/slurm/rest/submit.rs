@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::Rendered;
-use weftrun_core::convert::slurm_duration;
+use weftrun_core::convert::{Directive, Directives, slurm_duration};
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{PARSERS, Rest, Sent, json as read};
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
-use crate::slurm::never::directives;
+use crate::slurm::render::{OF_COMPONENT, Script};
 use crate::slurm::submit::{handle, make_log_dir, search, settle};
 
 /// What a job finds in its environment before its script sets anything; sbatch would give it the caller's.
@@ -27,8 +27,9 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
         .documents
         .first()
         .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
+    let components = &Script::of(rendered)?.components;
     let version = rest.version().await?;
-    let body = description(version, &script.text)?;
+    let body = description(version, &script.text, components)?;
     if let Some(found) = search(client, &rendered.submission).await?.job {
         return Ok(found);
     }
@@ -99,29 +100,14 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
     .with("job", id))
 }
 
-/// The options that sbatch does not carry from the first component of a heterogeneous job to the others
-/// (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
-const OF_COMPONENT: [&str; 9] = [
-    "partition",
-    "nodes",
-    "ntasks-per-node",
-    "gpus-per-node",
-    "constraint",
-    "mem",
-    "cpus-per-task",
-    "switches",
-    "exclusive",
-];
-
 /// The body of a submission: the script, and its `#SBATCH` lines as fields.
-fn description(version: u32, script: &str) -> Result<Value> {
-    let components = directives(script);
+fn description(version: u32, script: &str, components: &[Directives]) -> Result<Value> {
     let mut jobs: Vec<Value> = Vec::new();
     for (index, own) in components.iter().enumerate() {
-        let first = components.first().filter(|_| index > 0).into_iter().flatten();
-        let carried = first.filter(|(name, _)| !OF_COMPONENT.contains(&name.as_str()));
+        let first = components.first().filter(|_| index > 0).into_iter().flat_map(Directives::iter);
+        let carried = first.filter(|option| !OF_COMPONENT.contains(&option.name.as_str()));
         let mut job = Fields { version, fields: Map::new() };
-        for (name, value) in carried.chain(own) {
+        for Directive { name, value } in carried.chain(own.iter()) {
             job.set(name, value.as_deref().unwrap_or_default())?;
         }
         jobs.push(job.finish(components.len() > 1));
@@ -163,6 +149,7 @@ impl Fields {
                 self.put(name, value);
             }
             "output" => self.put("standard_output", value),
+            "chdir" => self.put("current_working_directory", value),
             // A list of flags, and one word before.
             "open-mode" if self.parsers() => self.put("open_mode", json!([value.to_uppercase()])),
             "open-mode" => self.put("open_mode", value),
@@ -232,7 +219,9 @@ impl Fields {
         self.put("environment", environment);
         let output = self.fields.get("standard_output").and_then(Value::as_str).unwrap_or("/");
         let folder = output.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
-        self.put("current_working_directory", if folder.is_empty() { "/".to_owned() } else { folder });
+        if !self.fields.contains_key("current_working_directory") {
+            self.put("current_working_directory", if folder.is_empty() { "/".to_owned() } else { folder });
+        }
         Value::Object(self.fields)
     }
 }
@@ -255,6 +244,18 @@ mod tests {
         #SBATCH --time=0-00:10:30\n#SBATCH --output=/fsx/logs/a-%j.log\n#SBATCH --open-mode=append\n#SBATCH --requeue\n\
         #SBATCH --signal=USR1@300\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n\
         #SBATCH --mem=0\n#SBATCH --exclusive\n\nset -e\n#SBATCH --nodes=9\n";
+
+    fn description(version: u32, script: &str) -> Result<Value> {
+        let mut components = vec![Directives::default()];
+        for line in script.lines().take_while(|line| line.starts_with('#')) {
+            match line.strip_prefix("#SBATCH ") {
+                Some("hetjob") => components.push(Directives::default()),
+                Some(options) => components.last_mut().expect("one").read_line(options),
+                None => {}
+            }
+        }
+        super::description(version, script, &components)
+    }
 
     #[test]
     fn lines_become_the_fields_of_each_version() {

@@ -13,6 +13,9 @@ pub struct SbatchArgs {
     /// The script; `-` reads stdin
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
+    /// Keep the script as it is: it runs once, on the first node (`launch = "once"`)
+    #[arg(long)]
+    pub whole: bool,
 }
 
 /// Reads the script.
@@ -20,7 +23,7 @@ pub fn read(args: &SbatchArgs) -> Result<Imported> {
     let source = JobSource::read(&args.file)?;
     let text = String::from_utf8(source.bytes)
         .map_err(|_| Error::new(ErrorKind::InvalidSpec, format!("{} is not UTF-8 text", source.name)))?;
-    let (spec, findings) = import_sbatch(&text).map_err(|finding| {
+    let (spec, findings) = import_sbatch(&text, args.whole).map_err(|finding| {
         Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
     })?;
     Ok(Imported::new(spec, findings))

@@ -166,7 +166,7 @@ impl Given {
         let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
         let named =
             context.global.profile.clone().or_else(of_target).or_else(|| config.resolved.default_profile());
-        let profile = named.as_deref().map(|name| profiles.get(name)).transpose()?;
+        let profile = named.as_deref().map(|name| profiles.get(name).map(Profile::named)).transpose()?;
         let sites = if profile.is_some() { Vec::new() } else { profiles.of_sites()? };
         Ok(Self {
             options,
@@ -183,7 +183,7 @@ impl Given {
 
     /// The same for another profile.
     pub fn with_profile(&mut self, name: &str) -> Result<()> {
-        self.profile = Some(self.profiles.get(name)?);
+        self.profile = Some(self.profiles.get(name)?.named());
         Ok(())
     }
 

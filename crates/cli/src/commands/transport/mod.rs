@@ -128,7 +128,12 @@ fn follow_job(
             done = read => done?,
             _ = tokio::signal::ctrl_c() => context.out.say("interrupted: what was seen so far"),
         }
-        Ok(job.plan().cloned())
+        if let Some(plan) = job.plan() {
+            return Ok(Some(plan.clone()));
+        }
+        // A job that was submitted elsewhere carries its fabric itself, where its backend has a place for it.
+        let described = job.describe().await.ok();
+        Ok(described.and_then(|job| job.summary.fabric).map(FabricPlan::unchanged))
     })
 }
 

@@ -275,8 +275,18 @@ fn object(
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
-    if !runtime.is_known() && job.kind == JobKind::TrainJob {
-        report.plan.findings.push(runtime_assumed(data));
+    if job.kind == JobKind::TrainJob {
+        let trainer = settings.trainer.is_none() && TrainerVersion::of(data).is_none();
+        let assumed = (trainer && report.changed).then(|| version.assumed());
+        report.plan.findings.extend(match (runtime.is_known(), assumed) {
+            (true, assumed) => assumed,
+            (false, None) => Some(runtime_assumed(data)),
+            (false, Some(assumed)) => {
+                let mut finding = runtime_assumed(data);
+                finding.message = format!("{}; {}", finding.message, assumed.message);
+                Some(finding)
+            }
+        });
     }
     if report.changed {
         // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.

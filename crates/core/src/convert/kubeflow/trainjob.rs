@@ -46,6 +46,18 @@ impl TrainerVersion {
         }
     }
 
+    /// Says that this version was assumed: nobody named one, and neither the cluster nor the TrainJob shows one.
+    pub fn assumed(self) -> crate::Finding {
+        let text = format!(
+            "assumed Kubeflow Trainer {}, whose TrainJobs have the field `{}`; other versions refuse it",
+            self.as_str(),
+            self.override_field()
+        );
+        crate::Finding::info("I-TRAINER-ASSUMED", text)
+            .at("trainer")
+            .fix("name the cluster's version with --trainer-version (2.0, 2.1, 2.2 or 2.3), or plan with the cluster at hand")
+    }
+
     /// The field of a TrainJob that carries overrides of its pods.
     pub(super) fn override_field(self) -> &'static str {
         match self {

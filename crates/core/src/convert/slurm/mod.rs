@@ -4,9 +4,13 @@
 //! A container image may set a variable of its own, which then wins over the job's: `--container-env` names those that
 //! must not be overridden (pyxis, `srun --help`).
 
+mod directives;
 mod import;
+mod operations;
 
+pub use directives::{Directive, Directives, Program};
 pub use import::{import_sbatch, slurm_duration};
+pub use operations::{INEXPRESSIBLE, ScriptChange, ScriptContext, script_change, why_inexpressible};
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +22,7 @@ use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::fabric::{Change, FabricPlan, Op, Skipped, decide};
+use crate::fabric::{FabricPlan, Op, Skipped, decide};
 use crate::lint;
 use crate::request::FabricRequest;
 use crate::request::{Fabric, RuleSetting};
@@ -46,7 +50,8 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
             let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
             profile = chosen.profile;
             let job = script.view(&chosen);
-            let plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            let mut plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
+            script.keep_expressible(&mut plan);
             JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
@@ -92,7 +97,7 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec
 fn opted_out(script: &Script<'_>) -> JobReport {
     JobReport {
         kind: "sbatch script".to_owned(),
-        name: script.option(&["job-name", "J"]).unwrap_or_default().to_owned(),
+        name: script.option("job-name").unwrap_or_default().to_owned(),
         line: 1,
         plan: FabricPlan {
             skipped: vec![Skipped::fabric(
@@ -109,8 +114,8 @@ fn opted_out(script: &Script<'_>) -> JobReport {
 /// What a script says.
 pub(super) struct Script<'t> {
     text: &'t str,
-    /// FabricRequest of the `#SBATCH` lines; the last of a name counts.
-    options: BTreeMap<String, String>,
+    /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    components: Vec<Directives>,
     /// Where the block goes: behind the last `#SBATCH` line that Slurm reads.
     head_end: usize,
     /// Variables that are set, with their place.
@@ -122,7 +127,8 @@ pub(super) struct Script<'t> {
 impl<'t> Script<'t> {
     pub(super) fn read(text: &'t str) -> Self {
         let blocks = blocks(text);
-        let mut script = Self { text, options: BTreeMap::new(), head_end: 0, exports: Vec::new(), blocks };
+        let components = vec![Directives::default()];
+        let mut script = Self { text, components, head_end: 0, exports: Vec::new(), blocks };
         let (mut at, mut in_head) = (0, true);
         for line in text.split_inclusive('\n') {
             let (start, end) = (at, at + line.len());
@@ -133,7 +139,7 @@ impl<'t> Script<'t> {
             match line.trim_end() {
                 // Slurm stops reading `#SBATCH` lines at the first command.
                 line if in_head && line.starts_with("#SBATCH") => {
-                    script.directives(&line["#SBATCH".len()..]);
+                    script.directive(&line["#SBATCH".len()..]);
                     script.head_end = end;
                 }
                 line if in_head && line.starts_with("#!") => script.head_end = end,
@@ -147,25 +153,11 @@ impl<'t> Script<'t> {
         script
     }
 
-    fn directives(&mut self, line: &str) {
-        let words = shlex::split(line.split(" #").next().unwrap_or(line)).unwrap_or_default();
-        let mut words = words.into_iter().peekable();
-        while let Some(word) = words.next() {
-            let (name, value) = if let Some(long) = word.strip_prefix("--") {
-                match long.split_once('=') {
-                    Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-                    None => (long.to_owned(), None),
-                }
-            } else if let Some(short) =
-                word.strip_prefix('-').filter(|short| short.is_ascii() && !short.is_empty())
-            {
-                let (name, value) = short.split_at(1);
-                (name.to_owned(), (!value.is_empty()).then(|| value.trim_start_matches('=').to_owned()))
-            } else {
-                continue;
-            };
-            let value = value.or_else(|| words.next_if(|next| !next.starts_with('-'))).unwrap_or_default();
-            self.options.insert(name, value);
+    fn directive(&mut self, line: &str) {
+        if matches!(line.trim(), "hetjob" | "packjob") {
+            self.components.push(Directives::default());
+        } else if let Some(last) = self.components.last_mut() {
+            last.read_line(line);
         }
     }
 
@@ -183,14 +175,19 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// Its options, long and short ones by their own names.
-    pub(super) fn options(&self) -> &BTreeMap<String, String> {
-        &self.options
+    /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    pub(super) fn components(&self) -> &[Directives] {
+        &self.components
     }
 
     /// What stands behind the lines that Slurm reads, without our block.
     pub(super) fn body(&self) -> String {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
+    }
+
+    /// The line on which [`Script::body`] begins, from 1.
+    pub(super) fn body_line(&self) -> usize {
+        self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
     }
 
     /// Where the head ends in the script without our blocks.
@@ -199,42 +196,32 @@ impl<'t> Script<'t> {
         self.head_end - before.map(ExactSizeIterator::len).sum::<usize>()
     }
 
-    fn option(&self, names: &[&str]) -> Option<&str> {
-        names.iter().find_map(|name| self.options.get(*name)).map(String::as_str)
+    /// The value of an option, that of the last component that has it.
+    fn option(&self, name: &str) -> Option<&str> {
+        self.components.iter().rev().find_map(|options| options.value(name))
     }
 
-    fn count(&self, names: &[&str]) -> Option<u32> {
-        let text = self.option(names)?;
-        text.rsplit(':').next().unwrap_or(text).split(['-', ',']).next()?.parse().ok()
+    fn has(&self, name: &str) -> bool {
+        self.components.iter().any(|options| options.has(name))
     }
 
     fn nodes(&self) -> u32 {
-        self.count(&["nodes", "N"]).unwrap_or(1)
+        self.components.iter().map(Directives::nodes).sum()
     }
 
     /// GPUs of a node: as asked, else all of an exclusive one.
     fn gpus(&self, settings: &Settings<'_>) -> u32 {
-        let gres = self.option(&["gres"]).and_then(|gres| {
-            let gpu = gres.split(',').find(|one| *one == "gpu" || one.starts_with("gpu:"))?;
-            Some(gpu.rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(1))
-        });
         let whole = || {
             let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
             row.map_or(8, |row| row.accelerators)
         };
-        let by_task =
-            || Some(self.count(&["gpus-per-task"])? * self.count(&["ntasks-per-node"]).unwrap_or(1));
-        self.count(&["gpus-per-node"])
-            .or(gres)
-            .or_else(|| self.count(&["gpus", "G"]).map(|all| all / self.nodes().max(1)))
-            .or_else(by_task)
-            .or_else(|| self.options.contains_key("exclusive").then(whole))
-            .unwrap_or(0)
+        let asked = self.components.iter().filter_map(Directives::gpus_per_node).max();
+        asked.or_else(|| self.has("exclusive").then(whole)).unwrap_or(0)
     }
 
     /// What a node gives a job. Memory is always among it, as Slurm gives some even unasked (`--mem=0` is all of it).
     fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
-        let memory = self.option(&["mem"]).unwrap_or("0").to_owned();
+        let memory = self.option("mem").unwrap_or("0").to_owned();
         let gpus = (gpus > 0).then(|| ("nvidia.com/gpu".to_owned(), gpus.to_string()));
         gpus.into_iter().chain([("memory".to_owned(), memory)]).collect()
     }
@@ -269,7 +256,7 @@ impl<'t> Script<'t> {
         let env = self.exports.iter().filter(|(name, ..)| name != "LD_LIBRARY_PATH");
         let container = ContainerView {
             name: "nodes".to_owned(),
-            image: self.option(&["container-image"]).map(str::to_owned),
+            image: self.option("container-image").map(str::to_owned),
             command: if mpi { vec!["bash".into(), "-c".into(), self.bare()] } else { Vec::new() },
             env: env
                 .map(|(name, value, _)| EnvView {
@@ -281,10 +268,8 @@ impl<'t> Script<'t> {
             limits: self.limits(gpus),
             ..ContainerView::default()
         };
-        let types = self
-            .option(&["constraint", "C"])
-            .into_iter()
-            .flat_map(|text| text.split(['|', '&', '[', ']', '*']));
+        let types =
+            self.option("constraint").into_iter().flat_map(|text| text.split(['|', '&', '[', ']', '*']));
         let instance_types =
             types.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
         let role = RoleView {
@@ -298,8 +283,8 @@ impl<'t> Script<'t> {
         };
         JobView {
             kind: JobKind::Sbatch,
-            name: self.option(&["job-name", "J"]).unwrap_or_default().to_owned(),
-            queue: self.option(&["partition", "p"]).map(str::to_owned),
+            name: self.option("job-name").unwrap_or_default().to_owned(),
+            queue: self.option("partition").map(str::to_owned),
             roles: vec![role],
             mpi: mpi.then_some(Mpi::OpenMpi),
             ..JobView::default()
@@ -315,30 +300,57 @@ impl<'t> Script<'t> {
         bare
     }
 
-    /// The script with the ops that a script can carry.
+    /// Leaves the operations that this script can carry, and names the others as not applied.
+    fn keep_expressible(&self, plan: &mut FabricPlan) {
+        let context = ScriptContext { container: !self.contained(&self.bare()).is_empty(), topology: true };
+        let mut left = Vec::new();
+        plan.ops.retain(|op| {
+            let kind = match script_change(&op.change, context) {
+                Ok(ScriptChange::Env(..) | ScriptChange::Mount(..) | ScriptChange::Command(_)) => {
+                    return true;
+                }
+                Ok(ScriptChange::InPlace) => "mount",
+                Ok(ScriptChange::WholeNodes) => "whole-nodes",
+                Ok(ScriptChange::Constraint(_) | ScriptChange::OneSwitch) => "directive",
+                Ok(ScriptChange::Memlock) => "memlock",
+                Ok(ScriptChange::Wrap(_)) => "wrapper",
+                Err(kind) => kind,
+            };
+            left.push((op.clone(), kind));
+            false
+        });
+        for (op, kind) in left {
+            let (what, value) = (op.change.target(), op.change.value());
+            let target = format!("{}: {what}", op.role);
+            plan.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
+            let why = why_inexpressible(kind);
+            plan.skipped.push(Skipped {
+                rule: op.rule,
+                reason: "not-expressible".to_owned(),
+                why: format!("{what}={value} is not applied: {why}"),
+            });
+            plan.findings.push(Finding::info(
+                "I-NOT-APPLIED",
+                format!("not applied to the script: {what}={value}; {why}"),
+            ));
+        }
+    }
+
+    /// The script with the ops that [`Script::keep_expressible`] left.
     fn with(&self, ops: &[Op], settings: &Settings<'_>) -> Option<String> {
         let newline = newline_of(self.text);
-        let rewritten = ops.iter().find_map(|op| match &op.change {
-            Change::Command { after, .. } => after.get(2).cloned(),
-            _ => None,
-        });
-        let mut text = rewritten.unwrap_or_else(|| self.bare());
-        let set: Vec<(&str, &str)> = ops
-            .iter()
-            .filter_map(|op| match &op.change {
-                Change::Env { name, value } => Some((name.as_str(), value.as_str())),
-                _ => None,
-            })
-            .collect();
-        let mounts: Vec<String> = ops
-            .iter()
-            .filter_map(|op| match &op.change {
-                Change::Mount { host_path, mount_path, read_only, .. } => {
-                    Some(format!("{host_path}:{mount_path}{}", if *read_only { ":ro" } else { "" }))
+        let (mut set, mut mounts, mut rewritten) = (Vec::new(), Vec::new(), None);
+        for op in ops {
+            match script_change(&op.change, ScriptContext { container: true, topology: true }) {
+                Ok(ScriptChange::Env(name, value)) => set.push((name, value)),
+                Ok(ScriptChange::Mount(from, to, read_only)) => {
+                    mounts.push(format!("{from}:{to}{}", if read_only { ":ro" } else { "" }));
                 }
-                _ => None,
-            })
-            .collect();
+                Ok(ScriptChange::Command(after)) => rewritten = after.get(2).cloned(),
+                _ => {}
+            }
+        }
+        let mut text = rewritten.unwrap_or_else(|| self.bare());
         let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
         text = self.containers(&text, &names, &mounts)?;
         if set.is_empty() {
@@ -363,17 +375,23 @@ impl<'t> Script<'t> {
         Some(format!("{head}{gap}{block}{rest}"))
     }
 
+    /// The `srun` commands of a text that start containers.
+    fn contained(&self, text: &str) -> Vec<ScriptCommand> {
+        let for_all = self.has("container-image");
+        let is_contained = |command: &ScriptCommand| {
+            let words = command.words.get(command.program..).unwrap_or_default();
+            let names = for_all || words.iter().any(|word| word.starts_with("--container-"));
+            names && words.first().is_some_and(|word| word == "srun")
+        };
+        commands(text).unwrap_or_default().into_iter().filter(is_contained).collect()
+    }
+
     /// Lets variables and folders into the containers of `srun`.
     fn containers(&self, text: &str, names: &[&str], mounts: &[String]) -> Option<String> {
-        let for_all = self.options.contains_key("container-image");
         let mut splices: Vec<(usize, usize, String)> = Vec::new();
-        for command in commands(text).unwrap_or_default() {
-            let words = &command.words[command.program..];
-            let spans = &command.spans[command.program..];
-            let contained = for_all || words.iter().any(|word| word.starts_with("--container-"));
-            if words.first().map(String::as_str) != Some("srun") || !contained {
-                continue;
-            }
+        for command in self.contained(text) {
+            let words = command.words.get(command.program..)?;
+            let spans = command.spans.get(command.program..)?;
             let wanted: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             for (option, values) in [("--container-env", &wanted[..]), ("--container-mounts", mounts)] {
                 splices.extend(with_list(text, words, spans, option, values));
@@ -535,6 +553,56 @@ mod tests {
         );
         assert!(new.contains("\nsrun hostname\n"));
         assert!(new.contains("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"));
+    }
+
+    /// What a report says was done stands in the script; everything else is named as not applied.
+    #[test]
+    fn a_report_says_only_what_was_written() {
+        let contained = "srun --container-image=a#b ./train\n";
+        let exclusive = HEAD.replace("--gpus-per-node=8 # all", "--exclusive");
+        for profile in ["dgxc", "parallelcluster", "eks-image", "infiniband", "roce"] {
+            let Ok(_) = Profiles::builtin().get(profile) else { continue };
+            for (head, body) in
+                [(HEAD, "srun ./train\n"), (HEAD, contained), (exclusive.as_str(), "mpirun -np 32 ./train\n")]
+            {
+                let (new, report) = run(&format!("{head}{body}"), profile);
+                assert_eq!(report.actions.is_empty(), !report.changed, "{profile} {body}: {report:?}");
+                for action in &report.actions {
+                    let (_, what) = action.split_once(": ").unwrap();
+                    let written = match what.split(' ').collect::<Vec<_>>()[..] {
+                        ["env", name, _] => new.contains(&format!("export {name}=")),
+                        ["volume", ..] => new.contains("--container-mounts"),
+                        ["mpirun", ..] => new.contains("mpirun -x "),
+                        _ => false,
+                    };
+                    assert!(written, "{profile} {body}: `{action}` is not in\n{new}");
+                }
+                for decision in &report.plan.decisions {
+                    let what = decision.target.split_once(": ").map_or("", |(_, what)| what);
+                    let carried =
+                        ["env ", "mount ", "command", "mpirun"].iter().any(|start| what.starts_with(start));
+                    assert!(carried, "{profile} {body}: {}", decision.target);
+                }
+                let named = report.plan.findings.iter().filter(|note| note.code == "I-NOT-APPLIED").count();
+                let lost =
+                    report.plan.skipped.iter().filter(|skipped| skipped.reason == "not-expressible").count();
+                assert_eq!(named, lost);
+            }
+        }
+        let (new, report) = run(&format!("{HEAD}srun ./train\n"), "dgxc");
+        let not_applied = |part: &str| {
+            report
+                .plan
+                .findings
+                .iter()
+                .any(|note| note.code == "I-NOT-APPLIED" && note.message.contains(part))
+        };
+        assert!(
+            not_applied("vpc.amazonaws.com/efa=32") && not_applied("mount /opt/amazon-efa-ofi"),
+            "{:?}",
+            report.plan.findings
+        );
+        assert!(!new.contains("container-mounts"));
     }
 
     /// Found by the fuzzer. Our block is made anew, and there is one of it; what Slurm reads is never taken out with it.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::Signature;
 
-use super::{HIGH, NOTE, Rule, nccl_issue, ofi_issue, rule};
+use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
+use crate::diagnose::cause::rank_list;
 use crate::diagnose::seen::Seen;
 
 pub(super) const RULES: &[Rule] = &[
@@ -41,6 +42,12 @@ pub(super) const RULES: &[Rule] = &[
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml]),
+    rule("R47", "NCCL-WARNING", MEDIUM,
+        "NCCL warned of something that no rule explains",
+        "read the cited lines: the first of them is the earliest",
+        TROUBLESHOOTING)
+        .signatures(&[Signature::UnknownWarning])
+        .detail(first_warning),
     rule("R46", "CUDA-FAILURE", HIGH,
         "CUDA failed inside NCCL",
         "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
@@ -65,9 +72,13 @@ fn both_versions(seen: &Seen<'_>) -> Option<String> {
     versions(seen).map(|(one, other)| format!(": {one} and {other}"))
 }
 
+fn first_warning(seen: &Seen<'_>) -> Option<String> {
+    let found = seen.map.signatures().get(Signature::UnknownWarning)?;
+    found.traces.first().map(|trace| format!(": {}", trace.text))
+}
+
 fn reporting_ranks(seen: &Seen<'_>) -> Option<String> {
-    let mut ranks = seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks.clone();
-    ranks.sort_unstable();
-    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    (!ranks.is_empty()).then(|| format!(" (reported by rank {})", ranks.join(", ")))
+    let ranks = &seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks;
+    let ranks: Vec<u32> = ranks.iter().copied().collect();
+    (!ranks.is_empty()).then(|| format!(" (reported by rank {})", rank_list(&ranks)))
 }

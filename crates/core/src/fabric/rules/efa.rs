@@ -52,12 +52,13 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
             );
             continue;
         }
-        if ctx.options.inject == Inject::Client {
+        // A launcher without GPUs gets its files from weftrun even beside a webhook that injects.
+        if ctx.options.inject == Inject::Client || !role.worker {
             efa_role::decide(ctx, plan, parts, at, role);
         }
     }
+    webhook::decide(ctx, plan);
     if ctx.options.inject == Inject::Client {
-        webhook::decide(ctx, plan, parts);
         placement::decide(ctx, plan);
     }
     ask_of_launcher(ctx, plan, parts, launch);

@@ -14,7 +14,7 @@ pub(crate) mod roce;
 pub(crate) mod set;
 pub(crate) mod strict;
 pub(crate) mod tcp;
-mod webhook;
+pub(crate) mod webhook;
 
 use super::Profile;
 use super::node::Node;

@@ -13,6 +13,8 @@ use crate::request::{Fabric, Origin, RuleSetting};
 pub const MARKER: &str = "weftrun.dev/applied";
 /// Its value for EFA.
 pub const MARKER_EFA: &str = "efa/v1";
+/// Its value where the job is to have no EFA.
+pub const MARKER_NONE: &str = "none/v1";
 
 /// What an object's annotations say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +77,8 @@ fn word(annotations: &BTreeMap<String, Annotation>, key: &str) -> Word {
     if annotations.get(key).and_then(Annotation::text) != Some("true") {
         return Word::Silent;
     }
-    let ours =
-        annotations.get(MARKER).and_then(Annotation::text).is_some_and(|value| value.starts_with("efa/"));
+    let marker = annotations.get(MARKER).and_then(Annotation::text);
+    let ours = marker.is_some_and(|value| value.starts_with("efa/") || value == MARKER_NONE);
     if ours { Word::Ours } else { Word::Out }
 }
 
@@ -108,7 +110,7 @@ fn report_odd_values(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
 fn copy_to_pods(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     const RULE: &str = "efa.webhook";
     let off = plan.settings.of(RULE) == RuleSetting::Off;
-    if off || ctx.is_job_file() || ctx.options.kind == Fabric::Efa {
+    if off || ctx.is_job_file() {
         return;
     }
     for (at, _) in ctx.roles().filter(|(_, role)| !role.annotations.contains_key(key)) {

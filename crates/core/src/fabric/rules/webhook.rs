@@ -1,30 +1,36 @@
 //! The cluster's own webhook, which would add EFA a second time.
 
 use super::Context;
-use super::efa::Parts;
-use super::opt_out::{self, MARKER, MARKER_EFA};
+use super::opt_out::{self, MARKER, MARKER_EFA, MARKER_NONE};
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::builder::PlanBuilder;
-use crate::fabric::view::JobKind;
-use crate::request::{Fabric, Origin, Webhook};
+use crate::fabric::NodeGroup;
+use crate::fabric::builder::{PlanBuilder, RoleRef};
+use crate::fabric::view::{Annotation, JobKind, RoleView};
+use crate::request::{Fabric, Inject, Origin, Webhook};
 
-/// Tells a webhook to keep out, where there is one or may be one.
-pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, _parts: Parts) {
-    const RULE: &str = "efa.webhook";
+const RULE: &str = "efa.webhook";
+
+/// Tells a webhook to keep out of what weftrun has changed, where there is a webhook or may be one.
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
         plan.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
         return;
     }
+    let server = ctx.options.inject == Inject::Server;
     let (why, origin) = match known(ctx) {
-        Some(false) => {
+        _ if server => (
+            "the webhook would give a launcher devices and huge pages, which the API server refuses without cpu or memory",
+            Origin::Default,
+        ),
+        Some((false, _)) => {
             plan.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
             return;
         }
-        Some(true) => (
+        Some((true, origin)) => (
             "the cluster's webhook would add the same again; the marker says that this opt-out is ours",
-            Origin::Cluster,
+            origin,
         ),
         None if ctx.facts.online => (
             "whether a webhook adds the same could not be found out; this keeps one out and is harmless",
@@ -36,27 +42,79 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, _parts: Parts) {
         }
     };
     for (at, role) in ctx.roles().filter(|(_, role)| role.worker || role.launcher) {
-        if !role.worker && opt_out::role_is_out(ctx, role) {
+        let out = !role.worker && opt_out::role_is_out(ctx, role);
+        if out || (server && role.worker) {
             continue;
         }
-        for (key, value) in [(key, "true"), (MARKER, MARKER_EFA)] {
-            let change = Change::Annotation { key: key.to_owned(), value: value.to_owned() };
-            if opt_out::role_is_marked(ctx, role) {
-                plan.kept(at, RULE, &change, "already there");
-            } else {
-                plan.op(at, RULE, change, why, origin.clone());
-            }
+        annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_EFA)], why, &origin);
+    }
+}
+
+/// Keeps a webhook out of a job that is to have no EFA: it looks at each pod alone, and gives EFA to launchers of partial
+/// nodes too.
+pub(crate) fn keep_out(ctx: &Context, plan: &mut PlanBuilder) {
+    let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
+    // The webhook changes pods of MPIJobs and PyTorchJobs only.
+    if matches!(ctx.job.kind, JobKind::Sbatch | JobKind::TrainJob) {
+        return;
+    }
+    let origin = match known(ctx) {
+        Some((false, _)) => return,
+        Some((true, origin)) => origin,
+        None if ctx.facts.online && may_have_efa(ctx) => Origin::Assumed,
+        None => return,
+    };
+    let why = "the job is to have no EFA, and the cluster's webhook sees only what each pod carries";
+    for (at, role) in ctx.roles().filter(|(_, role)| role.worker || role.launcher) {
+        let users = role.annotations.contains_key(key) && !opt_out::role_is_marked(ctx, role);
+        let of_job = ctx.is_job_file() && ctx.job.annotations.contains_key(key);
+        let copied = plan.changes().any(|(name, change)| {
+            name == at.name && matches!(change, Change::Annotation { key: set, .. } if set == key)
+        });
+        if !(users || of_job || copied) {
+            annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_NONE)], why, &origin);
         }
     }
 }
 
-fn known(ctx: &Context) -> Option<bool> {
+fn annotate(
+    plan: &mut PlanBuilder,
+    at: RoleRef,
+    role: &RoleView,
+    pairs: [(&str, &str); 2],
+    why: &str,
+    origin: &Origin,
+) {
+    for (key, value) in pairs {
+        let change = Change::Annotation { key: key.to_owned(), value: value.to_owned() };
+        if role.annotations.get(key).and_then(Annotation::text) == Some(value) {
+            plan.kept(at, RULE, &change, "already there");
+        } else {
+            plan.op(at, RULE, change, why, origin.clone());
+        }
+    }
+}
+
+/// Whether an unknown cluster may add EFA to a job without: the profile or the nodes have EFA, or nothing but the user's
+/// own words were asked.
+fn may_have_efa(ctx: &Context) -> bool {
+    let offers = |group: &NodeGroup| group.allocatable.contains_key("vpc.amazonaws.com/efa");
+    ctx.profile.efa.is_some()
+        || matches!(ctx.options.kind, Fabric::Off | Fabric::Tcp)
+        || ctx.facts.nodes.iter().any(offers)
+}
+
+/// Whether a webhook adds EFA, and how that is known.
+fn known(ctx: &Context) -> Option<(bool, Origin)> {
     let said = |webhook: Webhook| match webhook {
         Webhook::Auto => None,
         Webhook::Yes => Some(true),
         Webhook::No => Some(false),
     };
-    said(ctx.options.webhook).or(ctx.facts.efa_webhook).or_else(|| said(ctx.profile.webhook))
+    let asked = said(ctx.options.webhook).map(|known| (known, Origin::Job));
+    let seen = ctx.facts.efa_webhook.map(|known| (known, Origin::Cluster));
+    let profile = said(ctx.profile.webhook);
+    asked.or(seen).or_else(|| profile.map(|known| (known, Origin::Profile(ctx.profile.name.clone()))))
 }
 
 fn report_unknown(ctx: &Context, plan: &mut PlanBuilder, key: &str) {

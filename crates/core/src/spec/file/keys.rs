@@ -10,6 +10,10 @@ const LAUNCH: &[Word] = &[
     word("per-node", "the command is started once per node and does the rest itself (default)"),
     word("per-rank", "the command is started once per GPU"),
     word("torchrun", "the command is a Python script with its arguments; torchrun is started once per node"),
+    word(
+        "once",
+        "the command is started once, on the first node, and starts the ranks itself, as a batch script does (Slurm)",
+    ),
     word("mpi", "one launcher starts the program on all nodes with mpirun"),
 ];
 

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Findings;
-use crate::spec::JobSpec;
 use crate::spec::file::join;
+use crate::spec::{JobSpec, Launch};
 use crate::{Error, ErrorKind, Result};
 
 /// Refuses a NUL in any field of the job, whatever reads the field later.
@@ -73,6 +73,21 @@ impl JobSpec {
             fields.iter().map(|field| format!("`{}`", field.escape_debug())).collect::<Vec<_>>().join(", ")
         );
         Err(Error::new(ErrorKind::InvalidSpec, message).hint("remove the NUL character"))
+    }
+}
+
+impl JobSpec {
+    /// Refuses a job of several nodes whose command starts the ranks itself, for a backend that gives it no way to.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`].
+    pub fn refuse_once(&self, backend: &str) -> Result<()> {
+        if self.launch == Launch::Once && self.nodes() > 1 {
+            return Err(Error::unsupported(backend, "launch = \"once\" on several nodes").hint(
+                "only Slurm gives a script an allocation in which it starts the ranks itself (`srun`)",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,9 @@
 #!/bin/bash
-# Rendered by weftrun. By hand: mkdir -p weftrun && sbatch THIS_FILE
+# Rendered by weftrun. By hand, in the home directory: mkdir -p weftrun && sbatch THIS_FILE
 #SBATCH --job-name=all-reduce
 #SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa
 #SBATCH --output=weftrun/all-reduce-%j-0a1b2c3d.log
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8
 #SBATCH --gpus-per-node=8
@@ -15,7 +14,7 @@
 set -eo pipefail
 
 # If Slurm has this submission twice, only the first job to start runs it.
-weftrun_once="$SLURM_SUBMIT_DIR/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+weftrun_once="$HOME/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
 [ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
 unset WEFTRUN_ONCE
 if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
@@ -28,7 +27,7 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
 fi
 
 # What weftrun reads later: the file of the exit code, and two lines of the log.
-weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"all-reduce-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_base="$HOME/"weftrun/"all-reduce-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {
@@ -55,8 +54,6 @@ export PYTHONUNBUFFERED=1
 # >>> weftrun fabric >>>
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
-# profile.env: the profile sets it in every job of its fabric
-export FI_PROVIDER=efa
 # detect.nccl-debug: NCCL says only then which transport it uses
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
@@ -65,5 +62,5 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
-srun -K1 -l --export=ALL --cpu-bind=none --mpi=pmi2 --container-image='public.ecr.aws#hpc-cloud/nccl-tests:latest' --no-container-mount-home --container-env=FI_EFA_USE_DEVICE_RDMA,FI_PROVIDER,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
+srun -K1 -l --export=ALL --cpu-bind=none --mpi=pmi2 --container-image='public.ecr.aws#hpc-cloud/nccl-tests:latest' --no-container-mount-home --container-env=FI_EFA_USE_DEVICE_RDMA,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
   /opt/nccl-tests/build/all_reduce_perf -b 8 -e 16G

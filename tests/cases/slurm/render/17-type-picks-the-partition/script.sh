@@ -1,10 +1,9 @@
 #!/bin/bash
-# Rendered by weftrun. By hand: mkdir -p weftrun && sbatch THIS_FILE
+# Rendered by weftrun. By hand: mkdir -p /home/researcher/weftrun && sbatch THIS_FILE
 #SBATCH --job-name=p5
 #SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa
-#SBATCH --output=weftrun/p5-%j-0a1b2c3d.log
+#SBATCH --output=/home/researcher/weftrun/p5-%j-0a1b2c3d.log
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
 #SBATCH --partition=compute-p5
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -17,7 +16,7 @@
 set -eo pipefail
 
 # If Slurm has this submission twice, only the first job to start runs it.
-weftrun_once="$SLURM_SUBMIT_DIR/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+weftrun_once=/home/researcher/weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
 [ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
 unset WEFTRUN_ONCE
 if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
@@ -30,7 +29,7 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
 fi
 
 # What weftrun reads later: the file of the exit code, and two lines of the log.
-weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"p5-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_base=/home/researcher/weftrun/"p5-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {
@@ -59,8 +58,6 @@ export PYTHONUNBUFFERED=1
 export LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/efa/lib64:/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/ofi-nccl/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
-# profile.env: the profile sets it in every job of its fabric
-export FI_PROVIDER=efa
 # detect.nccl-debug: NCCL says only then which transport it uses
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<

@@ -2,9 +2,9 @@
 # Rendered by weftrun. By hand: mkdir -p '/fsx/lo gs;$(id)'\''"#' && sbatch THIS_FILE
 #SBATCH --job-name=hostile
 #SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:auto
+#SBATCH --chdir="/fsx/we ird;$(id)'"
 #SBATCH --output="/fsx/lo gs;$(id)'\"#/hostile-%j-0a1b2c3d.log"
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 
@@ -54,6 +54,6 @@ export NASTY='it'\''s "$HOME" `id` $(id);
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=1
 
-srun -K1 -l --export=ALL --chdir='/fsx/we ird;$(id)'\''' \
+srun -K1 -l --export=ALL \
   sh -c 'export LOCAL_WORLD_SIZE=1 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' node sh -c 'echo "$1"' x 'it'\''s "$HOME" `id` $(id); rm -rf / \ 
  # * ~ !x é %j'

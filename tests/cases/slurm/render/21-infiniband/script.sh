@@ -1,10 +1,9 @@
 #!/bin/bash
-# Rendered by weftrun. By hand: mkdir -p weftrun && sbatch THIS_FILE
+# Rendered by weftrun. By hand, in the home directory: mkdir -p weftrun && sbatch THIS_FILE
 #SBATCH --job-name=dgx
 #SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:infiniband
 #SBATCH --output=weftrun/dgx-%j-0a1b2c3d.log
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
@@ -15,7 +14,7 @@
 set -eo pipefail
 
 # If Slurm has this submission twice, only the first job to start runs it.
-weftrun_once="$SLURM_SUBMIT_DIR/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+weftrun_once="$HOME/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
 [ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
 unset WEFTRUN_ONCE
 if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
@@ -28,7 +27,7 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
 fi
 
 # What weftrun reads later: the file of the exit code, and two lines of the log.
-weftrun_base="$SLURM_SUBMIT_DIR/"weftrun/"dgx-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_base="$HOME/"weftrun/"dgx-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {

@@ -113,7 +113,7 @@ fn a_forged_header_is_a_line_like_all_others() {
         let text: Vec<u8> = batches.iter().flat_map(|batch| batch.bytes.clone()).collect();
         assert_eq!(String::from_utf8(text).unwrap(), format!("a\n{line}\n4000000000: b\nc\n"));
         assert!(batches.iter().all(|batch| batch.source.attempt == 0));
-        assert_eq!(file.lanes.len(), 2, "{line}");
+        assert_eq!(file.streams.len(), 2, "{line}");
     }
     // As the only header of a file it is none either.
     let mut foreign = self::file(None);
@@ -134,5 +134,5 @@ fn the_lanes_of_a_file_are_bounded_over_all_its_attempts() {
         sources.extend(batches.iter().map(|batch| std::sync::Arc::clone(&batch.source)));
         offset += log.len() as u64;
     }
-    assert!(sources.len() <= super::MOST_LANES + 4, "{}", sources.len());
+    assert!(sources.len() <= super::MOST_STREAMS + 4, "{}", sources.len());
 }

@@ -1,276 +1,317 @@
-//! What starts the ranks: the one `srun` of a script, or its last command where there is no `srun`.
+//! What starts the ranks: the one `srun` of a script, or its last command where one node runs all.
 
 use serde_json::json;
 
+use super::body::{self, Chunk, base};
+use super::words::{Reason, Value, Variables};
 use super::{Import, lost};
 use crate::Finding;
-use crate::convert::slurm::Script;
-use crate::shell::{ScriptCommand, commands};
+use crate::convert::slurm::{Directives, Program, Script};
 use crate::spec::{Launch, RestartPolicy};
 
-/// Options of srun that take the next word as their value where no `=` stands.
-const WITH_VALUE: &[&str] = &[
-    "n",
-    "N",
-    "c",
-    "w",
-    "p",
-    "A",
-    "t",
-    "G",
-    "D",
-    "o",
-    "e",
-    "i",
-    "J",
-    "m",
-    "x",
-    "ntasks",
-    "nodes",
-    "ntasks-per-node",
-    "cpus-per-task",
-    "gpus-per-node",
-    "gpus-per-task",
-    "gpus",
-    "mpi",
-    "export",
-    "container-image",
-    "container-mounts",
-    "container-workdir",
-    "container-name",
-    "container-env",
-    "output",
-    "error",
-    "cpu-bind",
-    "gpu-bind",
-    "distribution",
-    "chdir",
-    "nodelist",
-    "exclude",
-    "mem",
-    "time",
-    "label-format",
-    "het-group",
-];
 /// What weftrun's own srun says or the job file already holds.
-const KNOWN: &[&str] = &[
-    "l",
+const KNOWN: [&str; 18] = [
     "label",
-    "u",
     "unbuffered",
-    "K",
     "kill-on-bad-exit",
-    "export",
-    "n",
     "ntasks",
-    "N",
     "nodes",
-    "ntasks-per-node",
-    "gpus-per-node",
-    "gpus-per-task",
-    "G",
     "gpus",
-    "c",
     "cpus-per-task",
-    "o",
     "output",
-    "e",
     "error",
+    "input",
     "container-name",
-    "container-env",
     "no-container-mount-home",
-    "J",
     "job-name",
     "exclusive",
+    "exact",
     "wait",
-    "W",
+    "quiet",
+    "verbose",
 ];
 
 /// Reads it into the job.
 pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Finding> {
     let body = script.body();
-    let found = commands(&body).unwrap_or_default();
-    let is_srun =
-        |command: &&ScriptCommand| command.words.get(command.program).is_some_and(|word| word == "srun");
-    let sruns: Vec<&ScriptCommand> = found.iter().filter(is_srun).collect();
-    let starter = match sruns.as_slice() {
-        [one] => *one,
-        [] => match found.last() {
-            Some(last) => last,
-            None => return Err(Finding::error("E-IMPORT-JOB", "the script starts nothing")),
-        },
-        _ => {
-            import.carry_whole(&body, &format!("it has {} `srun` commands", sruns.len()));
+    let Some(chunks) = body::chunks(&body, script.body_line()) else {
+        import.carry_whole(&body, "its shell cannot be read");
+        return Ok(());
+    };
+    let Some(last) = chunks.iter().rposition(|chunk| !chunk.is_farewell()) else {
+        return Err(Finding::error("E-IMPORT-JOB", "the script starts nothing"));
+    };
+    let sruns: usize = chunks.iter().map(Chunk::sruns).sum();
+    let starts = |chunk: &Chunk| chunk.sruns() > 0 || sruns == 0;
+    let (before, rest) = chunks.split_at(last);
+    let Some(chunk) = rest.first() else { return Ok(()) };
+    let single = chunk.single().filter(|(_, command)| {
+        let wrapper = command.words.get(..command.program).unwrap_or_default();
+        wrapper.iter().all(|word| matches!(word.as_str(), "exec" | "time" | "command"))
+    });
+    let why = match (sruns, &single) {
+        (2.., _) => format!("it has {sruns} `srun` commands"),
+        (1, _) if !starts(chunk) => "a command stands behind its `srun`".to_owned(),
+        (1, None) => "its `srun` is part of a larger command".to_owned(),
+        (0, _) if import.role.nodes > 1 => {
+            format!("it has no `srun`, and asks {} nodes", import.role.nodes)
+        }
+        (0, Some((_, command))) if is_mpirun(base(command, command.program)) => {
+            "its `mpirun` starts the ranks".to_owned()
+        }
+        (0, None) => "it has no `srun`".to_owned(),
+        _ => String::new(),
+    };
+    let Some((assigned, command)) = single.filter(|_| why.is_empty() && !import.whole) else {
+        import.carry_whole(&body, if why.is_empty() { "as asked" } else { &why });
+        return Ok(());
+    };
+    let mut variables = known_variables(import);
+    let (exports, lines) = body::setup(before, &mut variables);
+    exports.iter().for_each(|(name, value)| import.variable(name, value));
+    import.setup(&lines, body::stops_at_errors(before));
+    variables.line = chunk.line;
+    for word in assigned {
+        if let Some(name) = variables.assign(word)
+            && let Some(Value::Text(text)) = variables.get(&name).cloned()
+        {
+            import.variable(&name, &resolved(&text, &variables)?);
+        }
+    }
+    let mut words = Vec::new();
+    for raw in chunk.raw(command, command.program) {
+        words.extend(variables.expand(raw));
+    }
+    let mut words = words.as_slice();
+    if sruns == 1 {
+        words = words.get(1..).unwrap_or_default();
+        let (options, used) = Directives::read(Program::Srun, words);
+        words = words.get(used..).unwrap_or_default();
+        if let Some(why) = srun(import, options, &variables)? {
+            import.carry_whole(&body, &why);
             return Ok(());
         }
-    };
-    let before = body.get(..starter.start).unwrap_or_default();
-    let line = before.rfind('\n').map_or(0, |at| at + 1);
-    // In a loop, a condition or behind a pipe it is no command of its own.
-    let alone = body.get(line..starter.start).is_some_and(|text| text.trim().is_empty())
-        && commands(body.get(..line).unwrap_or_default()).is_ok();
-    if !alone {
-        import.carry_whole(&body, "its `srun` is part of a larger command");
-        return Ok(());
     }
-    setup(import, body.get(..line).unwrap_or_default());
-    let behind = body.get(starter.end..).unwrap_or_default();
-    if behind.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')) {
-        import.findings.push(lost("what stands behind the command that starts the ranks"));
-    }
-    let mut words = starter.words.get(starter.program..).unwrap_or_default().to_vec();
-    if words.first().is_some_and(|word| word == "srun") {
-        words = srun(import, &words[1..]);
-    }
-    program(import, words)
-}
-
-/// Exports of plain text become the job's environment, everything else stays shell.
-fn setup(import: &mut Import, text: &str) {
-    let mut lines: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        let body = line.trim();
-        let shell_options = body.starts_with("set -") || body.starts_with("set +");
-        if body.is_empty() || body.starts_with('#') || shell_options {
-            continue;
+    program(import, words, &variables)?;
+    for (name, default) in &variables.defaults {
+        if let Ok(default) = resolved(default, &variables) {
+            let message = format!("the script does not set `{name}`: its default `{default}` is used");
+            import.findings.push(Finding::warning("W-IMPORT-COMMAND", message));
         }
-        let literal = body.strip_prefix("export ").filter(|rest| !rest.contains(['$', '`', '\\']));
-        let pairs: Option<Vec<(String, String)>> = literal.and_then(shlex::split).and_then(|words| {
-            words
-                .iter()
-                .map(|word| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
-                .collect()
-        });
-        match pairs.filter(|pairs| !pairs.is_empty()) {
-            Some(pairs) if lines.is_empty() || !lines.iter().any(|kept| kept.ends_with('\\')) => {
-                pairs.iter().for_each(|(name, value)| import.variable(name, value));
-            }
-            _ => lines.push(line),
-        }
-    }
-    if !lines.is_empty() {
-        import.slurm.insert("setup".to_owned(), json!(lines));
-    }
-}
-
-/// Takes srun's options; gives the program.
-fn srun(import: &mut Import, words: &[String]) -> Vec<String> {
-    let mut further: Vec<String> = Vec::new();
-    let mut at = 0;
-    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && word.len() > 1) {
-        at += 1;
-        let bare = word.trim_start_matches('-');
-        let (name, mut value) = match bare.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None if word.starts_with("--") => (bare.to_owned(), None),
-            // `-n8`, `-K1`
-            None => {
-                let (name, value) = bare.split_at(bare.chars().next().map_or(0, char::len_utf8));
-                (name.to_owned(), Some(value.to_owned()).filter(|value| !value.is_empty()))
-            }
-        };
-        if value.is_none() && WITH_VALUE.contains(&name.as_str()) {
-            value = words.get(at).cloned();
-            at += 1;
-        }
-        option(import, &name, value, &mut further);
-    }
-    if !further.is_empty() {
-        import.slurm.insert("srun".to_owned(), json!(further));
-    }
-    words.get(at..).unwrap_or_default().to_vec()
-}
-
-fn option(import: &mut Import, name: &str, value: Option<String>, further: &mut Vec<String>) {
-    match (name, value) {
-        ("mpi", Some(value)) => {
-            import.spec.launch = Launch::Mpi;
-            import.slurm.insert("mpi".to_owned(), json!(value));
-        }
-        ("container-image", Some(value)) if !value.contains('$') => {
-            import.spec.image = Some(value.replace('#', "/"));
-        }
-        ("container-mounts", Some(value)) => import.mounts(&value),
-        ("container-workdir" | "chdir" | "D", Some(value)) => import.spec.workdir = Some(value),
-        ("container-mount-home", _) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),
-        ("ntasks-per-node", Some(value)) => import.role.ranks_per_node = value.parse().ok(),
-        (name, _) if KNOWN.contains(&name) => {}
-        (name, Some(value)) if value.contains('$') => {
-            import.findings.push(lost(&format!("`srun --{name}={value}`")));
-        }
-        (name, None) if name.len() > 1 => further.push(format!("--{name}")),
-        (name, Some(value)) if name.len() > 1 => further.push(format!("--{name}={value}")),
-        (name, _) => import.findings.push(lost(&format!("`srun -{name}`"))),
-    }
-}
-
-/// The program that each task runs.
-fn program(import: &mut Import, words: Vec<String>) -> Result<(), Finding> {
-    let Some(first) = words.first() else {
-        return Err(Finding::error("E-IMPORT-JOB", "`srun` starts nothing"));
-    };
-    let base = first.rsplit('/').next().unwrap_or(first);
-    let module = words.get(1).is_some_and(|word| word == "-m")
-        && words.get(2).is_some_and(|name| {
-            matches!(name.as_str(), "torch.distributed.run" | "torch.distributed.launch")
-        });
-    if base == "torchrun" {
-        torchrun(import, &words[1..]);
-    } else if base.starts_with("python") && module {
-        torchrun(import, &words[3..]);
-    } else {
-        if import.spec.launch != Launch::Mpi {
-            let ranks = import.role.ranks_per_node.is_some_and(|ranks| ranks > 1);
-            import.spec.launch = if ranks { Launch::PerRank } else { Launch::PerNode };
-        }
-        import.role.command = words;
-    }
-    if let Some(word) = import.role.command.iter().find(|word| word.contains(['$', '`'])) {
-        import.findings.push(
-            Finding::warning(
-                "W-IMPORT-COMMAND",
-                format!("`{word}` is not expanded: a command's words are taken literally"),
-            )
-            .fix(
-                "write the value, or let a shell expand it: command = [\"bash\", \"-c\", \"exec … \"$@\"\"]",
-            ),
-        );
     }
     Ok(())
 }
 
-/// torchrun's own options are what the job file says by other words; the script and its arguments remain.
-fn torchrun(import: &mut Import, words: &[String]) {
-    const FLAGS: &[&str] = &["standalone", "no-python", "run-path", "m", "module"];
-    import.spec.launch = Launch::Torchrun;
-    import.role.ranks_per_node = None;
+fn is_mpirun(program: &str) -> bool {
+    matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun")
+}
+
+/// A text in which everything was expanded.
+fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
+    match variables.unresolved(text) {
+        None => Ok(text.to_owned()),
+        Some(Reason { line, text, why }) => Err(Finding::error(
+            "E-IMPORT-JOB",
+            format!("line {line}: `{text}` cannot be resolved: {why}"),
+        )
+        .at(format!("line {line}"))
+        .fix("write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)")),
+    }
+}
+
+/// What Slurm itself sets, as far as the `#SBATCH` lines say it.
+fn known_variables(import: &Import) -> Variables {
+    let mut variables = Variables::default();
+    let role = &import.role;
+    let tasks = import.tasks.map(|each| each.saturating_mul(role.nodes));
+    let gpus = (role.gpus_per_node > 0).then_some(role.gpus_per_node);
+    let cpus = import.cpus_per_task;
+    let numbers = [
+        ("SLURM_JOB_NUM_NODES", Some(role.nodes)),
+        ("SLURM_NNODES", Some(role.nodes)),
+        ("SLURM_NTASKS", tasks),
+        ("SLURM_NPROCS", tasks),
+        ("SLURM_NTASKS_PER_NODE", import.tasks),
+        ("SLURM_GPUS_ON_NODE", gpus),
+        ("SLURM_GPUS_PER_NODE", gpus),
+        ("SLURM_CPUS_PER_TASK", cpus),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            variables.set(name, Value::Text(number.to_string()));
+        }
+    }
+    for name in ["SLURM_JOB_NAME", "SLURM_JOB_PARTITION"] {
+        let value = if name == "SLURM_JOB_NAME" { Some(&import.name) } else { import.spec.queue.as_ref() };
+        if let Some(value) = value {
+            variables.set(name, Value::Text(value.clone()));
+        }
+    }
+    variables
+}
+
+/// Reads srun's options; why the script cannot be said as one launch, if it cannot.
+fn srun(
+    import: &mut Import,
+    mut options: Directives,
+    variables: &Variables,
+) -> Result<Option<String>, Finding> {
+    if options.has("het-group") || options.has("multi-prog") {
+        return Ok(Some("its `srun` starts different programs".to_owned()));
+    }
+    let nodes = import.role.nodes;
+    let number = |options: &Directives, name: &str| -> Result<Option<u32>, Finding> {
+        options.value(name).map(|text| resolved(text, variables)).transpose()?;
+        Ok(options.number(name))
+    };
+    let (on, tasks, each) =
+        (number(&options, "nodes")?, number(&options, "ntasks")?, number(&options, "ntasks-per-node")?);
+    let part = on.is_some_and(|on| on != nodes) || options.has("nodelist") || options.has("relative");
+    let uneven = tasks.is_some_and(|all| all % nodes != 0);
+    if part || uneven {
+        return Ok(Some("its `srun` uses a part of the allocation".to_owned()));
+    }
+    if let Some(each) = each.or_else(|| tasks.map(|all| all / nodes)) {
+        import.tasks = Some(each);
+        import.role.ranks_per_node = Some(each).filter(|each| *each > 1);
+    }
+    if import.role.gpus_per_node == 0 {
+        for name in ["gpus-per-node", "gres", "gpus", "gpus-per-task"] {
+            number(&options, name)?;
+        }
+        let all = options.number("gpus").map(|all| all / nodes);
+        let by_task =
+            options.number("gpus-per-task").map(|gpus| gpus.saturating_mul(import.tasks.unwrap_or(1)));
+        import.role.gpus_per_node =
+            options.gpus_per_node().filter(|_| all.is_none()).or(all).or(by_task).unwrap_or(0);
+        options.remove("gpus-per-node");
+    }
+    for name in ["ntasks-per-node", "gpus-per-node"] {
+        options.remove(name);
+    }
+    if let Some(cpus) = number(&options, "cpus-per-task")?.filter(|_| import.role.cpus.is_none()) {
+        import.role.cpus = Some(cpus.saturating_mul(import.tasks.unwrap_or(1)).to_string());
+    }
+    KNOWN.iter().for_each(|name| options.remove(name));
+    let mut further: Vec<String> = Vec::new();
+    for option in options.last_of_each().iter() {
+        let value = option.value.as_ref().map(|text| resolved(text, variables)).transpose()?;
+        resolved(&option.name, variables)?;
+        match (option.name.as_str(), value) {
+            ("mpi", Some(value)) => {
+                if value != "none" {
+                    import.spec.launch = Launch::Mpi;
+                }
+                import.slurm.insert("mpi".to_owned(), json!(value));
+            }
+            ("container-image", Some(value)) => import.spec.image = Some(value.replace('#', "/")),
+            ("container-mounts", Some(value)) => import.mounts(&value),
+            ("container-workdir" | "chdir", Some(value)) => import.spec.workdir = Some(value),
+            ("container-mount-home", None) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),
+            // Every variable of the job is let in.
+            ("container-env", _) => {}
+            ("export", Some(value)) => import.export(&value),
+            (name, None) => further.push(format!("--{name}")),
+            (name, Some(value)) => further.push(format!("--{name}={value}")),
+        }
+    }
+    if !further.is_empty() {
+        import.slurm.insert("srun".to_owned(), json!(further));
+    }
+    Ok(None)
+}
+
+/// The program that each task runs.
+fn program(import: &mut Import, words: &[String], variables: &Variables) -> Result<(), Finding> {
+    let Some(first) = words.first() else {
+        return Err(Finding::error("E-IMPORT-JOB", "`srun` starts nothing"));
+    };
+    let (first, name) = (resolved(first, variables)?, |at: usize| words.get(at).map_or("", String::as_str));
+    let base = first.rsplit('/').next().unwrap_or_default();
+    let module = name(1) == "-m" && matches!(name(2), "torch.distributed.run" | "torch.distributed.launch");
+    let options = match base {
+        "torchrun" => Some(1),
+        python if python.starts_with("python") && module => Some(3),
+        _ => None,
+    };
+    // Several torchrun on a node are not one launch.
+    let options =
+        options.filter(|_| import.tasks.is_none_or(|tasks| tasks == 1) && import.spec.launch != Launch::Mpi);
+    if let Some(from) = options
+        && torchrun(import, words.get(from..).unwrap_or_default(), variables)?
+    {
+        return Ok(());
+    }
+    if import.spec.launch != Launch::Mpi {
+        let ranks = import.role.ranks_per_node.is_some_and(|ranks| ranks > 1);
+        import.spec.launch = if ranks { Launch::PerRank } else { Launch::PerNode };
+    }
+    import.role.command = words.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
+    Ok(())
+}
+
+/// torchrun's own options are what the job file says by other words; the script and its arguments remain. False, and
+/// nothing read, where the nodes do not make one job.
+fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Result<bool, Finding> {
+    const FLAGS: [&str; 4] = ["standalone", "no-python", "run-path", "m"];
+    let mut options: Vec<(String, Option<String>)> = Vec::new();
     let mut at = 0;
-    while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
-        let bare = word.trim_start_matches('-').replace('_', "-");
-        if matches!(bare.as_str(), "m" | "module" | "no-python") {
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && *word != "--") {
+        let (name, mut value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let name = name.trim_start_matches('-').replace('_', "-");
+        if matches!(name.as_str(), "m" | "module" | "no-python") {
             break;
         }
         at += 1;
-        let (name, mut value) = match bare.split_once('=') {
-            Some((name, _)) => (name.to_owned(), word.split_once('=').map(|(_, value)| value.to_owned())),
-            None => (bare.clone(), None),
-        };
         if value.is_none() && !FLAGS.contains(&name.as_str()) {
             value = words.get(at).cloned();
             at += 1;
         }
-        let number = value.as_deref().and_then(|value| value.parse::<u32>().ok());
-        match (name.as_str(), number) {
-            ("nproc-per-node", Some(number)) => import.role.ranks_per_node = Some(number),
-            ("max-restarts", Some(max)) if max > 0 => import.spec.restart = RestartPolicy::OnFailure { max },
-            // Where the ranks meet is weftrun's business.
-            _ if name.starts_with("rdzv") || name.starts_with("master") || name.starts_with("node-rank") => {}
-            (
-                "nnodes" | "nproc-per-node" | "max-restarts" | "standalone" | "log-dir" | "tee" | "redirects",
-                _,
-            ) => {}
+        options.push((name, value));
+    }
+    let value = |wanted: &str| {
+        options.iter().rev().find(|(name, _)| name == wanted).and_then(|(_, value)| value.clone())
+    };
+    let nodes = value("nnodes").map(|text| resolved(&text, variables)).transpose()?;
+    let procs = value("nproc-per-node").map(|text| resolved(&text, variables)).transpose()?;
+    let alone = options.iter().any(|(name, _)| name == "standalone") || nodes.as_deref() == Some("1");
+    let all_gpus = matches!(procs.as_deref(), Some("gpu" | "auto"));
+    if alone && import.role.nodes > 1 || all_gpus && import.role.gpus_per_node == 0 {
+        return Ok(false);
+    }
+    import.spec.launch = Launch::Torchrun;
+    import.role.ranks_per_node = procs.as_deref().and_then(|procs| procs.parse().ok());
+    if procs.is_none() && import.role.gpus_per_node > 1 {
+        // torchrun starts one process on a node unless it is told.
+        import.role.ranks_per_node = Some(1);
+    }
+    for (name, value) in &options {
+        let rendezvous =
+            ["rdzv", "master", "node-rank", "local-addr"].iter().any(|start| name.starts_with(start));
+        match (name.as_str(), value) {
+            _ if rendezvous => {}
+            ("nnodes" | "nproc-per-node" | "standalone", _) => {}
+            ("max-restarts", Some(value)) => {
+                let max = resolved(value, variables)?.parse().unwrap_or(0);
+                if max > 0 {
+                    import.spec.restart = RestartPolicy::OnFailure { max };
+                }
+            }
             _ => import.findings.push(lost(&format!("torchrun's `--{name}`"))),
         }
     }
-    import.role.command = words.get(at..).unwrap_or_default().to_vec();
+    let script = words.get(at..).unwrap_or_default();
+    let script = if script.first().is_some_and(|word| word == "--") {
+        script.get(1..).unwrap_or_default()
+    } else {
+        script
+    };
+    import.role.command = script.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
+    if import.role.command.is_empty() {
+        return Err(Finding::error("E-IMPORT-JOB", "`torchrun` starts nothing"));
+    }
+    Ok(true)
 }

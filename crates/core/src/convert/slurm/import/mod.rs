@@ -1,41 +1,52 @@
-//! An sbatch script as a job file. `#SBATCH` lines become the job's words, or settings of `[backend.slurm]` where only
+//! An sbatch script as a job file. `#SBATCH` lines become the job's keys, or settings of `[backend.slurm]` where only
 //! Slurm knows them; the `srun` that starts the ranks becomes the command; what stands before it is kept as `setup`.
-//! What a job file has no words for is said.
+//! A script that is more than one launch is kept whole, and runs once. What cannot be said is an error or is named.
 
+mod body;
 mod launch;
 mod options;
+mod words;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::directives::is_gpu;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::convert::slurm::{Script, is_sbatch};
+use crate::convert::slurm::{Directives, Script, is_sbatch};
 use crate::spec::{Code, EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
-use options::Options;
 pub use options::slurm_duration;
 
-/// Reads a script as a job, with what could not be carried.
+/// Reads a script as a job, with what could not be carried. With `whole` the script is kept as it is and runs once, on the
+/// first node.
 ///
 /// ```
 /// use weftrun_core::convert::import_sbatch;
 /// let text = "#!/bin/bash\n#SBATCH -J llama -N 4 --gpus-per-node=8\nsrun torchrun --nproc_per_node 8 train.py --lr 1\n";
-/// let (spec, lost) = import_sbatch(text).map_err(|finding| finding.message)?;
+/// let (spec, lost) = import_sbatch(text, false).map_err(|finding| finding.message)?;
 /// assert_eq!((spec.name.as_str(), spec.nodes(), lost.len()), ("llama", 4, 0));
 /// assert_eq!(spec.roles[0].command, ["train.py", "--lr", "1"]);
 /// # Ok::<(), String>(())
 /// ```
 ///
 /// # Errors
-/// A finding `E-IMPORT-JOB` where the text is no sbatch script, or starts nothing.
-pub fn import_sbatch(text: &str) -> Result<(JobSpec, Vec<Finding>), Finding> {
+/// A finding `E-IMPORT-JOB` where the text is no sbatch script, starts nothing, or cannot be resolved.
+pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
         return Err(Finding::error("E-IMPORT-JOB", "this is no sbatch script: it has no `#SBATCH` line")
             .fix("give a script that begins with `#!` and has `#SBATCH` lines"));
     }
     let script = Script::read(text);
-    let mut import = Import::new(&script);
-    import.options();
+    let [options] = script.components() else {
+        return Err(Finding::error(
+            "E-IMPORT-JOB",
+            "a heterogeneous job (`#SBATCH hetjob`) cannot be imported",
+        )
+        .fix("write a role for each component into a job file"));
+    };
+    let mut import = Import::new(options.clone(), whole);
+    import.interpreter(text)?;
+    import.options()?;
     launch::read(&mut import, &script)?;
     Ok(import.finish())
 }
@@ -46,14 +57,20 @@ struct Import {
     role: Role,
     /// `[backend.slurm]`.
     slurm: Map<String, Json>,
-    options: Options,
+    options: Directives,
     findings: Vec<Finding>,
+    /// The job's name as the script has it.
+    name: String,
+    /// Tasks on each node, where something says it.
+    tasks: Option<u32>,
+    cpus_per_task: Option<u32>,
+    whole: bool,
 }
 
 impl Import {
-    fn new(script: &Script<'_>) -> Self {
-        let mut options = Options::new(script.options());
-        let name = options.take(&["job-name", "J"]).unwrap_or_else(|| "job".to_owned());
+    fn new(options: Directives, whole: bool) -> Self {
+        let mut options = options.last_of_each();
+        let name = options.take_value("job-name").unwrap_or_else(|| "job".to_owned());
         let mut spec = JobSpec::empty();
         spec.name = label(&name);
         let mut findings = Vec::new();
@@ -62,36 +79,102 @@ impl Import {
                 format!("the name `{name}` is written `{}`: clusters make host names of it", spec.name);
             findings.push(Finding::warning("W-IMPORT-LOST", message));
         }
-        Self { spec, role: Role::worker(), slurm: Map::new(), options, findings }
+        let (tasks, cpus_per_task) = (options.tasks_per_node(), options.number("cpus-per-task"));
+        let slurm = Map::new();
+        Self { spec, role: Role::worker(), slurm, options, findings, name, tasks, cpus_per_task, whole }
+    }
+
+    /// The shell of the first line, with its options (`#!/bin/bash -l` is a login shell).
+    fn interpreter(&mut self, text: &str) -> Result<(), Finding> {
+        let line = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default().trim();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let words = if words.first().is_some_and(|word| word.ends_with("/env")) {
+            words.get(1..).unwrap_or_default()
+        } else {
+            words.as_slice()
+        };
+        let words = if words.first() == Some(&"-S") { words.get(1..).unwrap_or_default() } else { words };
+        let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+        if !matches!(program, "bash" | "sh" | "dash") {
+            return Err(Finding::error(
+                "E-IMPORT-JOB",
+                format!("line 1: a script for `{line}` cannot be imported"),
+            )
+            .at("line 1")
+            .fix("only scripts for bash and sh are read"));
+        }
+        let login = |word: &&str| {
+            *word == "--login" || word.starts_with('-') && !word.starts_with("--") && word.contains('l')
+        };
+        if words.iter().skip(1).any(|word| login(&word)) {
+            self.slurm.insert("shell".to_owned(), json!("/bin/bash -l"));
+        }
+        Ok(())
     }
 
     /// What the `#SBATCH` lines ask.
-    fn options(&mut self) {
+    fn options(&mut self) -> Result<(), Finding> {
+        // sbatch expands no variables, so that such a script is refused or means something else than it says.
+        if let Some(option) =
+            self.options.iter().find(|option| option.value.as_ref().is_some_and(|text| text.contains('$')))
+        {
+            let (name, value) = (&option.name, option.value.as_deref().unwrap_or_default());
+            let message =
+                format!("`#SBATCH --{name}={value}` cannot be resolved: sbatch expands no variables there");
+            return Err(Finding::error("E-IMPORT-JOB", message).fix("write the value into the line"));
+        }
         let options = &mut self.options;
-        let nodes = options.number(&["nodes", "N"]);
-        let tasks = options.number(&["ntasks", "n"]);
-        let by_node = options.number(&["ntasks-per-node"]);
-        self.role.nodes =
-            nodes.or_else(|| Some(tasks?.div_ceil(by_node.filter(|each| *each > 0)?))).unwrap_or(1).max(1);
-        let each = by_node.or_else(|| tasks.map(|all| all / self.role.nodes.max(1)));
-        self.role.ranks_per_node = each.filter(|each| *each > 1);
-        self.role.gpus_per_node = options.gpus(self.role.nodes, each.unwrap_or(1));
-        let cpus = options.number(&["cpus-per-task", "c"]);
-        self.role.cpus = cpus.map(|cpus| (cpus * each.unwrap_or(1).max(1)).to_string());
-        self.role.memory = options.take(&["mem"]).as_deref().and_then(options::memory);
-        self.spec.time_limit = options.take(&["time", "t"]).as_deref().and_then(options::slurm_duration);
-        self.spec.priority = options.take(&["qos", "q"]);
-        self.spec.queue = options.take(&["partition", "p"]);
-        self.spec.image = options.take(&["container-image"]).map(|image| image.replace('#', "/"));
-        self.spec.workdir = options.take(&["chdir", "D", "container-workdir"]);
-        let mounts = options.take(&["container-mounts"]);
+        self.role.nodes = options.nodes();
+        self.role.ranks_per_node = self.tasks.filter(|each| *each > 1);
+        self.role.gpus_per_node = options.gpus_per_node().unwrap_or(0);
+        let tasks = self.tasks.unwrap_or(1).max(1);
+        self.role.cpus = self.cpus_per_task.map(|cpus| cpus.saturating_mul(tasks).to_string());
+        let uneven = options.number("ntasks").is_some_and(|all| all % self.role.nodes != 0);
+        if uneven {
+            return Err(Finding::error("E-IMPORT-JOB", "the tasks do not divide evenly among the nodes")
+                .fix("ask the same number of tasks on each node (`--ntasks-per-node`)"));
+        }
+        let other_gres =
+            options.value("gres").filter(|gres| gres.split(',').any(|one| !is_gpu(one))).map(str::to_owned);
+        for name in [
+            "nodes",
+            "ntasks",
+            "ntasks-per-node",
+            "gpus-per-node",
+            "gres",
+            "gpus",
+            "gpus-per-task",
+            "cpus-per-task",
+        ] {
+            options.remove(name);
+        }
+        if let Some(gres) = other_gres {
+            let others: Vec<&str> = gres.split(',').filter(|one| !is_gpu(one)).collect();
+            options.add("gres", others.join(","));
+        }
+        if let Some(memory) = options.take_value("mem") {
+            self.role.memory = options::memory(&memory);
+            if self.role.memory.is_none() && memory != "0" {
+                options.add("mem", memory);
+            }
+        }
+        if let Some(limit) = options.take_value("time") {
+            self.spec.time_limit = options::slurm_duration(&limit);
+        }
+        self.spec.priority = options.take_value("qos");
+        self.spec.queue = options.take_value("partition");
+        self.spec.image = options.take_value("container-image").map(|image| image.replace('#', "/"));
+        let inside = options.take_value("container-workdir");
+        self.spec.workdir = options.take_value("chdir").or(inside);
+        let mounts = options.take_value("container-mounts");
         self.mounts(mounts.as_deref().unwrap_or_default());
         self.constraint();
         self.of_slurm();
+        Ok(())
     }
 
     fn constraint(&mut self) {
-        let Some(text) = self.options.take(&["constraint", "C"]) else { return };
+        let Some(text) = self.options.take_value("constraint") else { return };
         if Catalogue::builtin().get(&text).is_some() {
             self.role.instance_type = Some(text);
         } else {
@@ -101,35 +184,28 @@ impl Import {
 
     /// What only Slurm knows.
     fn of_slurm(&mut self) {
-        let words = [
-            ("account", "A"),
-            ("reservation", ""),
-            ("array", "a"),
-            ("dependency", "d"),
-            ("begin", "b"),
-            ("signal", ""),
-        ];
-        for (name, short) in words {
-            if let Some(value) = self.options.take(&[name, short]) {
+        for name in ["account", "reservation", "array", "dependency", "begin", "signal"] {
+            if let Some(value) = self.options.take_value(name) {
                 self.slurm.insert(name.to_owned(), json!(value));
             }
         }
         for (name, key, value) in
             [("exclusive", "exclusive", true), ("requeue", "requeue", true), ("no-requeue", "requeue", false)]
         {
-            if self.options.take(&[name]).is_some() {
+            // `--exclusive=user` is no whole node.
+            if self.options.has(name) && self.options.value(name).is_none() {
+                self.options.remove(name);
                 self.slurm.insert(key.to_owned(), json!(value));
             }
         }
-        if self.options.take(&["container-mount-home"]).is_some() {
+        if self.options.take("container-mount-home").is_some() {
             self.slurm.insert("mount-home".to_owned(), json!(true));
         }
-        if self.options.take(&["export"]).is_some_and(|what| what.eq_ignore_ascii_case("none")) {
-            self.slurm.insert("export".to_owned(), json!("none"));
+        if let Some(what) = self.options.take_value("export") {
+            self.export(&what);
         }
         // weftrun writes the log where it finds it again, behind what an earlier life of the job wrote.
-        let log = self.options.take(&["output", "o"]).or(self.options.take(&["error", "e"]));
-        if log.is_some() {
+        if self.options.has("output") || self.options.has("error") {
             self.findings.push(
                 Finding::warning(
                     "W-IMPORT-LOST",
@@ -138,14 +214,48 @@ impl Import {
                 .fix("`log-dir` of the target says where logs are; `weftrun logs` prints them"),
             );
         }
-        for name in ["error", "e", "open-mode", "comment", "no-container-mount-home", "parsable"] {
-            self.options.take(&[name]);
+        for name in ["output", "error", "open-mode", "comment", "no-container-mount-home", "parsable"] {
+            self.options.remove(name);
         }
-        let (further, unknown) = self.options.rest();
+        let option = |option: &super::Directive| match &option.value {
+            Some(value) => format!("--{}={value}", option.name),
+            None => format!("--{}", option.name),
+        };
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            self.options.iter().partition(|option| option.name.len() > 1);
+        let further: Vec<String> = known.into_iter().map(option).collect();
+        self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{}`", option.name))));
         if !further.is_empty() {
             self.slurm.insert("sbatch".to_owned(), json!(further));
         }
-        self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{option}`"))));
+    }
+
+    /// `ALL`, `NONE`, `ALL,NAME=value`.
+    fn export(&mut self, what: &str) {
+        for part in what.split(',') {
+            match part.split_once('=') {
+                Some((name, value)) => self.variable(name, value),
+                None if part.eq_ignore_ascii_case("none") => {
+                    self.slurm.insert("export".to_owned(), json!("none"));
+                }
+                None if part.eq_ignore_ascii_case("all") => {}
+                None => self.findings.push(lost(&format!("`--export={part}`"))),
+            }
+        }
+    }
+
+    /// Lines that run before the ranks. The script that is rendered ends at the first failure; one that does not say so
+    /// goes on behind it.
+    fn setup(&mut self, lines: &[String], stops_at_errors: bool) {
+        if lines.is_empty() {
+            return;
+        }
+        let mut lines = lines.to_vec();
+        if !stops_at_errors {
+            lines.insert(0, "set +e +o pipefail".to_owned());
+            lines.push("set -e -o pipefail".to_owned());
+        }
+        self.slurm.insert("setup".to_owned(), json!(lines));
     }
 
     /// `FROM:TO[:FLAGS],…`
@@ -171,20 +281,24 @@ impl Import {
         self.spec.env.push(EnvVar { name: name.to_owned(), value: value.to_owned() });
     }
 
-    /// The whole body as a script that runs on each node: for what is no single `srun`.
+    /// The whole body as a script that runs once, on the first node, as it would under sbatch.
     fn carry_whole(&mut self, body: &str, why: &str) {
-        self.spec.launch = Launch::PerNode;
-        self.spec.code =
-            Some(Code::Script { name: "job.sh".to_owned(), text: format!("#!/bin/bash\n{body}") });
+        self.spec.launch = Launch::Once;
+        let text = format!("#!/bin/bash\n{body}");
+        self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text });
         self.role.command = vec!["bash".to_owned(), "job.sh".to_owned()];
+        self.role.ranks_per_node = self.tasks;
         self.findings.push(
-            Finding::warning("W-IMPORT-COMMAND", format!("{why}: the whole script runs once on each node"))
-                .fix("say which program starts the ranks, and set `launch`"),
+            Finding::warning(
+                "W-IMPORT-COMMAND",
+                format!("{why}: the whole script is kept and runs once, on the first node"),
+            )
+            .fix("say which program starts the ranks, and set `launch`"),
         );
     }
 
     fn finish(mut self) -> (JobSpec, Vec<Finding>) {
-        if self.role.ranks_per_node == Some(self.role.gpus_per_node) {
+        if self.role.ranks_per_node == Some(self.role.gpus_per_node) && self.spec.launch != Launch::Once {
             self.role.ranks_per_node = None;
         }
         self.spec.roles = vec![self.role];

@@ -1,56 +1,6 @@
-//! The options of the `#SBATCH` lines, each taken once; and what their values mean.
+//! What the values of options mean.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Options that were not taken yet.
-pub(super) struct Options(BTreeMap<String, String>);
-
-impl Options {
-    pub fn new(options: &BTreeMap<String, String>) -> Self {
-        Self(options.clone())
-    }
-
-    /// Takes the first of these names that is there.
-    pub fn take(&mut self, names: &[&str]) -> Option<String> {
-        names.iter().find_map(|name| self.0.remove(*name))
-    }
-
-    /// Takes a whole number; of a range (`4-8`) the first.
-    pub fn number(&mut self, names: &[&str]) -> Option<u32> {
-        let text = names.iter().find_map(|name| self.0.get(*name))?;
-        let number = text.split(['-', ':']).next()?.trim().parse().ok()?;
-        self.take(names);
-        Some(number)
-    }
-
-    /// GPUs of a node, however they were asked.
-    pub fn gpus(&mut self, nodes: u32, tasks: u32) -> u32 {
-        let count = |text: &str| text.rsplit(':').next().and_then(|count| count.parse::<u32>().ok());
-        if let Some(text) = self.take(&["gpus-per-node"]) {
-            return count(&text).unwrap_or(0);
-        }
-        let gres = self.0.get("gres").filter(|gres| !gres.contains(',') && gres.starts_with("gpu")).cloned();
-        if let Some(gres) = gres {
-            self.0.remove("gres");
-            return count(&gres).unwrap_or(1);
-        }
-        if let Some(text) = self.take(&["gpus", "G"]) {
-            return count(&text).unwrap_or(0) / nodes.max(1);
-        }
-        self.take(&["gpus-per-task"]).and_then(|text| count(&text)).unwrap_or(0).saturating_mul(tasks)
-    }
-
-    /// What is left: `--name=value` for `[backend.slurm] sbatch`, and short options nobody knows.
-    pub fn rest(&mut self) -> (Vec<String>, Vec<String>) {
-        let all = std::mem::take(&mut self.0);
-        let (long, short): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _)| name.len() > 1);
-        let option = |(name, value): (String, String)| {
-            if value.is_empty() { format!("--{name}") } else { format!("--{name}={value}") }
-        };
-        (long.into_iter().map(option).collect(), short.into_iter().map(|(name, _)| name).collect())
-    }
-}
 
 /// `64G`, `512000` (MiB) as a Kubernetes quantity; `0` is all of the node and nothing to ask.
 pub(super) fn memory(text: &str) -> Option<String> {

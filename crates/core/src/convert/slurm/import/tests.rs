@@ -2,7 +2,7 @@ use super::*;
 use crate::spec::to_toml;
 
 fn imported(text: &str) -> (JobSpec, Vec<String>) {
-    let (spec, findings) = import_sbatch(text).unwrap();
+    let (spec, findings) = import_sbatch(text, false).unwrap();
     (spec, findings.into_iter().map(|finding| format!("{} {}", finding.code, finding.message)).collect())
 }
 
@@ -26,17 +26,147 @@ fn ranks_mpi_and_what_has_no_single_srun() {
     assert!(said.is_empty(), "{said:?}");
     let (spec, _) = imported(&format!("{head}srun -K1 -u python train.py\n"));
     assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::PerRank, 8));
-    let (spec, said) = imported(&format!("{head}srun hostname\nsrun python train.py\n"));
-    assert!(
-        matches!(spec.code, Some(Code::Script { .. })) && said[0].starts_with("W-IMPORT-COMMAND"),
-        "{said:?}"
+    assert_eq!(import_sbatch("#!/bin/sh\necho\n", false).unwrap_err().code, "E-IMPORT-JOB");
+    assert_eq!(import_sbatch("#!/bin/sh\n#SBATCH -N1\n", false).unwrap_err().code, "E-IMPORT-JOB");
+}
+
+const HEAD: &str =
+    "#!/bin/bash\n#SBATCH -J x --nodes=2 --ntasks-per-node=1 --gpus-per-node=8 --cpus-per-task=12\n";
+
+/// As public scripts have it: lists, defaults, numbers that Slurm sets, a login shell.
+#[test]
+fn lists_and_variables_are_resolved() {
+    let script = r#"#!/bin/bash -l
+#SBATCH -J fsdp -N 2 --gpus-per-node=8
+set -ex
+: "${APPS:=/fsx/apps}"
+export IMAGE="${APPS}/pytorch.sqsh" # the image
+GPUS_PER_NODE=8
+declare -a ARGS=(
+    --container-image $IMAGE
+    --container-mounts "/fsx:/fsx,${APPS}:/apps"
+)
+TORCHRUN_ARGS=(--nproc_per_node=$GPUS_PER_NODE --nnodes=$SLURM_JOB_NUM_NODES
+  --rdzv_id=$SLURM_JOB_ID --rdzv_endpoint=$(hostname))   # dropped
+TRAIN+=(--steps "$((GPUS_PER_NODE * SLURM_NNODES))")
+TRAIN+=('a b' "$UNUSED_IS_NOT_READ")
+TRAIN=(--steps "$((GPUS_PER_NODE * SLURM_NNODES))" 'a b')
+srun -l "${ARGS[@]}" $(which torchrun) "${TORCHRUN_ARGS[@]}" train.py "${TRAIN[@]}"
+"#;
+    let (spec, said) = imported(script);
+    assert_eq!(
+        (spec.launch, spec.roles[0].gpus_per_node, spec.roles[0].ranks_per_node),
+        (Launch::Torchrun, 8, None)
     );
-    let (_, said) = imported(&format!("{head}srun python train.py --out $OUT\necho done\n"));
-    assert_eq!(said.len(), 2, "{said:?}");
-    let (spec, _) = imported(&format!("{head}for i in 1 2; do srun python train.py; done\n"));
-    assert!(spec.code.is_some());
-    assert_eq!(import_sbatch("#!/bin/sh\necho\n").unwrap_err().code, "E-IMPORT-JOB");
-    assert_eq!(import_sbatch("#!/bin/sh\n#SBATCH -N1\n").unwrap_err().code, "E-IMPORT-JOB");
+    assert_eq!(spec.roles[0].command, ["train.py", "--steps", "16", "a b"]);
+    assert_eq!(spec.image.as_deref(), Some("/fsx/apps/pytorch.sqsh"));
+    assert_eq!(spec.volumes.len(), 2);
+    assert_eq!(spec.env.iter().map(|var| var.name.as_str()).collect::<Vec<_>>(), ["IMAGE"]);
+    assert_eq!(spec.backend["slurm"]["shell"], "/bin/bash -l");
+    assert!(said.iter().any(|text| text.contains("`/fsx/apps` is used")), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_resolved_is_an_error_with_its_line() {
+    for (body, line, part) in [
+        ("A=\nif [ -d /opt/x ]; then\n  A=--auto-resume=1\nfi\nsrun $A ./train", 7, "the `if` in line 4"),
+        ("srun ./train --out $OUT", 3, "the script does not set it"),
+        ("N=$(wc -l < list)\nsrun ./train \"$N\"", 3, "where the script runs"),
+        ("for i in a b; do LAST=$i; done\nsrun ./train $LAST", 4, "the `for` in line 3"),
+        ("srun torchrun --nproc_per_node=8 train.py ~/data", 3, "home directory"),
+        ("srun ./train $1", 3, "takes arguments"),
+    ] {
+        let finding = import_sbatch(&format!("{HEAD}{body}\n"), false).unwrap_err();
+        let reported = finding.message.starts_with(&format!("line {line}: ")) || part.contains("line");
+        assert!(reported && finding.message.contains(part), "{body}: {}", finding.message);
+        let (spec, _) = import_sbatch(&format!("{HEAD}{body}\n"), true).unwrap();
+        assert_eq!(spec.launch, Launch::Once, "--whole keeps it");
+    }
+    let finding = import_sbatch("#!/bin/bash\n#SBATCH -N $NODES\nsrun x\n", false).unwrap_err();
+    assert!(finding.message.contains("sbatch expands no variables"), "{}", finding.message);
+    assert!(import_sbatch("#!/usr/bin/env python3\n#SBATCH -N1\nprint()\n", false).is_err());
+}
+
+/// A script that is more than one launch runs once, never once on each node.
+#[test]
+fn a_script_of_several_steps_is_kept_whole() {
+    for body in [
+        "srun hostname\nsrun ./train",
+        "for i in 1 2; do srun ./train; done",
+        "srun ./train | tee log",
+        "srun ./train &\nsrun ./watch &\nwait",
+        "bash launch.sh",
+        "mpirun -np 16 ./train",
+        "srun ./train\ncp -r out /fsx",
+        "srun -N 1 ./train",
+        "if true; then srun ./train; fi",
+        "run() { srun \"$@\"; }\nrun ./train",
+    ] {
+        let (spec, said) = imported(&format!("{HEAD}{body}\n"));
+        let Some(Code::Script { text, .. }) = &spec.code else { panic!("{body}") };
+        assert_eq!((spec.launch, spec.roles[0].ranks_per_node), (Launch::Once, Some(1)), "{body}");
+        assert!(text.ends_with(&format!("{body}\n")) && said[0].contains("runs once"), "{text}");
+    }
+    // A last word changes nothing.
+    let (spec, _) = imported(&format!("{HEAD}srun ./train\necho done\nexit $?\n"));
+    assert_eq!(spec.roles[0].command, ["./train"]);
+}
+
+#[test]
+fn an_export_stays_where_its_order_matters() {
+    let (spec, _) = imported(&format!(
+        "{HEAD}export A=1 B=2\nexport C=3\nif [ -d /x ]; then\n  export A=9\nfi\nexport D=4 PATH=/opt/bin:$PATH\nsource env.sh $C\nsrun ./train\n"
+    ));
+    let env: Vec<&str> = spec.env.iter().map(|var| var.name.as_str()).collect();
+    assert!(
+        env.is_empty(),
+        "A and B stand in one command with A, C and D in commands with what is not known: {env:?}"
+    );
+    let setup = spec.backend["slurm"]["setup"].as_array().unwrap();
+    let setup: Vec<&str> = setup.iter().filter_map(|line| line.as_str()).collect();
+    assert_eq!(
+        setup,
+        [
+            "set +e +o pipefail",
+            "export A=1 B=2",
+            "export C=3",
+            "if [ -d /x ]; then\n  export A=9\nfi",
+            "export D=4 PATH=/opt/bin:$PATH",
+            "source env.sh $C",
+            "set -e -o pipefail"
+        ]
+    );
+    let (spec, _) = imported(&format!(
+        "{HEAD}set -e\nmodule load cuda\nexport A='x y' B=$SLURM_NNODES\nC=7 srun -n 2 ./train\n"
+    ));
+    let env: Vec<String> = spec.env.iter().map(|var| format!("{}={}", var.name, var.value)).collect();
+    assert_eq!(env, ["A=x y", "B=2", "C=7"]);
+    assert_eq!(spec.backend["slurm"]["setup"], serde_json::json!(["module load cuda"]));
+}
+
+#[test]
+fn flags_of_srun_are_kept() {
+    let (spec, said) = imported(&format!(
+        "{HEAD}srun -l -K --mpi pmix --cpu-bind=none --export=ALL,X=1 --container-image=a/b#c --network=no_vni --ntasks-per-node 8 bash -c 'exec ./a $SLURM_PROCID'\n"
+    ));
+    assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::Mpi, 8));
+    assert_eq!(spec.backend["slurm"]["srun"], serde_json::json!(["--cpu-bind=none", "--network=no_vni"]));
+    assert_eq!(spec.roles[0].command, ["bash", "-c", "exec ./a $SLURM_PROCID"], "a task's shell expands it");
+    assert_eq!((spec.image.as_deref(), spec.env[0].name.as_str()), (Some("a/b/c"), "X"));
+    assert!(said.is_empty(), "{said:?}");
+    let (spec, _) = imported(
+        "#!/bin/bash\n#SBATCH -N2 --exclusive\nsrun --gpus-per-node=h100:8 --ntasks=16 python t.py\n",
+    );
+    assert_eq!(
+        (spec.launch, spec.roles[0].gpus_per_node, spec.roles[0].procs_per_node()),
+        (Launch::PerRank, 8, 8)
+    );
+    let (spec, _) = imported(&format!("{HEAD}srun torchrun --standalone --nproc-per-node=8 train.py\n"));
+    assert_eq!(
+        (spec.launch, spec.roles[0].command[0].as_str()),
+        (Launch::PerNode, "torchrun"),
+        "each node is a job of its own"
+    );
 }
 
 #[test]
@@ -60,6 +190,6 @@ fn values_in_slurms_units() {
 proptest::proptest! {
     #[test]
     fn no_text_panics(body in "(?s).{0,200}") {
-        let _ = import_sbatch(&format!("#!/bin/bash\n#SBATCH {body}\nsrun {body}\n"));
+        let _ = import_sbatch(&format!("#!/bin/bash\n#SBATCH {body}\nsrun {body}\n"), false);
     }
 }

@@ -1,10 +1,15 @@
 //! Asking before submitting: Slurm's own test, and what Slurm would accept and never start.
 
+mod limits;
+
 use weftrun_core::backend::{Rendered, Scope};
 use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::client::Client;
-use super::{discover, error, never, quote};
+use super::render::Script;
+use super::{discover, error, quote};
+
+pub use limits::lacks_efa;
 
 /// What `sbatch --test-only` says of a job for which no node is up; what can never be had, `sbatch` itself refuses.
 const NOT_NOW: [&str; 2] =
@@ -14,20 +19,32 @@ const NOT_NOW: [&str; 2] =
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let script = rendered.documents.first().map_or("", |document| document.text.as_str());
     let facts = discover::discover(client, &Scope::default()).await?;
-    let mut findings = never::findings(script, &facts);
-    if client.rest().is_some() {
+    let prepared = Script::of(rendered)?;
+    let mut findings = limits::findings(prepared, &facts);
+    if client.access.is_rest() {
         // slurmrestd has no `--test-only`.
         return Ok(findings);
     }
     let cluster = client.cluster()?;
     let answer = client
         .read(&format!(
-            "{}{}",
+            "{}{}{}",
             client.enter_log_dir()?,
+            missing_folder(prepared)?,
             quote::feed(&format!("sbatch{cluster} --test-only"), script)?
         ))
         .await?;
-    if answer.code != 0 {
+    if answer.code == NO_WORKDIR {
+        let folder = prepared.workdir.as_deref().unwrap_or_default();
+        findings.push(
+            Finding::error(
+                "SLURM-NO-WORKDIR",
+                format!("the working directory `{}` does not exist on the cluster", error::clean(folder)),
+            )
+            .at("workdir")
+            .fix("make the folder there, or set `workdir` to one that every node has"),
+        );
+    } else if answer.code != 0 {
         let refused = error::of_command("sbatch", &answer.stderr, answer.code);
         if matches!(refused.kind(), ErrorKind::Unreachable | ErrorKind::InvalidConfig) {
             return Err(refused);
@@ -46,4 +63,14 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
             .push(refused.hints().iter().take(1).fold(finding, |finding, hint| finding.fix(hint.clone())));
     }
     Ok(findings)
+}
+
+/// Exit code of the program where the working directory is not there.
+const NO_WORKDIR: i32 = 93;
+
+/// The shell text that ends the program where the job's working directory does not exist.
+fn missing_folder(script: &Script) -> Result<String> {
+    let Some(folder) = &script.workdir else { return Ok(String::new()) };
+    let folder = quote::word(folder)?;
+    Ok(format!("[ -d {folder} ] && [ -x {folder} ] || exit {NO_WORKDIR}\n"))
 }

@@ -1,28 +1,26 @@
-//! What a script asks that this cluster can never give. Slurm takes such jobs where `EnforcePartLimits` is off, and they
+//! What a job asks that this cluster can never give. Slurm takes such jobs where `EnforcePartLimits` is off, and they
 //! wait for ever (seen on 22.05 and 26.05).
-
-use std::collections::BTreeMap;
 
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
-use weftrun_core::convert::slurm_duration;
+use weftrun_core::convert::{Directives, slurm_duration};
 
-use super::records::Marker;
+use crate::slurm::error;
+use crate::slurm::render::Script;
 
 /// What can never be had, one finding each. Pure.
-pub fn findings(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
-    let components = Component::all(script);
-    let marker = components.first().and_then(|job| Marker::find(job.value("comment")?));
-    let wants_efa = marker.is_some_and(|marker| marker.fabric == "efa");
+pub fn findings(script: &Script, facts: &ClusterFacts) -> Vec<Finding> {
+    let wants_efa = script.marker.as_ref().is_some_and(|marker| marker.fabric == "efa");
     let mut findings: Vec<Finding> = plugins(script, facts);
-    if let Some(qos) = components.first().and_then(|job| job.value("qos")) {
+    if let Some(qos) = script.value("qos") {
         findings.extend(no_qos(qos, facts));
     }
-    for component in &components {
+    for options in &script.components {
+        let component = Component(options);
         let Some(queue) = component.queue(facts) else { continue };
         if !queue.up {
             findings
-                .push(error(format!("partition `{}` is down", queue.name), "use another partition, or wait"));
+                .push(never(format!("partition `{}` is down", queue.name), "use another partition, or wait"));
         }
         findings.extend(component.too_long(queue));
         findings.extend(component.too_many(queue));
@@ -31,63 +29,25 @@ pub fn findings(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
     findings
 }
 
-fn error(message: String, fix: impl Into<String>) -> Finding {
+fn never(message: String, fix: impl Into<String>) -> Finding {
     Finding::error("SLURM-NEVER-STARTS", message).fix(fix)
 }
 
-/// An `#SBATCH` line: the option's name, and its value where it has one.
-pub type Directive = (String, Option<String>);
+/// The options of a job, or of one component of a heterogeneous job.
+struct Component<'s>(&'s Directives);
 
-/// The `#SBATCH` lines of a script that weftrun wrote, those of each component of a heterogeneous job by themselves.
-pub fn directives(script: &str) -> Vec<Vec<Directive>> {
-    let mut components = vec![Vec::new()];
-    for line in script.lines().take_while(|line| line.starts_with('#') || line.is_empty()) {
-        let Some(option) = line.strip_prefix("#SBATCH ") else { continue };
-        if option.trim() == "hetjob" {
-            components.push(Vec::new());
-        } else if let (Some(option), Some(last)) = (option.strip_prefix("--"), components.last_mut()) {
-            last.push(match option.split_once('=') {
-                Some((name, value)) => (name.to_owned(), Some(unquoted(value))),
-                None => (option.trim().to_owned(), None),
-            });
-        }
-    }
-    components
-}
-
-/// The `#SBATCH` lines of a job, or of one component of a heterogeneous job.
-#[derive(Debug, Default)]
-struct Component {
-    options: BTreeMap<String, String>,
-}
-
-impl Component {
-    fn all(script: &str) -> Vec<Self> {
-        let of = |options: Vec<Directive>| {
-            options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-        };
-        directives(script).into_iter().map(|options| Self { options: of(options) }).collect()
-    }
-
-    fn value(&self, name: &str) -> Option<&str> {
-        self.options.get(name).map(String::as_str)
-    }
-
-    fn number(&self, name: &str) -> Option<u32> {
-        self.value(name)?.parse().ok()
-    }
-
+impl Component<'_> {
     /// The partition it goes to; none if it names one that is not there, which Slurm itself refuses.
     fn queue<'f>(&self, facts: &'f ClusterFacts) -> Option<&'f Queue> {
-        let wanted = self.value("partition");
+        let wanted = self.0.value("partition");
         facts.queues.iter().find(|queue| wanted.map_or(queue.default, |name| name == queue.name))
     }
 
     fn too_long(&self, queue: &Queue) -> Option<Finding> {
-        let (seconds, most) = (self.value("time").and_then(slurm_duration)?.as_secs(), queue.max_seconds?);
+        let (seconds, most) = (self.0.value("time").and_then(slurm_duration)?.as_secs(), queue.max_seconds?);
         (seconds > most).then(|| {
             let (asked, allowed, name) = (hours(seconds), hours(most), &queue.name);
-            error(
+            never(
                 format!("{asked} are asked, partition `{name}` allows {allowed}: it would wait for ever"),
                 "set a shorter `time_limit`",
             )
@@ -95,10 +55,10 @@ impl Component {
     }
 
     fn too_many(&self, queue: &Queue) -> Option<Finding> {
-        let (nodes, most) = (self.number("nodes")?, queue.max_nodes?);
+        let (nodes, most) = (self.0.number("nodes")?, queue.max_nodes?);
         (nodes > most).then(|| {
             let name = &queue.name;
-            error(
+            never(
                 format!("{nodes} nodes are asked, partition `{name}` gives a job at most {most}: it would wait for ever"),
                 "ask fewer nodes, or another partition",
             )
@@ -107,8 +67,9 @@ impl Component {
 
     /// Whether the partition has enough nodes with the feature, the GPUs and EFA.
     fn no_such_nodes(&self, queue: &Queue, facts: &ClusterFacts, wants_efa: bool) -> Option<Finding> {
-        let feature = self.value("constraint").filter(|text| !text.contains(['&', '|', '[', '*', '!', '(']));
-        let gpus = self.number("gpus-per-node").unwrap_or(0);
+        let feature =
+            self.0.value("constraint").filter(|text| !text.contains(['&', '|', '[', '*', '!', '(']));
+        let gpus = self.0.number("gpus-per-node").unwrap_or(0);
         let here: Vec<&NodeGroup> =
             facts.nodes.iter().filter(|group| group.queues.contains(&queue.name)).collect();
         let with_feature: Vec<&NodeGroup> = here
@@ -119,12 +80,12 @@ impl Component {
         let list = "`weftrun doctor` lists what each partition has";
         if with_feature.is_empty() {
             return feature
-                .map(|feature| error(format!("partition `{name}` has no nodes with `{feature}`"), list));
+                .map(|feature| never(format!("partition `{name}` has no nodes with `{feature}`"), list));
         }
         let fitting: Vec<&NodeGroup> =
             with_feature.into_iter().filter(|group| gpus == 0 || gpus_of(group) >= gpus).collect();
         if fitting.is_empty() {
-            return Some(error(format!("partition `{name}` has no nodes{what} with {gpus} GPUs"), list));
+            return Some(never(format!("partition `{name}` has no nodes{what} with {gpus} GPUs"), list));
         }
         if wants_efa && fitting.iter().all(|group| lacks_efa(group)) {
             let message = match feature {
@@ -136,10 +97,10 @@ impl Component {
                     .fix("ask a partition whose nodes have EFA, or `fabric = \"tcp\"`"),
             );
         }
-        let (nodes, count) = (self.number("nodes")?, fitting.iter().map(|group| group.count).sum::<u32>());
+        let (nodes, count) = (self.0.number("nodes")?, fitting.iter().map(|group| group.count).sum::<u32>());
         (nodes > count && queue.max_nodes.is_none_or(|most| nodes <= most)).then(|| {
             let what = if gpus > 0 { format!("{what} and {gpus} GPUs") } else { what };
-            error(
+            never(
                 format!(
                     "{nodes} nodes{what} are asked, partition `{name}` has {count}: it would wait for ever"
                 ),
@@ -160,22 +121,16 @@ fn gpus_of(group: &NodeGroup) -> u32 {
 }
 
 /// Plugins of srun that the script uses and the cluster lacks; nothing where srun told none at all.
-fn plugins(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
+fn plugins(script: &Script, facts: &ClusterFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let uses = |option: &str| {
-        script.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-            let at = line.find(option)? + option.len();
-            line.get(at..)?.split_whitespace().next()
-        })
-    };
-    if uses("--container-image=").is_some() && !facts.serves.iter().any(|name| name == "pyxis") {
+    if script.pyxis && !facts.serves.iter().any(|name| name == "pyxis") {
         findings.push(
             Finding::error("SLURM-NO-PLUGIN", "this cluster's srun has no --container-image: pyxis is not installed")
                 .fix("set `container` in `[backend.slurm]` to enroot, docker or apptainer, or to none for programs on the nodes"),
         );
     }
     let mpi: Vec<&str> = facts.serves.iter().filter_map(|name| name.strip_prefix("mpi/")).collect();
-    if let Some(wanted) = uses("--mpi=").filter(|wanted| !mpi.is_empty() && !mpi.contains(wanted)) {
+    if let Some(wanted) = script.mpi.as_deref().filter(|wanted| !mpi.is_empty() && !mpi.contains(wanted)) {
         findings.push(
             Finding::error("SLURM-NO-PLUGIN", format!("this cluster's srun has no --mpi={wanted}"))
                 .fix(format!("set `mpi` in `[backend.slurm]` to one of {}", mpi.join(", "))),
@@ -187,7 +142,7 @@ fn plugins(script: &str, facts: &ClusterFacts) -> Vec<Finding> {
 fn no_qos(qos: &str, facts: &ClusterFacts) -> Option<Finding> {
     let known = facts.priorities.is_empty() || facts.priorities.iter().any(|name| name == qos);
     (!known).then(|| {
-        let message = format!("you may not use the QOS `{}`", super::error::clean(qos));
+        let message = format!("you may not use the QOS `{}`", error::clean(qos));
         Finding::error("SLURM-NO-QOS", message)
             .at("priority")
             .fix(format!("use one of {}", facts.priorities.join(", ")))
@@ -202,22 +157,10 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// A value of an `#SBATCH` line as `quote::directive` wrote it.
-fn unquoted(value: &str) -> String {
-    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-        return value.to_owned();
-    };
-    let mut text = String::new();
-    let mut bytes = inner.chars();
-    while let Some(c) = bytes.next() {
-        text.extend(if c == '\\' { bytes.next() } else { Some(c) });
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slurm::records::Marker;
 
     fn facts() -> ClusterFacts {
         let mut queue = Queue::default();
@@ -236,9 +179,21 @@ mod tests {
         facts
     }
 
-    fn said(head: &str, body: &str) -> Vec<String> {
-        let script = format!("#!/bin/bash\n{head}\n{body}\n#SBATCH --nodes=1000\n");
-        findings(&script, &facts()).into_iter().map(|finding| finding.message).collect()
+    fn script(head: &str) -> Script {
+        let mut script = Script { components: vec![Directives::default()], ..Script::default() };
+        for line in head.lines() {
+            match line.strip_prefix("#SBATCH ") {
+                Some("hetjob") => script.components.push(Directives::default()),
+                Some(options) => script.components.last_mut().unwrap().read_line(options),
+                None => {}
+            }
+        }
+        script.marker = script.value("comment").and_then(Marker::find);
+        script
+    }
+
+    fn said(script: &Script) -> Vec<String> {
+        findings(script, &facts()).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
@@ -273,19 +228,20 @@ mod tests {
             ),
         ];
         for (head, wanted) in cases {
-            assert_eq!(said(head, "true"), [wanted], "{head}");
+            assert_eq!(said(&script(head)), [wanted], "{head}");
         }
-        assert!(said("#SBATCH --nodes=3\n#SBATCH --comment=weftrun:0a1b:tcp", "srun true").is_empty());
+        assert!(said(&script("#SBATCH --nodes=3\n#SBATCH --comment=weftrun:0a1b:tcp")).is_empty());
         assert!(
-            said("#SBATCH --partition=other\n#SBATCH --nodes=9", "true").is_empty(),
+            said(&script("#SBATCH --partition=other\n#SBATCH --nodes=9")).is_empty(),
             "Slurm refuses it itself"
         );
     }
 
     #[test]
     fn plugins_the_cluster_lacks_are_errors() {
-        assert_eq!(said("", "srun --mpi=pmix ./a"), ["this cluster's srun has no --mpi=pmix"]);
-        assert!(said("", "srun --mpi=pmi2 ./a").is_empty());
-        assert!(said("", "srun --container-image=x ./a")[0].contains("pyxis is not installed"));
+        let mpi = |name: &str| Script { mpi: Some(name.to_owned()), ..Script::default() };
+        assert_eq!(said(&mpi("pmix")), ["this cluster's srun has no --mpi=pmix"]);
+        assert!(said(&mpi("pmi2")).is_empty());
+        assert!(said(&Script { pyxis: true, ..Script::default() })[0].contains("pyxis is not installed"));
     }
 }

@@ -24,7 +24,7 @@ enum Labels {
 
 /// Who wrote a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub enum Stream {
     /// The script, srun, Slurm.
     Batch,
     /// A task.
@@ -52,8 +52,8 @@ impl Header {
         Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles })
     }
 
-    /// The lane of a line, and the line without its label.
-    pub fn lane_of<'a>(&self, line: &'a [u8]) -> (Lane, &'a [u8]) {
+    /// The stream of a line, and the line without its label.
+    pub fn stream_of<'a>(&self, line: &'a [u8]) -> (Stream, &'a [u8]) {
         let blanks = line.iter().take_while(|byte| **byte == b' ').count();
         let rest = line.get(blanks..).unwrap_or_default();
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -62,9 +62,9 @@ impl Header {
         let text = rest.get(digits..).and_then(|rest| rest.strip_prefix(b": "));
         match (number, text) {
             (Some(task), Some(text)) if self.labels != Labels::None && task < self.tasks() => {
-                (Lane::Task(task), text)
+                (Stream::Task(task), text)
             }
-            _ => (Lane::Batch, line),
+            _ => (Stream::Batch, line),
         }
     }
 
@@ -77,9 +77,9 @@ impl Header {
         self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
     }
 
-    /// The source of a lane.
-    pub fn source(&self, lane: &Lane) -> SourceId {
-        let Lane::Task(task) = lane else { return SourceId::new("batch") };
+    /// The source of a stream.
+    pub fn source(&self, stream: &Stream) -> SourceId {
+        let Stream::Task(task) = stream else { return SourceId::new("batch") };
         let word = if self.labels == Labels::Rank { "rank" } else { "node" };
         let mut source = SourceId::new(format!("{word}{task}"));
         let mut first = 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weftrun_core::job::{Action, JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::Client;
+use super::client::{Access, Client};
 use super::ids::JobId;
 use super::lookup::{self, Found};
 use super::{BACKEND, findings};
@@ -35,7 +35,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         }
         _ => return Err(Error::unsupported(BACKEND, "this action")),
     };
-    if action == Action::Requeue && client.rest().is_some() {
+    if action == Action::Requeue && client.access.is_rest() {
         return Err(no_requeue());
     }
     if phase.is_terminal() {
@@ -48,7 +48,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
     }
-    if let Some(rest) = client.rest() {
+    if let Access::Rest(rest) = &client.access {
         match action {
             Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
             Action::Hold | Action::Release => rest.hold(&id, action == Action::Hold).await?,

@@ -1,0 +1,284 @@
+//! The commands of a script: which of them starts the ranks, and what stands before it.
+
+use std::collections::BTreeSet;
+
+use super::words::{Value, Variables, is_name, raw_words};
+use crate::shell::{ScriptCommand, commands};
+
+/// Most bytes that are looked at to find where the commands of a script end.
+const MOST: usize = 8 << 20;
+
+/// A command of the script's outermost level, with all of its lines.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub text: String,
+    /// Line of the script, from 1.
+    pub line: usize,
+    /// Its simple commands, those inside loops, conditions and functions too.
+    pub commands: Vec<ScriptCommand>,
+}
+
+/// Cuts a script into its outermost commands; none where it cannot be read.
+pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
+    let (mut chunks, mut text, mut line, mut looked) = (Vec::new(), String::new(), first_line, 0);
+    for (number, part) in body.split_inclusive('\n').enumerate() {
+        if text.is_empty() {
+            line = first_line + number;
+        }
+        text.push_str(part);
+        looked += text.len();
+        if looked > MOST {
+            return None;
+        }
+        let ends = part.trim_end_matches(['\n', '\r']);
+        let goes_on = ends.len() - ends.trim_end_matches('\\').len();
+        if goes_on % 2 == 1 && !ends.trim_start().starts_with('#') {
+            continue;
+        }
+        if let Ok(commands) = commands(&text) {
+            chunks.push(Chunk { text: std::mem::take(&mut text), line, commands });
+        }
+    }
+    text.trim().is_empty().then_some(chunks)
+}
+
+impl Chunk {
+    /// Whether it holds nothing but blanks and comments.
+    pub fn is_empty(&self) -> bool {
+        self.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+    }
+
+    /// Number of `srun` commands in it.
+    pub fn sruns(&self) -> usize {
+        self.commands.iter().filter(|command| base(command, command.program) == "srun").count()
+    }
+
+    /// The assignments before a single command, and the command; none where it is more than that: a pipeline, a list, a
+    /// redirection, a compound command.
+    pub fn single(&self) -> Option<(Vec<&str>, &ScriptCommand)> {
+        let [command] = self.commands.as_slice() else { return None };
+        let (before, behind) = (self.text.get(..command.start)?, self.text.get(command.end..)?);
+        let before = raw_words(before);
+        let behind = behind.split_once('#').map_or(behind, |(behind, _)| behind);
+        let words_fit = command.spans.windows(2).all(|pair| {
+            let between = pair.first().zip(pair.last()).and_then(|(a, b)| self.text.get(a.1..b.0));
+            between.is_some_and(|text| text.chars().all(|c| c.is_whitespace() || c == '\\'))
+        });
+        let assigned = before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_name(name)));
+        let dense = |text: &str| text.replace([' ', '\t', '\n', '\\'], "");
+        let only = dense(&before.concat()) == dense(self.text.get(..command.start)?);
+        (words_fit && assigned && only && behind.trim().is_empty()).then_some((before, command))
+    }
+
+    /// The raw words of the single command from one on.
+    pub fn raw(&self, command: &ScriptCommand, from: usize) -> Vec<&str> {
+        let spans = command.spans.get(from..).unwrap_or_default();
+        spans.iter().filter_map(|(start, end)| self.text.get(*start..*end)).collect()
+    }
+
+    /// Whether what it does cannot change what the job did: it stands behind the ranks.
+    pub fn is_farewell(&self) -> bool {
+        const HARMLESS: [&str; 8] = ["echo", "printf", "date", "exit", "wait", "true", ":", "set"];
+        self.is_empty()
+            || self.single().is_some_and(|(_, command)| HARMLESS.contains(&base(command, command.program)))
+    }
+}
+
+/// The name of the program at an index, without its folder.
+pub(super) fn base(command: &ScriptCommand, at: usize) -> &str {
+    let word = command.words.get(at).map_or("", String::as_str);
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// What a chunk before the ranks does to the variables.
+struct Step<'c> {
+    chunk: &'c Chunk,
+    /// It only assigns what is known: it may be left out where no other command reads the names.
+    literal: bool,
+    names: Vec<String>,
+    exports: Vec<(String, String)>,
+}
+
+/// Reads the chunks before the ranks: their variables; what becomes of the job's environment, and what stays shell.
+pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String, String)>, Vec<String>) {
+    let steps: Vec<Step<'_>> =
+        chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| step(chunk, variables)).collect();
+    let mut kept: Vec<bool> = steps.iter().map(|step| !step.literal).collect();
+    // What a command of the shell reads must be set before it, by the shell.
+    loop {
+        let before = kept.clone();
+        for (index, step) in steps.iter().enumerate() {
+            let read = |other: &usize| {
+                kept.get(*other) == Some(&true)
+                    && steps
+                        .get(*other)
+                        .is_some_and(|other| step.names.iter().any(|name| mentions(&other.chunk.text, name)))
+            };
+            if before.get(index) == Some(&false) && (0..steps.len()).any(|other| read(&other)) {
+                kept[index] = true;
+            }
+        }
+        if before == kept {
+            break;
+        }
+    }
+    let (mut exports, mut lines): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
+    for (step, kept) in steps.iter().zip(kept) {
+        if kept {
+            if !is_shell_option(step.chunk) {
+                lines.push(step.chunk.text.trim_end().to_owned());
+            }
+            continue;
+        }
+        for (name, value) in &step.exports {
+            exports.retain(|(known, _)| known != name);
+            exports.push((name.clone(), value.clone()));
+        }
+    }
+    (exports, lines)
+}
+
+/// `set -ex`: the script that is rendered has its own.
+fn is_shell_option(chunk: &Chunk) -> bool {
+    chunk.single().is_some_and(|(_, command)| base(command, 0) == "set")
+}
+
+/// Whether a script ends at its first failure.
+pub(super) fn stops_at_errors(chunks: &[Chunk]) -> bool {
+    let sets = |chunk: &Chunk| {
+        chunk.single().is_some_and(|(_, command)| {
+            let option = |word: &String| word == "errexit" || word.starts_with('-') && word.contains('e');
+            base(command, 0) == "set" && command.words.iter().skip(1).any(option)
+        })
+    };
+    chunks.iter().any(sets)
+}
+
+fn step<'c>(chunk: &'c Chunk, variables: &mut Variables) -> Step<'c> {
+    variables.line = chunk.line;
+    let mut step = Step { chunk, literal: false, names: Vec::new(), exports: Vec::new() };
+    if chunk.commands.is_empty() && !is_compound(chunk) {
+        return assignments(step, &raw_words(&chunk.text), false, variables);
+    }
+    let Some((before, command)) = chunk.single() else {
+        return compound(step, variables);
+    };
+    let words = chunk.raw(command, 1);
+    match base(command, 0) {
+        "export" => assignments(step, &words, true, variables),
+        "readonly" | "declare" | "typeset" => {
+            let exported = words.iter().any(|word| word.starts_with('-') && word.contains('x'));
+            let words: Vec<&str> = words.into_iter().filter(|word| !word.starts_with('-')).collect();
+            assignments(step, &words, exported, variables)
+        }
+        // `: "${NAME:=default}"`
+        ":" if before.is_empty() => {
+            step.literal = true;
+            for word in words {
+                variables.expand(word);
+                step.names.extend(assigned_names(word));
+            }
+            step
+        }
+        "unset" => {
+            words.iter().for_each(|name| variables.remove(name));
+            step.names = words.iter().map(|word| (*word).to_owned()).collect();
+            step
+        }
+        "read" | "mapfile" | "readarray" | "local" | "let" => compound(step, variables),
+        _ => step,
+    }
+}
+
+fn assignments<'c>(
+    mut step: Step<'c>,
+    words: &[&str],
+    exported: bool,
+    variables: &mut Variables,
+) -> Step<'c> {
+    step.literal = !words.is_empty();
+    for word in words {
+        let name = match variables.assign(word) {
+            Some(name) => name,
+            None if exported && is_name(word) => (*word).to_owned(),
+            None => {
+                step.literal = false;
+                continue;
+            }
+        };
+        match variables.get(&name) {
+            Some(Value::Text(text)) if variables.unresolved(text).is_none() => {
+                if exported {
+                    step.exports.push((name.clone(), text.clone()));
+                }
+            }
+            Some(Value::List(items))
+                if !exported && items.iter().all(|item| variables.unresolved(item).is_none()) => {}
+            _ => step.literal = false,
+        }
+        step.names.push(name);
+    }
+    step
+}
+
+/// A loop, a condition, a function: what is assigned in it depends on what happens where the script runs.
+fn compound<'c>(mut step: Step<'c>, variables: &mut Variables) -> Step<'c> {
+    let first = step.chunk.text.split_whitespace().next().unwrap_or_default();
+    let what = match first {
+        "if" | "for" | "while" | "until" | "case" => format!("the `{first}`"),
+        _ => "the command".to_owned(),
+    };
+    let why = format!("it depends on {what} in line {}", step.chunk.line);
+    step.names = assigned_names(&step.chunk.text);
+    for name in &step.names {
+        variables.set_unknown(name, &why);
+    }
+    step
+}
+
+fn is_compound(chunk: &Chunk) -> bool {
+    let first = chunk.text.split_whitespace().find(|word| !word.starts_with('#')).unwrap_or_default();
+    matches!(first, "if" | "for" | "while" | "until" | "case" | "function" | "select" | "{" | "[[")
+        || first.starts_with('(')
+}
+
+/// Every name that a text may set.
+fn assigned_names(text: &str) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for (at, _) in text.match_indices('=') {
+        let before = text.get(..at).unwrap_or_default();
+        let before = before.strip_suffix(['+', ':']).unwrap_or(before);
+        let before = before
+            .rfind('[')
+            .filter(|_| before.ends_with(']'))
+            .and_then(|at| before.get(..at))
+            .unwrap_or(before);
+        let start = before
+            .char_indices()
+            .rev()
+            .take_while(|(_, c)| is_part(*c))
+            .last()
+            .map_or(before.len(), |(at, _)| at);
+        names.extend(before.get(start..).filter(|name| is_name(name)).map(str::to_owned));
+    }
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c == ';').filter(|word| !word.is_empty()).collect();
+    for (index, word) in words.iter().enumerate() {
+        if matches!(*word, "for" | "select" | "read" | "mapfile" | "readarray" | "unset" | "let") {
+            let set = words.iter().skip(index + 1).take_while(|word| is_name(word) || word.starts_with('-'));
+            names.extend(set.filter(|word| is_name(word)).map(|word| (*word).to_owned()));
+        }
+    }
+    names.into_iter().collect()
+}
+
+/// Whether a text names a variable.
+fn mentions(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text.get(..at).and_then(|text| text.chars().next_back());
+        let behind = text.get(at + name.len()..).and_then(|text| text.chars().next());
+        !before.is_some_and(is_part) && !behind.is_some_and(is_part)
+    })
+}

@@ -1,0 +1,674 @@
+//! Words of a shell script as the shell would expand them, where the script itself says what they are.
+
+use std::collections::BTreeMap;
+
+/// First of the private-use characters that stand in a text before what could not be expanded; behind it the reasons are counted.
+const MARK: u32 = 0xE000;
+/// Most reasons that are told apart.
+const MOST: u32 = 6400;
+/// Most bytes that one word may become: a few lines of `A=$A$A` would fill the memory.
+const LONGEST: usize = 128 * 1024;
+/// Most brackets of an arithmetic expression.
+const BRACKETS: usize = 32;
+
+/// A variable of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    List(Vec<String>),
+}
+
+/// Why something was not expanded.
+#[derive(Clone, Debug)]
+pub(super) struct Reason {
+    /// Line of the script, from 1.
+    pub line: usize,
+    /// As it stands there.
+    pub text: String,
+    pub why: String,
+}
+
+/// The variables of a script, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    values: BTreeMap<String, Value>,
+    reasons: Vec<Reason>,
+    /// Names that the script does not set and gives a default for, with that default.
+    pub defaults: BTreeMap<String, String>,
+    /// The line that is being read.
+    pub line: usize,
+}
+
+impl Variables {
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.values.insert(name.to_owned(), value);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.values.remove(name);
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    /// Makes a name one whose value cannot be known from here on.
+    pub fn set_unknown(&mut self, name: &str, why: &str) {
+        let text = self.unknown(&format!("${{{name}}}"), why);
+        self.set(name, Value::Text(text));
+    }
+
+    /// Reads `NAME=value`, `NAME+=value` and `NAME=(…)`; returns the name.
+    pub fn assign(&mut self, raw: &str) -> Option<String> {
+        let (name, value) = raw.split_once('=')?;
+        let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
+        if !is_name(name) {
+            if let Some((list, _)) = name.split_once('[').filter(|(list, _)| is_name(list)) {
+                self.set_unknown(list, "an element of a list is set by itself");
+                return Some(list.to_owned());
+            }
+            return None;
+        }
+        let new = match value.strip_prefix('(').and_then(|list| list.strip_suffix(')')) {
+            Some(list) => {
+                let mut all = match self.values.get(name).filter(|_| adds) {
+                    Some(Value::List(old)) => old.clone(),
+                    Some(Value::Text(old)) => vec![old.clone()],
+                    None => Vec::new(),
+                };
+                for raw in raw_words(list) {
+                    all.extend(self.expand(raw));
+                }
+                if all.iter().map(|item| item.len() + 1).sum::<usize>() > LONGEST {
+                    all = vec![self.unknown(name, "it is too long")];
+                }
+                Value::List(all)
+            }
+            None => {
+                let text = self.expand_one(value);
+                match self.values.get(name).filter(|_| adds) {
+                    Some(Value::Text(old)) if old.len() < LONGEST => Value::Text(format!("{old}{text}")),
+                    _ => Value::Text(text),
+                }
+            }
+        };
+        self.set(name, new);
+        Some(name.to_owned())
+    }
+
+    /// Expands a word into the words it becomes.
+    pub fn expand(&mut self, raw: &str) -> Vec<String> {
+        let mut fields = Fields::default();
+        self.word(raw, &mut fields, true);
+        self.bounded(raw, fields)
+    }
+
+    /// Expands a word that is not split, as the value of an assignment.
+    pub fn expand_one(&mut self, raw: &str) -> String {
+        let mut fields = Fields::default();
+        self.word(raw, &mut fields, false);
+        self.bounded(raw, fields).join(" ")
+    }
+
+    fn bounded(&mut self, raw: &str, mut fields: Fields) -> Vec<String> {
+        fields.finish();
+        if fields.bytes > LONGEST {
+            return vec![self.unknown(raw.get(..60).unwrap_or("a word"), "it is too long")];
+        }
+        fields.done
+    }
+
+    /// Why a text could not be expanded, if a part of it could not.
+    pub fn unresolved(&self, text: &str) -> Option<&Reason> {
+        let index =
+            text.chars().find_map(|c| u32::from(c).checked_sub(MARK).filter(|index| *index < MOST))?;
+        self.reasons.get(usize::try_from(index).ok()?)
+    }
+
+    /// A text that stands for what is not known.
+    fn unknown(&mut self, raw: &str, why: &str) -> String {
+        let index = u32::try_from(self.reasons.len()).unwrap_or(MOST).min(MOST - 1);
+        self.reasons.push(Reason { line: self.line, text: raw.to_owned(), why: why.to_owned() });
+        format!("{}{raw}", char::from_u32(MARK + index).unwrap_or('\u{fffd}'))
+    }
+
+    fn word(&mut self, raw: &str, fields: &mut Fields, splits: bool) {
+        let mut rest = raw;
+        if splits && rest.starts_with('~') || rest.starts_with("~/") {
+            let text = self.unknown(rest, "the home directory is known only on the cluster");
+            fields.text(&text);
+            return;
+        }
+        while let Some(c) = rest.chars().next() {
+            let after = rest.get(c.len_utf8()..).unwrap_or_default();
+            rest = match c {
+                '\\' => {
+                    let mut quoted = after.chars();
+                    match quoted.next() {
+                        // A line goes on.
+                        Some('\n') | None => {}
+                        Some(next) => fields.text(next.encode_utf8(&mut [0; 4])),
+                    }
+                    quoted.as_str()
+                }
+                '\'' => {
+                    let (text, after) = after.split_once('\'').unwrap_or((after, ""));
+                    fields.text(text);
+                    after
+                }
+                '"' => {
+                    let inner = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    let text = inner.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+                    self.double(text.unwrap_or_default(), fields);
+                    rest.get(inner.len()..).unwrap_or_default()
+                }
+                '$' | '`' => {
+                    let piece = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    self.dollar(piece, fields, splits);
+                    rest.get(piece.len().max(1)..).unwrap_or_default()
+                }
+                '*' | '?' | '[' if splits => {
+                    let text = self.unknown(raw, "a pattern of file names is expanded only on the cluster");
+                    fields.text(&text);
+                    return;
+                }
+                '{' if splits
+                    && after
+                        .split('}')
+                        .next()
+                        .is_some_and(|list| list.contains(',') || list.contains("..")) =>
+                {
+                    let text = self.unknown(raw, "a list in braces is not read");
+                    fields.text(&text);
+                    return;
+                }
+                _ => {
+                    fields.text(c.encode_utf8(&mut [0; 4]));
+                    after
+                }
+            };
+        }
+    }
+
+    /// The inside of double quotes.
+    fn double(&mut self, text: &str, fields: &mut Fields) {
+        let only_list = is_list_of_all(text);
+        if !only_list {
+            fields.text("");
+        }
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let after = rest.get(c.len_utf8()..).unwrap_or_default();
+            rest = match c {
+                '\\' => match after.chars().next() {
+                    Some(next @ ('$' | '`' | '"' | '\\')) => {
+                        fields.text(next.encode_utf8(&mut [0; 4]));
+                        after.get(1..).unwrap_or_default()
+                    }
+                    Some('\n') => after.get(1..).unwrap_or_default(),
+                    _ => {
+                        fields.text("\\");
+                        after
+                    }
+                },
+                '$' | '`' => {
+                    let piece = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    self.dollar(piece, fields, false);
+                    rest.get(piece.len().max(1)..).unwrap_or_default()
+                }
+                _ => {
+                    fields.text(c.encode_utf8(&mut [0; 4]));
+                    after
+                }
+            };
+        }
+    }
+
+    /// `$NAME`, `${…}`, `$(…)`, `$((…))`, backquotes.
+    fn dollar(&mut self, piece: &str, fields: &mut Fields, splits: bool) {
+        if piece == "$" {
+            fields.text("$");
+            return;
+        }
+        if let Some(text) = piece.strip_prefix("$((").and_then(|text| text.strip_suffix("))"))
+            && let Some(number) = self.arithmetic(text)
+        {
+            fields.text(&number.to_string());
+            return;
+        }
+        if let Some(program) = located(piece) {
+            fields.text(program);
+            return;
+        }
+        let inner = piece.strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
+        let name = inner.or_else(|| piece.strip_prefix('$')).unwrap_or_default();
+        if let Some(list) =
+            name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).filter(|name| is_name(name))
+        {
+            match self.values.get(list).cloned() {
+                Some(Value::List(items)) if name.ends_with("[*]") && !splits => fields.text(&items.join(" ")),
+                Some(Value::List(items)) => fields.list(&items, splits),
+                Some(Value::Text(text)) => fields.list(&[text], splits),
+                None => self.not_set(piece, fields),
+            }
+            return;
+        }
+        if matches!(piece, "$@" | "$*" | "${@}" | "${*}") {
+            // A script that is imported has no arguments.
+            return;
+        }
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        let (name, operator) = name.split_at_checked(end).unwrap_or((name, ""));
+        if !is_name(name) {
+            let arguments = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+            let why = if arguments {
+                "the script takes arguments"
+            } else {
+                "it is known only where the script runs"
+            };
+            let text = self.unknown(piece, why);
+            fields.text(&text);
+            return;
+        }
+        let value = match self.values.get(name) {
+            Some(Value::Text(text)) => Some(text.clone()),
+            Some(Value::List(items)) => items.first().cloned(),
+            None => None,
+        };
+        match (operator, value) {
+            ("", Some(text)) => fields.expanded(&text, splits),
+            ("", None) => self.not_set(piece, fields),
+            (_, value) => self.operator(piece, name, operator, value, fields, splits),
+        }
+    }
+
+    /// `${NAME:-default}` and the like.
+    fn operator(
+        &mut self,
+        piece: &str,
+        name: &str,
+        operator: &str,
+        value: Option<String>,
+        fields: &mut Fields,
+        splits: bool,
+    ) {
+        let empty_too = operator.starts_with(':');
+        let operator = operator.strip_prefix(':').unwrap_or(operator);
+        let (kind, word) = operator.split_at_checked(1).unwrap_or((operator, ""));
+        let there = value.filter(|text| !empty_too || !text.is_empty());
+        match (kind, there) {
+            ("-" | "=" | "?", Some(text)) => fields.expanded(&text, splits),
+            ("-" | "=", None) => {
+                let default = self.expand_one(word);
+                if !self.values.contains_key(name) {
+                    self.defaults.insert(name.to_owned(), default.clone());
+                }
+                if kind == "=" {
+                    self.set(name, Value::Text(default.clone()));
+                }
+                fields.expanded(&default, splits);
+            }
+            ("+", Some(_)) => {
+                let text = self.expand_one(word);
+                fields.expanded(&text, splits);
+            }
+            ("+", None) if self.values.contains_key(name) => {}
+            _ => {
+                let text = self.unknown(piece, "this kind of expansion is not read");
+                fields.text(&text);
+            }
+        }
+    }
+
+    fn not_set(&mut self, piece: &str, fields: &mut Fields) {
+        let why = "the script does not set it: its value is known only where the script runs";
+        let text = self.unknown(piece, why);
+        fields.text(&text);
+    }
+
+    /// Whole numbers, names, `+ - * / %` and brackets.
+    fn arithmetic(&self, text: &str) -> Option<i64> {
+        if text.matches('(').count() > BRACKETS {
+            return None;
+        }
+        let mut rest = text.trim();
+        let value = self.sum(&mut rest)?;
+        rest.trim().is_empty().then_some(value)
+    }
+
+    fn sum(&self, rest: &mut &str) -> Option<i64> {
+        let mut value = self.product(rest)?;
+        loop {
+            *rest = rest.trim_start();
+            if let Some(after) = rest.strip_prefix('+') {
+                *rest = after;
+                value = value.checked_add(self.product(rest)?)?;
+            } else if let Some(after) = rest.strip_prefix('-') {
+                *rest = after;
+                value = value.checked_sub(self.product(rest)?)?;
+            } else {
+                return Some(value);
+            }
+        }
+    }
+
+    fn product(&self, rest: &mut &str) -> Option<i64> {
+        let mut value = self.atom(rest)?;
+        loop {
+            *rest = rest.trim_start();
+            let operator = rest.chars().next().filter(|c| "*/%".contains(*c));
+            let Some(operator) = operator else { return Some(value) };
+            *rest = rest.get(1..)?;
+            let right = self.atom(rest)?;
+            value = match operator {
+                '*' => value.checked_mul(right)?,
+                '/' => value.checked_div(right)?,
+                _ => value.checked_rem(right)?,
+            };
+        }
+    }
+
+    fn atom(&self, rest: &mut &str) -> Option<i64> {
+        *rest = rest.trim_start();
+        if rest.starts_with('(') {
+            let end = matching(rest)?;
+            let inside = self.arithmetic(rest.get(1..end)?)?;
+            *rest = rest.get(end + 1..)?;
+            return Some(inside);
+        }
+        let braced = rest.starts_with("${");
+        let start = if braced { 2 } else { usize::from(rest.starts_with('$')) };
+        let word = rest.get(start..)?;
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
+        let (name, after) = word.split_at_checked(end)?;
+        *rest = if braced { after.strip_prefix('}')? } else { after };
+        if is_name(name) {
+            return match self.values.get(name)? {
+                Value::Text(text) => text.trim().parse().ok(),
+                Value::List(_) => None,
+            };
+        }
+        (!name.starts_with('0') || name == "0").then(|| name.parse().ok()).flatten()
+    }
+}
+
+/// The words that a word becomes.
+#[derive(Default)]
+struct Fields {
+    done: Vec<String>,
+    current: Option<String>,
+    bytes: usize,
+}
+
+impl Fields {
+    fn text(&mut self, text: &str) {
+        self.bytes = self.bytes.saturating_add(text.len() + 1);
+        if self.bytes <= LONGEST {
+            self.current.get_or_insert_default().push_str(text);
+        }
+    }
+
+    /// A value that is split at blanks where it is not quoted.
+    fn expanded(&mut self, text: &str, splits: bool) {
+        // What was not expanded stays one piece, so that its reason is found again.
+        if !splits || text.chars().any(is_mark) {
+            return self.text(text);
+        }
+        let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
+        for (index, part) in text.split(blank).enumerate() {
+            if index > 0 {
+                self.finish();
+            }
+            if !part.is_empty() {
+                self.text(part);
+            }
+        }
+    }
+
+    fn list(&mut self, items: &[String], splits: bool) {
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                self.finish();
+            }
+            self.expanded(item, splits);
+            if !splits {
+                self.text("");
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.done.extend(self.current.take());
+    }
+}
+
+fn is_mark(c: char) -> bool {
+    (MARK..MARK + MOST).contains(&u32::from(c))
+}
+
+/// Whether a text is a variable's name.
+pub(super) fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Whether a text in double quotes is one `${NAME[@]}` and nothing else: then it may become no word at all.
+fn is_list_of_all(text: &str) -> bool {
+    text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_name) || text == "$@"
+}
+
+/// `$(which PROGRAM)` is the program.
+fn located(piece: &str) -> Option<&str> {
+    let inside = piece.strip_prefix("$(").and_then(|text| text.strip_suffix(')'));
+    let inside = inside.or_else(|| piece.strip_prefix('`').and_then(|text| text.strip_suffix('`')))?;
+    let words: Vec<&str> = inside.split_whitespace().collect();
+    let program = match words[..] {
+        ["which", program] | ["command", "-v", program] => program,
+        _ => return None,
+    };
+    program.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b)).then_some(program)
+}
+
+/// The place of the bracket that closes the one at the start.
+fn matching(text: &str) -> Option<usize> {
+    let mut depth = 0_u32;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The bytes of the quoted text, expansion or substitution at the start; of anything else one character.
+fn end_of_piece(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let closing = |open: u8, close: u8, from: usize| {
+        let (mut at, mut depth) = (from, 0_u32);
+        while let Some(byte) = bytes.get(at) {
+            match *byte {
+                b'\\' => at += 1,
+                b'\'' if close != b'"' => {
+                    at += 1 + text.get(at + 1..).and_then(|rest| rest.find('\'')).unwrap_or(0);
+                }
+                b'"' if close != b'"' => at += end_of_piece(text.get(at..).unwrap_or_default()).max(1) - 1,
+                b'$' if close == b'"' => at += end_of_piece(text.get(at..).unwrap_or_default()).max(1) - 1,
+                byte if byte == close && depth <= 1 => return at + 1,
+                byte if byte == close => depth -= 1,
+                byte if byte == open => depth += 1,
+                _ => {}
+            }
+            at += 1;
+        }
+        bytes.len()
+    };
+    match (bytes.first(), bytes.get(1)) {
+        (Some(b'"'), _) => closing(0, b'"', 1),
+        (Some(b'`'), _) => text.get(1..).and_then(|rest| rest.find('`')).map_or(bytes.len(), |at| at + 2),
+        (Some(b'$'), Some(b'(')) => closing(b'(', b')', 1),
+        (Some(b'$'), Some(b'{')) => closing(b'{', b'}', 1),
+        (Some(b'$'), Some(b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'0'..=b'9')) => 2,
+        (Some(b'$'), Some(_)) => {
+            let name = text.get(1..).unwrap_or_default();
+            1 + name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())
+        }
+        (first, _) => first.map_or(0, |_| text.chars().next().map_or(1, char::len_utf8)),
+    }
+}
+
+/// The words of a list or a line, quotes kept; comments are left out. Stops at an operator of the shell.
+pub(super) fn raw_words(text: &str) -> Vec<&str> {
+    let (mut words, mut at) = (Vec::new(), 0);
+    let end_of_word = |from: usize| {
+        let mut at = from;
+        while let Some(byte) = text.as_bytes().get(at) {
+            let rest = text.get(at..).unwrap_or_default();
+            at += match byte {
+                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b')' => return at,
+                b'\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+                b'\'' => 2 + rest.get(1..).and_then(|rest| rest.find('\'')).unwrap_or(rest.len()),
+                b'(' => matching_list(rest),
+                _ => end_of_piece(rest).max(1),
+            };
+        }
+        at.min(text.len())
+    };
+    while let Some(byte) = text.as_bytes().get(at) {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => at += 1,
+            b'\\' if text.as_bytes().get(at + 1) == Some(&b'\n') => at += 2,
+            b'#' => at += text.get(at..).and_then(|rest| rest.find('\n')).unwrap_or(text.len() - at),
+            _ => {
+                let end = end_of_word(at);
+                if end == at {
+                    break;
+                }
+                words.push(text.get(at..end).unwrap_or_default());
+                at = end;
+            }
+        }
+    }
+    words
+}
+
+/// The bytes of `( … )` with words inside.
+fn matching_list(text: &str) -> usize {
+    let mut at = 1;
+    while let Some(byte) = text.as_bytes().get(at) {
+        let rest = text.get(at..).unwrap_or_default();
+        at += match byte {
+            b')' => return at + 1,
+            b'\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            b'\'' => 2 + rest.get(1..).and_then(|rest| rest.find('\'')).unwrap_or(rest.len()),
+            b'#' if text.as_bytes().get(at - 1).is_some_and(u8::is_ascii_whitespace) => {
+                rest.find('\n').unwrap_or(rest.len())
+            }
+            _ => end_of_piece(rest).max(1),
+        };
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn variables() -> Variables {
+        let mut variables = Variables::default();
+        for raw in ["A=one", "B='two words'", "E=", "N=8", "L=(a 'b c' \"$A\")", "L+=(d)", "Z=()"] {
+            variables.assign(raw).unwrap();
+        }
+        variables
+    }
+
+    /// What bash makes of a word is what is made of it here.
+    #[test]
+    fn words_become_what_bash_makes_of_them() {
+        let script = "A=one B='two words' E= N=8; L=(a 'b c' \"$A\"); L+=(d); Z=();";
+        for word in [
+            "$A",
+            "\"$A\"",
+            "$B",
+            "\"$B\"",
+            "x$B-y",
+            "'$A'",
+            "\\$A",
+            "\"\\$A ${B}\"",
+            "${L[@]}",
+            "\"${L[@]}\"",
+            "\"x${L[@]}y\"",
+            "\"${L[*]}\"",
+            "$E",
+            "\"$E\"",
+            "\"${Z[@]}\"",
+            "--a=${A}",
+            "${E:-dflt}",
+            "${A:-dflt}",
+            "${E-dflt}",
+            "$((N * 2 + 1))",
+            "$(( (N-1)*${N}/2 ))",
+            "a\\ b",
+            "\"a'b\"",
+            "'a\"b'",
+            "${A:+set}",
+            "\"$A\"'$B'$N",
+            "${L}",
+            "$",
+            "a$",
+            "\"\\n\"",
+        ] {
+            let ran = Command::new("bash")
+                .args(["-c", &format!("{script} for w in {word}; do printf '%s\\0' \"$w\"; done")])
+                .output();
+            let ran = String::from_utf8(ran.unwrap().stdout).unwrap();
+            let mut wanted: Vec<&str> = ran.split('\0').collect();
+            wanted.pop();
+            assert_eq!(variables().expand(word), wanted, "{word}");
+        }
+    }
+
+    #[test]
+    fn what_the_script_does_not_say_is_not_guessed() {
+        for word in [
+            "$HOME",
+            "$(hostname)",
+            "`hostname`",
+            "~/x",
+            "*.py",
+            "{1..4}",
+            "$1",
+            "${A%e}",
+            "$RANDOM",
+            "${L[1]}",
+        ] {
+            let mut variables = variables();
+            let words = variables.expand(word).concat();
+            assert!(variables.unresolved(&words).is_some(), "{word}: {words}");
+        }
+        let mut variables = variables();
+        assert_eq!(variables.expand("$(which torchrun)"), ["torchrun"]);
+        assert_eq!(variables.expand("${UNSET:-/fsx}"), ["/fsx"]);
+        assert_eq!(variables.defaults.get("UNSET").map(String::as_str), Some("/fsx"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "(?s)[\\$\\{\\}\\(\\)\"'`\\\\ \n#a@*\\[\\]=+:;é-]{0,60}") {
+            let mut variables = variables();
+            for raw in raw_words(&text) {
+                variables.expand(raw);
+                variables.assign(raw);
+            }
+            variables.expand(&text);
+        }
+    }
+}

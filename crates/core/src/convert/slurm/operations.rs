@@ -1,0 +1,116 @@
+//! What the fabric's operations become in a batch script: one translator for scripts that are rendered and scripts that are
+//! edited, and one table of what Slurm cannot express.
+
+use crate::fabric::Change;
+
+/// What an operation is in a batch script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptChange<'a> {
+    /// A variable of the script's environment, which `srun` passes on.
+    Env(&'a str, &'a str),
+    /// A folder of the node in the container: from, to, read-only.
+    Mount(&'a str, &'a str, bool),
+    /// The folder is where it is; nothing is to be written.
+    InPlace,
+    /// The devices belong to whole nodes (`--exclusive`).
+    WholeNodes,
+    /// A feature of the nodes (`--constraint`).
+    Constraint(&'a str),
+    /// Locked memory without limit.
+    Memlock,
+    /// Nodes of one switch (`--switches=1`).
+    OneSwitch,
+    /// Another command.
+    Command(&'a [String]),
+    /// Words before the program.
+    Wrap(&'a [String]),
+}
+
+/// What is known of the job and its cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptContext {
+    /// The ranks run in a container, into which folders can be mounted.
+    pub container: bool,
+    /// The cluster knows which nodes are on which switch.
+    pub topology: bool,
+}
+
+/// What Slurm cannot express: the kind of change, and why that is no loss or what follows. The rows behind `unknown` are
+/// about scripts that are edited, whose own `#SBATCH` lines stay as they are.
+pub const INEXPRESSIBLE: &[(&str, &str)] = &[
+    (
+        "hugepages",
+        "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages",
+    ),
+    ("annotation", "Slurm jobs have no annotations; what this one asks of Kubernetes has no counterpart"),
+    (
+        "mount",
+        "without a container the node's folders are where they are: set the path in the profile, or give the job an image",
+    ),
+    ("node-selector", "Slurm nodes have features, not labels: set `constraint` in `[backend.slurm]`"),
+    ("toleration", "Slurm has no taints: partitions and reservations decide who may use a node"),
+    ("mpirun", "srun starts the ranks and passes the environment on: there is no mpirun to rewrite"),
+    (
+        "resource",
+        "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`",
+    ),
+    (
+        "colocate",
+        "the cluster reports no topology (TopologyPlugin is not set): the nodes of a partition are assumed to be close to each other",
+    ),
+    ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
+    ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
+    (
+        "whole-nodes",
+        "the devices come with whole nodes: a script gets all of them with `#SBATCH --exclusive`",
+    ),
+    ("directive", "the `#SBATCH` lines of a script are not changed: add the option there"),
+    (
+        "memlock",
+        "the limit of locked memory is the node's: add `ulimit -l unlimited` to the script where it is low",
+    ),
+    ("wrapper", "the commands of a script are not wrapped: call the program through the wrapper there"),
+];
+
+/// The reason of a row of [`INEXPRESSIBLE`].
+pub fn why_inexpressible(kind: &str) -> &'static str {
+    INEXPRESSIBLE.iter().find(|(known, _)| *known == kind).map_or("", |(_, why)| why)
+}
+
+/// What a change is in a batch script.
+///
+/// # Errors
+/// The row of [`INEXPRESSIBLE`] of a change that Slurm has no words for.
+pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptChange<'_>, &'static str> {
+    Ok(match change {
+        Change::Env { name, value } => ScriptChange::Env(name, value),
+        Change::Mount { host_path, mount_path, read_only, .. } if context.container => {
+            ScriptChange::Mount(host_path, mount_path, *read_only)
+        }
+        Change::Mount { host_path, mount_path, .. } if host_path == mount_path => ScriptChange::InPlace,
+        Change::Mount { .. } => return Err("mount"),
+        Change::Resource { name, .. } if name.starts_with("hugepages-") => return Err("hugepages"),
+        // Interfaces go with the whole node: every process sees all of them.
+        Change::Resource { name, .. } if is_fabric_device(name) => ScriptChange::WholeNodes,
+        Change::Resource { .. } => return Err("resource"),
+        Change::NodeSelector { key, value } if key.ends_with("instance-type") => {
+            ScriptChange::Constraint(value)
+        }
+        Change::NodeSelector { .. } => return Err("node-selector"),
+        Change::Capability { name } if name == "IPC_LOCK" => ScriptChange::Memlock,
+        Change::Capability { .. } => return Err("capability"),
+        Change::Colocate { .. } if context.topology => ScriptChange::OneSwitch,
+        Change::Colocate { .. } => return Err("colocate"),
+        Change::Command { after, .. } => ScriptChange::Command(after),
+        Change::Wrap { argv } => ScriptChange::Wrap(argv),
+        Change::Annotation { .. } => return Err("annotation"),
+        Change::Toleration { .. } => return Err("toleration"),
+        Change::Mpirun { .. } => return Err("mpirun"),
+    })
+}
+
+/// Whether a Kubernetes resource is a network device of the node, or an accelerator that only whole nodes have.
+fn is_fabric_device(name: &str) -> bool {
+    const PREFIXES: [&str; 4] = ["vpc.amazonaws.com/efa", "aws.amazon.com/neuron", "rdma/", "nvidia.com/"];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "nvidia.com/gpu"
+}
