@@ -41,6 +41,7 @@ fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
         runtimes.extend(runtimes_in(&text));
         let settings = Settings {
             profile,
+            by_evidence: None,
             options: &options,
             catalogue: &CATALOGUE,
             facts: &FACTS,

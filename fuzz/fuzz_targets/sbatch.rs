@@ -27,6 +27,7 @@ fuzz_target!(|text: &str| {
     for profile in SITES.iter() {
         let settings = Settings {
             profile,
+            by_evidence: None,
             options: &options,
             catalogue: &CATALOGUE,
             facts: &facts,

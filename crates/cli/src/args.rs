@@ -166,6 +166,8 @@ pub enum Command {
     Release(commands::act::HandleArgs),
     /// Stop a job and queue it again under the same id (Slurm)
     Requeue(commands::act::HandleArgs),
+    /// List library versions that are known to hang, crash or miss the fabric
+    Advisories(commands::advisories::AdvisoriesArgs),
     /// List the available backends and what each can do
     Backends(commands::backends::BackendsArgs),
     /// Print, change and trust configuration; `show --origin` prints where each value comes from

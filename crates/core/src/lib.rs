@@ -9,6 +9,7 @@
 //! | [`text`] | suggestions, durations, quantities, percent-encoding |
 //! | [`span`] | YAML, JSON and TOML as trees in which every value knows its place |
 //! | [`env_names`] | the environment variables that NCCL and its plugins read |
+//! | [`advisories`] | versions of the fabric's libraries that are known to be bad |
 //! | [`catalogue`] | what an instance type has: accelerators, EFA interfaces, RDMA |
 //! | [`shell`] | shell grammar, and `mpirun` in argv and scripts |
 //! | [`request`] | what can be asked of the fabric, and the table of rules |
@@ -26,6 +27,7 @@
 //! | [`convert`] | Kubernetes objects, sbatch scripts and command lines, mutated in place or read into a job |
 //! | [`report`] | the JSON shapes that other programs read |
 
+pub mod advisories;
 pub mod backend;
 pub mod catalogue;
 pub mod config;

@@ -537,3 +537,18 @@ fn an_import_says_what_an_old_version_or_an_unfilled_template_is() {
         assert!(found.span.is_some());
     }
 }
+
+#[test]
+fn an_object_that_asks_no_memory_goes_without_huge_pages() {
+    for (kind, text) in workloads() {
+        let text: String =
+            text.lines().filter(|line| !line.contains("memory:")).map(|line| format!("{line}\n")).collect();
+        let (new, report) = with_settings(|settings| {
+            let done = mutate(&text, Start::of("a.yaml"), settings).unwrap();
+            (done.text.clone().into_owned(), done.jobs[0].clone())
+        });
+        assert!(report.error().is_none(), "{kind}: {:?}", report.error());
+        assert!(new.contains("vpc.amazonaws.com/efa") && !new.contains("hugepages"), "{kind}: {new}");
+        assert!(report.plan.skipped.iter().any(|skipped| skipped.reason == "no-memory"), "{kind}");
+    }
+}

@@ -63,6 +63,8 @@ pub enum NcclEvent<'a> {
     },
     /// Multi-node NVLink is used by this rank.
     Mnnvl,
+    /// A line that can only hold a value of speed.
+    Rate,
     /// Anything else.
     Other,
 }

@@ -59,8 +59,10 @@ pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
     let near = &line[..line.len().min(160)];
     memchr::memchr_iter(b'[', near).find_map(|at| {
         let rest = &near[at..];
-        let torch = || rest.starts_with(b"[rank").then(|| torch_rank(rest)).flatten();
-        open_mpi(rest).map(|(rank, _)| rank).or_else(torch)
+        if rest.starts_with(b"[rank") {
+            return torch_rank(rest);
+        }
+        open_mpi(rest).map(|(rank, _)| rank)
     })
 }
 

@@ -49,6 +49,27 @@ const NEEDLES: &[&str; 32] = &[
     "  none ",
 ];
 
+/// Which needles are those of values of speed. A line that contains no other says nothing else.
+const IS_RATE: [bool; 32] = {
+    let mut rates = [false; 32];
+    let mut at = 0;
+    while at < 32 {
+        rates[at] = matches!(
+            NEEDLES[at].as_bytes(),
+            b"_step_timing"
+                | b"SamplesPerSec"
+                | b"per_sec"
+                | b"/sec"
+                | b"elapsed time"
+                | b"it/s"
+                | b"tokens/s"
+                | b"per sec"
+        );
+        at += 1;
+    }
+    rates
+};
+
 fn searcher() -> Option<&'static packed::Searcher> {
     static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
     SEARCHER.get_or_init(|| packed::Searcher::new(NEEDLES)).as_ref()
@@ -63,6 +84,8 @@ pub struct Line<'a> {
     pub bytes: &'a [u8],
     /// Whether a newline ended it. The last line of a source may be cut.
     pub ended: bool,
+    /// Where the first words of a value of speed stand, if such a value is all that the line can say.
+    pub rate: Option<usize>,
 }
 
 /// Cuts a stream of bytes into lines and hands over those of interest.
@@ -99,9 +122,7 @@ impl Lines {
             self.open = false;
             let carry = std::mem::take(&mut self.carry);
             self.lines += 1;
-            if is_of_interest(&carry) {
-                sink(Line { number: self.lines, bytes: &carry, ended: true });
-            }
+            hand_over(self.lines, &carry, true, &mut sink);
             self.carry = carry;
             self.carry.clear();
             bytes = &bytes[end + 1..];
@@ -122,9 +143,7 @@ impl Lines {
             self.open = false;
             self.lines += 1;
             let carry = std::mem::take(&mut self.carry);
-            if is_of_interest(&carry) {
-                sink(Line { number: self.lines, bytes: &carry, ended: false });
-            }
+            hand_over(self.lines, &carry, false, &mut sink);
         }
     }
 
@@ -139,30 +158,37 @@ impl Lines {
         let mut from = 0;
         // How far into its line the last hit was.
         let mut reach = None;
+        // A hit behind the last line, found while that was searched to its end.
+        let mut ahead: Option<Hit> = None;
         while from < block.len() {
-            let (start, hit) = if let Some(hit) = like_the_last(block, from, reach) {
-                (from, hit)
+            let (start, hit) = if let Some(at) = like_the_last(block, from, reach) {
+                (from, Hit { at, rate: false })
             } else {
-                let Some(hit) = find(block, from) else { break };
-                (memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1), hit)
+                let known = ahead.filter(|hit| hit.at >= from);
+                let Some(hit) = known.or_else(|| find(block, from)) else { break };
+                (memchr::memrchr(b'\n', &block[from..hit.at]).map_or(from, |at| from + at + 1), hit)
             };
-            let end = memchr::memchr(b'\n', &block[hit..]).map_or(block.len(), |at| hit + at);
-            reach = Some(hit - start);
+            let end = memchr::memchr(b'\n', &block[hit.at..]).map_or(block.len(), |at| hit.at + at);
+            let rate = hit.rate && {
+                ahead = next_other(block, hit, end);
+                ahead.is_none_or(|next| next.at >= end)
+            };
+            reach = (!hit.rate).then_some(hit.at - start);
             self.lines += newlines(&block[counted..start]) + 1;
             let kept = &block[start..end.min(start + LINE_CAP)];
-            if end - start <= LINE_CAP || hit < start + LINE_CAP {
-                sink(Line { number: self.lines, bytes: kept, ended: true });
+            if end - start <= LINE_CAP || hit.at < start + LINE_CAP {
+                let rate = rate.then_some(hit.at - start);
+                sink(Line { number: self.lines, bytes: kept, ended: true, rate });
             }
+            let exhausted = rate && ahead.is_none();
             from = end + 1;
             counted = from.min(block.len());
+            if exhausted {
+                break;
+            }
         }
         self.lines += newlines(&block[counted..]);
     }
-}
-
-/// Whether a kept line would have been found by the search.
-fn is_of_interest(line: &[u8]) -> bool {
-    find(line, 0).is_some()
 }
 
 /// NCCL's lines come in rows, each with `NCCL` in about the same place: where the line that begins at `from` has it
@@ -176,12 +202,42 @@ fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usiz
     memchr::memchr(b'\n', &block[from..at]).is_none().then_some(at)
 }
 
-fn find(haystack: &[u8], from: usize) -> Option<usize> {
+/// Where a needle was found.
+#[derive(Clone, Copy)]
+struct Hit {
+    at: usize,
+    /// Whether it is that of a value of speed.
+    rate: bool,
+}
+
+/// The next hit behind one of a value of speed: the first of another kind in the same line, or the first behind `end`.
+fn next_other(block: &[u8], hit: Hit, end: usize) -> Option<Hit> {
+    let mut hit = hit;
+    loop {
+        hit = find(block, hit.at + 1)?;
+        if hit.at >= end || !hit.rate {
+            return Some(hit);
+        }
+    }
+}
+
+/// Hands over a line that stands alone.
+fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<'_>)) {
+    if let Some(hit) = find(bytes, 0) {
+        let rate = (hit.rate && next_other(bytes, hit, bytes.len()).is_none()).then_some(hit.at);
+        sink(Line { number, bytes, ended, rate });
+    }
+}
+
+fn find(haystack: &[u8], from: usize) -> Option<Hit> {
     let rest = haystack.get(from..)?;
     match searcher() {
-        Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
+        Some(searcher) => searcher.find(rest).map(|found| Hit {
+            at: from + found.start(),
+            rate: IS_RATE.get(found.pattern().as_usize()).copied().unwrap_or(false),
+        }),
         // No vector instructions on this machine: every line is of interest.
-        None => (!rest.is_empty()).then_some(from),
+        None => (!rest.is_empty()).then_some(Hit { at: from, rate: false }),
     }
 }
 

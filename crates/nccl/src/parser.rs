@@ -63,6 +63,21 @@ impl Parser {
 
 fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
     let number = line.number;
+    if let Some(at) = line.rate
+        && line.bytes.first() != Some(&b'{')
+        && memchr::memchr2(b'\r', 0x1b, line.bytes).is_none()
+    {
+        return sink(Entry {
+            line: number,
+            writer: None,
+            device: None,
+            level: None,
+            location: b"",
+            text: &line.bytes[at.saturating_sub(crate::throughput::REACH)..],
+            launcher_rank: crate::launcher::told_rank(line.bytes),
+            event: NcclEvent::Rate,
+        });
+    }
     if let Some(record) = prefix::plain(line.bytes) {
         return sink(of_record(number, record, None));
     }

@@ -4,10 +4,12 @@ use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use super::text::{Cursor, behind, contains, text};
+use super::text::{behind, contains, text};
 
 /// Samples kept of one series.
 const SAMPLES: usize = 256;
+/// Bytes before the words that make a line interesting in which its label or value begins.
+pub(super) const REACH: usize = 32;
 /// Series kept of one source.
 const SERIES: usize = 32;
 
@@ -29,27 +31,55 @@ pub struct Series {
     pub metric: &'static str,
     /// Unit.
     pub unit: &'static str,
-    /// Global rank that the launcher told.
+    /// Global rank that the launcher printed.
     pub rank: Option<u32>,
     /// Values in all.
     pub count: u64,
     /// First.
     pub first: Sample,
-    /// Last.
-    pub last: Sample,
     /// Samples, evenly spread; at most 256.
     pub samples: Vec<Sample>,
+    /// The last value as it was printed: most values are never looked at, so they are not parsed.
+    last: Printed,
     stride: u64,
 }
 
+/// A value as its line printed it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Printed {
+    line: u64,
+    text: [u8; VALUE],
+    len: u8,
+}
+
+/// Most bytes of a value.
+const VALUE: usize = 24;
+
+impl Printed {
+    fn new(line: u64, value: &[u8]) -> Self {
+        let mut text = [0; VALUE];
+        let len = value.len().min(VALUE);
+        text[..len].copy_from_slice(&value[..len]);
+        Self { line, text, len: u8::try_from(len).unwrap_or(0) }
+    }
+
+    fn sample(&self) -> Option<Sample> {
+        let value = parse(&self.text[..usize::from(self.len)])?;
+        Some(Sample { value, line: self.line })
+    }
+}
+
 impl Series {
-    fn new(metric: &'static str, unit: &'static str, rank: Option<u32>, sample: Sample) -> Self {
-        Self { metric, unit, rank, count: 0, first: sample, last: sample, samples: Vec::new(), stride: 1 }
+    /// Returns the last value.
+    pub fn last(&self) -> Sample {
+        self.last.sample().unwrap_or(self.first)
     }
 
     /// Adds a value. When the samples are full every second one is dropped and half as many are taken from then on.
-    fn add(&mut self, sample: Sample) {
-        if self.count.is_multiple_of(self.stride) {
+    fn add(&mut self, last: Printed) {
+        if self.count.is_multiple_of(self.stride)
+            && let Some(sample) = last.sample()
+        {
             if self.samples.len() == SAMPLES {
                 let mut keep = false;
                 self.samples.retain(|_| {
@@ -63,7 +93,7 @@ impl Series {
             }
         }
         self.count += 1;
-        self.last = sample;
+        self.last = last;
     }
 }
 
@@ -71,6 +101,8 @@ impl Series {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Throughput {
     series: Vec<Series>,
+    /// The series of the ranks that wrote last, by rank.
+    recent: Vec<u8>,
     steps: bool,
 }
 
@@ -86,22 +118,40 @@ impl Throughput {
 
     /// Looks for a value in a line; whether there is one.
     pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) -> bool {
-        let Some((metric, unit, value)) = read(message).filter(|(.., value)| value.is_finite()) else {
-            return false;
-        };
-        self.steps |= !metric.starts_with("busbw");
-        let sample = Sample { value, line };
-        if let Some(known) = self.series.iter_mut().find(|known| known.metric == metric && known.rank == rank)
-        {
-            known.add(sample);
-        } else if self.series.len() < SERIES {
-            let mut fresh = Series::new(metric, unit, rank, sample);
-            fresh.add(sample);
+        let Some((metric, unit, value)) = find(message) else { return false };
+        let printed = Printed::new(line, value);
+        if let Some(known) = self.series_of(metric, rank) {
+            known.add(printed);
+            return true;
+        }
+        if self.series.len() < SERIES {
+            let Some(first) = printed.sample() else { return false };
+            self.steps |= !metric.starts_with("busbw");
+            let samples = Vec::new();
+            let mut fresh = Series { metric, unit, rank, count: 0, first, last: printed, samples, stride: 1 };
+            fresh.add(printed);
             self.series.push(fresh);
         }
         true
     }
+
+    fn series_of(&mut self, metric: &'static str, rank: Option<u32>) -> Option<&mut Series> {
+        let same = |known: &Series| known.rank == rank && known.metric == metric;
+        let place = rank.map_or(0, |rank| rank as usize % RECENT);
+        self.recent.resize(RECENT, 0);
+        let recent = usize::from(self.recent[place]);
+        let at = if self.series.get(recent).is_some_and(same) {
+            recent
+        } else {
+            self.series.iter().position(same)?
+        };
+        self.recent[place] = u8::try_from(at).unwrap_or(0);
+        self.series.get_mut(at)
+    }
 }
+
+/// Places in which the series of a rank is found again without a search.
+const RECENT: usize = 64;
 
 /// Metric, unit and the label before the value.
 const LABELS: &[(&str, &str, &[&str])] = &[
@@ -120,7 +170,15 @@ const LABELS: &[(&str, &str, &[&str])] = &[
     (
         "tokens/sec",
         "tokens/s",
-        &["tokens/sec: ", "tokens/s: ", "tokens/sec=", "tokens_per_sec: ", "tokens/sec/gpu: "],
+        &[
+            "tokens/sec: ",
+            "tokens/s: ",
+            "tokens/s ",
+            "tokens/sec=",
+            "tokens/s=",
+            "tokens_per_sec: ",
+            "tokens/sec/gpu: ",
+        ],
     ),
     ("train step time", "s", &["train_step_timing in s=", "train_step_timing in s: "]),
     ("iterations/sec", "it/s", &["iterations/sec: "]),
@@ -138,7 +196,8 @@ fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
     LABEL_FINDER.get_or_init(build).as_ref()
 }
 
-fn read(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
+/// Finds a value: its metric, its unit, and its digits.
+fn find(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     let (finder, rows) = labels()?;
     for found in finder.find_iter(message) {
         let (metric, unit, _) = LABELS[rows[found.pattern().as_usize()]];
@@ -153,29 +212,41 @@ fn read(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
 }
 
 /// The first number of a text that begins with blanks, `:`, `=` or `N GPU(s): `.
-fn number(rest: &[u8]) -> Option<f64> {
+fn number(rest: &[u8]) -> Option<&[u8]> {
     let head = &rest[..rest.len().min(48)];
-    let behind_count = behind(head, "GPU(s): ").unwrap_or(head);
-    let start = behind_count.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b':' | b'='))?;
-    let digits = Cursor::new(&behind_count[start..])
-        .take_while(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-' | b','));
+    let start = head.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b':' | b'='))?;
+    let digits = digits(&head[start..]);
+    if digits.first().is_some_and(u8::is_ascii_digit) && !head[start + digits.len()..].starts_with(b" GPU(s)")
+    {
+        return Some(digits);
+    }
+    let behind_count = behind(head, "GPU(s): ").unwrap_or(&head[start..]).trim_ascii_start();
+    let digits = self::digits(behind_count);
+    parse(digits).map(|_| digits)
+}
+
+fn digits(rest: &[u8]) -> &[u8] {
+    let part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-' | b',');
+    &rest[..rest.iter().position(|byte| !part(byte)).unwrap_or(rest.len())]
+}
+
+fn parse(digits: &[u8]) -> Option<f64> {
     let digits = text(digits).replace(',', "");
-    digits.trim_end_matches(['.', '-', '+']).parse().ok()
+    digits.trim_end_matches(['.', '-', '+']).parse().ok().filter(|value: &f64| value.is_finite())
 }
 
 /// tqdm: ` 45%|████ | 45/100 [00:12<00:15,  3.61it/s]`.
-fn progress(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
+fn progress(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     let end = memchr::memmem::find(message, b"it/s")?;
     let head = &message[..end];
     let start =
         head.iter().rposition(|byte| !(byte.is_ascii_digit() || *byte == b'.')).map_or(0, |at| at + 1);
-    let value = text(&head[start..]).parse().ok()?;
-    Some(("iterations/sec", "it/s", value))
+    parse(&head[start..]).map(|_| ("iterations/sec", "it/s", &head[start..]))
 }
 
 /// A row of nccl-tests: `1073741824 268435456 float sum -1 47392 22.66 42.48 0 47420 22.64 42.46 0`; the eighth number
 /// is the bus bandwidth out of place.
-fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
+fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     let mut words = message.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let bytes = words.next()?;
     let count = words.next()?;
@@ -195,6 +266,6 @@ fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, f64)> {
     }
     let _: f64 = text(time).parse().ok()?;
     let _algorithm = words.next()?;
-    let bus = text(words.next()?).parse().ok()?;
-    Some(("busbw", "GB/s", bus))
+    let bus = words.next()?;
+    parse(bus).map(|_| ("busbw", "GB/s", bus))
 }

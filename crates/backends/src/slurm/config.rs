@@ -75,7 +75,7 @@ pub struct JobSettings {
     pub constraint: Option<String>,
     /// Whole nodes; without it decided from the GPUs asked and the fabric.
     pub exclusive: Option<bool>,
-    /// `pyxis`, `enroot`, `docker`, `apptainer` or `none`; without it pyxis where a job has an image.
+    /// `pyxis`, `enroot`, `docker`, `apptainer`, `singularity` or `none`; without it pyxis where a job has an image.
     pub container: Option<Container>,
     /// Whether the home directory is mounted in the container.
     pub mount_home: bool,
@@ -99,6 +99,22 @@ pub struct JobSettings {
     pub export: Option<String>,
     /// Shell lines that run on the first node before the ranks start (`module load …`).
     pub setup: Vec<String>,
+    /// Nodes that must be among those of the job, as `sbatch --nodelist`.
+    pub nodelist: Option<String>,
+    /// Nodes that must not be, as `sbatch --exclude`.
+    pub exclude: Option<String>,
+    /// Most switches between the nodes, as `sbatch --switches`.
+    pub switches: Option<String>,
+    /// Nodes of one block that belong together, as `sbatch --segment`.
+    pub segment: Option<u32>,
+    /// Licenses, as `sbatch --licenses`.
+    pub licenses: Option<String>,
+    /// Address that gets a mail when the job has ended or failed, or as `mail-type` says.
+    pub mail: Option<String>,
+    /// When a mail is sent, as `sbatch --mail-type`.
+    pub mail_type: Option<String>,
+    /// Workload characterisation key, as `sbatch --wckey`.
+    pub wckey: Option<String>,
     /// Further `sbatch` options, each `--name=value`.
     pub sbatch: Vec<String>,
     /// Further `srun` options, each `--name=value`.
@@ -119,6 +135,8 @@ pub enum Container {
     Docker,
     /// The `apptainer` command.
     Apptainer,
+    /// The `singularity` command, which takes the same options.
+    Singularity,
     /// The image is ignored: programs are on the nodes.
     None,
 }
@@ -307,6 +325,14 @@ impl JobSettings {
             shell: self.shell.or_else(|| base.shell.clone()),
             export: self.export.or_else(|| base.export.clone()),
             setup: joined(&base.setup, self.setup),
+            nodelist: self.nodelist.or_else(|| base.nodelist.clone()),
+            exclude: self.exclude.or_else(|| base.exclude.clone()),
+            switches: self.switches.or_else(|| base.switches.clone()),
+            segment: self.segment.or(base.segment),
+            licenses: self.licenses.or_else(|| base.licenses.clone()),
+            mail: self.mail.or_else(|| base.mail.clone()),
+            mail_type: self.mail_type.or_else(|| base.mail_type.clone()),
+            wckey: self.wckey.or_else(|| base.wckey.clone()),
             sbatch: joined(&base.sbatch, self.sbatch),
             srun: joined(&base.srun, self.srun),
             secrets_dir: self.secrets_dir.or_else(|| base.secrets_dir.clone()),
@@ -355,6 +381,14 @@ const JOB_KEYS: &[&str] = &[
     "shell",
     "export",
     "setup",
+    "nodelist",
+    "exclude",
+    "switches",
+    "segment",
+    "licenses",
+    "mail",
+    "mail-type",
+    "wckey",
     "sbatch",
     "srun",
     "secrets-dir",

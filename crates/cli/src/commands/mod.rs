@@ -1,6 +1,7 @@
 //! One file a verb: its arguments, and what it does.
 
 pub mod act;
+pub mod advisories;
 pub mod backends;
 pub mod completions;
 pub mod config;
@@ -59,6 +60,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Hold(args)) => act::run(context, &args.handles, Action::Hold),
         Some(Command::Release(args)) => act::run(context, &args.handles, Action::Release),
         Some(Command::Requeue(args)) => act::run(context, &args.handles, Action::Requeue),
+        Some(Command::Advisories(args)) => advisories::run(context, &args),
         Some(Command::Backends(args)) => backends::run(context, &args),
         Some(Command::Config(args)) => config::run(context, &args),
         Some(Command::Init(args)) => init::run(context, &args),

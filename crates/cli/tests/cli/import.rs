@@ -133,7 +133,7 @@ fn a_script_that_depends_on_a_condition_is_refused_with_its_line_or_kept_whole()
     place.write("train.sbatch", &script);
     let refused = place.run("import sbatch train.sbatch");
     assert_eq!((refused.code, refused.out.as_str()), (3, ""), "{}", refused.err);
-    for part in ["line 12", "`${MORE}`", "the `if` in line 9", "--whole"] {
+    for part in ["line 13: `${MORE}`", "the `if` in line 10", "--whole"] {
         assert!(refused.err.contains(part), "{part} in\n{}", refused.err);
     }
     let whole = place.run("import sbatch --whole train.sbatch");

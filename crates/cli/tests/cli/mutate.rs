@@ -280,3 +280,19 @@ fn profiles_are_listed_with_their_sources() {
     assert_eq!(json["profiles"][0]["untried"], true);
     assert_eq!(place.run("profiles nowhere").code, 6);
 }
+
+#[test]
+fn advisories_are_listed_by_version() {
+    let place = Place::new();
+    let all = place.run("advisories");
+    assert!(
+        all.code == 0 && all.out.contains("AWS-OFI-NCCL-BCAST") && all.out.contains("https://"),
+        "{}",
+        all.out
+    );
+    let one = place.run("advisories nccl=2.27.7 aws-ofi-nccl=1.20.0");
+    assert!(one.out.contains("NCCL-RAS-CRASH-2.27.7") && !one.out.contains("BCAST"), "{}", one.out);
+    let none = place.run("advisories nccl=2.28.9");
+    assert!(none.out.is_empty() && none.err.contains("no advisory"), "{}", none.err);
+    assert_eq!(place.run("advisories cuda=12").code, 2);
+}

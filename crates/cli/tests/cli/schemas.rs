@@ -85,6 +85,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
     place.write("rank0.log", "host:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
     let efa = "--fabric efa --profile dgxc --nodes 2 -g 8 --instance-type p5.48xlarge --memory 1Ti --image i -- python a.py";
     let printed = [
+        ("advisories", "advisories".to_owned()),
         ("backends", "backends".to_owned()),
         ("codes", "explain".to_owned()),
         ("config", "config show".to_owned()),

@@ -74,6 +74,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "W-ADVISORY",
+        title: "a library has a version that is known to be bad",
+        meaning: "The image has a version of NCCL, aws-ofi-nccl or libfabric that is known to hang, to crash or not to use the fabric. The message names what happens and the id of the advisory.",
+        fix: "Use the version that the advisory names, or its workaround; `weftrun advisories` lists all.",
+        source: "",
+    },
+    Code {
         code: "W-COMMENTS-LOST",
         title: "the document was written anew",
         meaning: "With `--reformat`, a document that cannot be edited in place is written from its data; comments and layout are gone.",

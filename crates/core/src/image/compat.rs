@@ -22,6 +22,7 @@ pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Pr
     } else if plan.fabric == Fabric::Efa {
         findings.extend(no_stack(image));
     }
+    findings.extend(known_bad(image));
     findings.extend(library_path(image, plan));
     if plan.fabric == Fabric::Roce {
         findings.extend(gid(image, spec, profile));
@@ -33,6 +34,19 @@ pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Pr
     let mut findings: Vec<_> = findings.into_iter().map(|finding| finding.at(&image.reference)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+/// Versions in the image that are known to be bad.
+fn known_bad(image: &ImageFacts) -> Vec<Finding> {
+    let name = |part: Part| match part {
+        Part::Nccl => Some("nccl"),
+        Part::AwsOfiNccl => Some("aws-ofi-nccl"),
+        Part::Libfabric | Part::LibfabricNote => Some("libfabric"),
+        _ => None,
+    };
+    let found: Vec<(&str, &str)> =
+        image.found.iter().filter_map(|found| Some((name(found.part)?, found.version.as_deref()?))).collect();
+    crate::advisories::findings(&found)
 }
 
 /// Libraries that are mounted from the node are linked against its C library.

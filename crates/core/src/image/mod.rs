@@ -17,6 +17,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::text::numbers;
 pub use compat::judge;
 pub use layers::over;
 pub use scan::{Layer, LayerScan, NotALayer};
@@ -114,11 +115,4 @@ impl ImageFacts {
     pub fn all(&self, part: Part) -> impl Iterator<Item = &Found> {
         self.found.iter().filter(move |found| found.part == part)
     }
-}
-
-/// The numbers of a version (`2.31-0ubuntu9` is 2 and 31), to be compared.
-pub fn numbers(version: &str) -> Vec<u64> {
-    let plain =
-        version.find(|c: char| !c.is_ascii_digit() && c != '.').map_or(version, |end| &version[..end]);
-    plain.split('.').map_while(|part| part.parse().ok()).collect()
 }

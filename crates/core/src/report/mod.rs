@@ -16,8 +16,8 @@ pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintRepor
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{
-    BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport, ProfileShape, ProfileValue,
-    ProfilesReport, SettingShape, TargetShape, TargetsReport,
+    AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport,
+    ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
 };
 pub use transport::TransportReport;
 pub use why::WhyReport;

@@ -3,15 +3,17 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
-    ActReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport, ErrorReport,
-    EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport, MutateReport,
-    PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport, WaitReport, WhyReport,
+    ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
+    ErrorReport, EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport,
+    MutateReport, PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport, WaitReport,
+    WhyReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("act", of::<ActReport>()),
+        ("advisories", of::<AdvisoriesReport>()),
         ("backends", of::<BackendsReport>()),
         ("codes", of::<CodesReport>()),
         ("config", of::<ConfigReport>()),

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::SchemaName;
+use crate::advisories::Advisory;
 use crate::backend::{BackendEntry, Capability, TargetConfig};
 use crate::catalogue::InstanceType;
 use crate::fabric::{ClusterFacts, Profile};
@@ -92,6 +93,16 @@ pub struct InstancesReport<'a> {
     pub schema: SchemaName,
     /// The instance types that were asked for.
     pub instances: &'a [&'a InstanceType],
+}
+
+/// `weftrun advisories -o json`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AdvisoriesReport<'a> {
+    /// The contract.
+    pub schema: SchemaName,
+    /// The advisories that were asked for.
+    pub advisories: &'a [Advisory],
 }
 
 /// `weftrun profiles -o json`.

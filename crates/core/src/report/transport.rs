@@ -260,9 +260,9 @@ fn throughput(source: &str, series: &Series, fabric: FabricSeen) -> ThroughputSh
     ThroughputShape {
         source: source.to_owned(),
         metric: series.metric.to_owned(),
-        value: series.last.value,
+        value: series.last().value,
         unit: series.unit.to_owned(),
-        line: series.last.line,
+        line: series.last().line,
         rank: series.rank,
         first: series.first.value,
         count: series.count,

@@ -1,10 +1,12 @@
-//! Text that people write and names that stand in addresses: suggestions, durations, quantities, percent-encoding.
+//! Text that people write and names that stand in addresses: suggestions, durations, quantities, percent-encoding, versions.
 
 pub mod duration;
 pub mod percent;
 pub mod quantity;
+mod version;
 mod words;
 
 pub use duration::parse as parse_duration;
 pub use quantity::Quantity;
+pub use version::numbers;
 pub use words::did_you_mean;

@@ -86,6 +86,10 @@ impl TransportMap {
 
     /// Takes one message.
     pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        if entry.event == NcclEvent::Rate {
+            self.seen.sources[source].throughput.observe(entry.launcher_rank, entry.line, entry.text);
+            return;
+        }
         self.seen.nccl_lines += u64::from(entry.level.is_some());
         self.seen.info_seen |= entry.level == Some(Level::Info);
         let process = self.process(source, entry);

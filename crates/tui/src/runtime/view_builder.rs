@@ -107,7 +107,7 @@ fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
     let series = map.throughput().map(|(_, series)| series).max_by_key(|series| series.count);
     if let Some(series) = series {
         transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
-        transport_view.throughput.push(series.last.value);
+        transport_view.throughput.push(series.last().value);
         transport_view.unit = format!("{} ({})", series.unit, series.metric);
     }
 }

@@ -117,6 +117,11 @@ impl LogFile {
         self.header.is_none() && self.offset > 0
     }
 
+    /// What the script's first line says, once it was read.
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
+    }
+
     /// Whether the job's own last line was read.
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -229,9 +234,15 @@ impl LogFile {
             Some(header) => header.source(stream),
             None => SourceId::new("batch"),
         };
-        if let Some((_, task)) = self.name.rsplit_once(".task") {
-            let task = task.trim_end_matches(".log");
-            source.name = format!("task{task}");
+        let of_task = ["rank", "node", "task"].into_iter().find_map(|word| {
+            let (_, task) = self.name.rsplit_once(&format!(".{word}"))?;
+            Some((word, task.strip_suffix(".log")?.parse::<u32>().ok()?))
+        });
+        if let Some((word, task)) = of_task {
+            // A file of its own for each task.
+            source.name = format!("{word}{task}");
+            source.replica = task;
+            source.rank = (word == "rank").then_some(task);
         } else if self.header.is_none() {
             source.name.clone_from(&self.name);
         }

@@ -165,7 +165,9 @@ impl Reader {
                 .or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
             got |= !piece.bytes.is_empty();
             more |= piece.bytes.len() as u64 >= CHUNK;
-            for batch in file.take(&piece, resumed) {
+            let batches = file.take(&piece, resumed);
+            out.knows(file.header())?;
+            for batch in batches {
                 out.offer(batch).await;
             }
         }
@@ -198,7 +200,7 @@ impl Reader {
         let list = if self.paths.is_empty() {
             let id = &self.id;
             format!(
-                "\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log"
+                "\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log \"$dir\"/*-{id}-????????.rank*.log \"$dir\"/*-{id}-????????.node*.log"
             )
         } else {
             quote::words(&self.paths)?

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::{Error, ErrorKind, Result};
 
+use super::streams::Header;
 use crate::slurm::stream::Feed;
 
 /// Most lines kept of one source for `tail`.
@@ -20,6 +22,8 @@ pub struct Selection {
     /// Offsets to go on from, by file name.
     starts: BTreeMap<String, Cursor>,
     held: Held,
+    /// Ranks behind each node's label, where lines are labelled with nodes.
+    ranks_per_node: Option<u32>,
 }
 
 /// What is kept back until the end of the file was reached once.
@@ -49,7 +53,14 @@ impl Selection {
             Some(most) => Held::Tail(Kept::new(usize::try_from(most.min(MOST_TAIL)).ok())),
             None => Held::Nothing,
         };
-        Self { feed, roles: options.roles.clone(), ranks: options.ranks.clone(), starts, held }
+        Self {
+            feed,
+            roles: options.roles.clone(),
+            ranks: options.ranks.clone(),
+            starts,
+            held,
+            ranks_per_node: None,
+        }
     }
 
     /// Where a file goes on.
@@ -67,9 +78,34 @@ impl Selection {
         self.feed.is_closed()
     }
 
+    /// Takes note of what the job's script says of its ranks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] where a rank is asked for that the job does not have.
+    pub fn knows(&mut self, header: Option<&Header>) -> Result<()> {
+        let Some(header) = header else { return Ok(()) };
+        self.ranks_per_node = header.ranks_per_node();
+        let beyond =
+            header.ranks().and_then(|ranks| Some((ranks, *self.ranks.iter().find(|rank| **rank >= ranks)?)));
+        match beyond {
+            None => Ok(()),
+            Some((ranks, rank)) => Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
+                .with("ranks", format!("0 to {}", ranks.saturating_sub(1)))),
+        }
+    }
+
     fn wants(&self, source: &SourceId) -> bool {
         let role = self.roles.is_empty() || self.roles.contains(&source.role);
-        role && (self.ranks.is_empty() || source.rank.is_none_or(|rank| self.ranks.contains(&rank)))
+        let rank = match (source.rank, self.ranks_per_node, node_of(source)) {
+            _ if self.ranks.is_empty() => true,
+            (Some(rank), ..) => self.ranks.contains(&rank),
+            // What torchrun prints on a node is of all its ranks.
+            (None, Some(each), Some(node)) => {
+                self.ranks.iter().any(|rank| rank.checked_div(each) == Some(node))
+            }
+            (None, ..) => true,
+        };
+        role && rank
     }
 
     /// Takes a batch.
@@ -112,6 +148,11 @@ impl Selection {
             super::send(&self.feed, batch).await;
         }
     }
+}
+
+/// The number of a node's stream.
+fn node_of(source: &SourceId) -> Option<u32> {
+    source.name.strip_prefix("node")?.parse().ok()
 }
 
 /// What is kept back, by the order it came in.

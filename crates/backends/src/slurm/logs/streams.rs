@@ -13,6 +13,8 @@ pub struct Header {
     labels: Labels,
     /// Roles with their numbers of tasks, in the order of the tasks.
     roles: Vec<(String, u32)>,
+    /// Ranks of the job, where the script says it.
+    ranks: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,8 @@ impl Header {
         // A program can print such a line too; a sum beyond what any job has is not the script's.
         let tasks = roles.iter().try_fold(0u32, |sum, (_, tasks)| sum.checked_add(*tasks));
         tasks.filter(|tasks| *tasks <= MOST_TASKS)?;
-        Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles })
+        let ranks = value("ranks").and_then(|ranks| ranks.parse().ok());
+        Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles, ranks })
     }
 
     /// The stream of a line, and the line without its label.
@@ -71,6 +74,18 @@ impl Header {
     /// Whether another header can be of the same job, begun again by Slurm: it is the same line but for its attempt.
     pub fn continues_as(&self, later: &Self) -> bool {
         later.attempt > self.attempt && (self.labels, &self.roles) == (later.labels, &later.roles)
+    }
+
+    /// Number of ranks of the job, where it is known.
+    pub fn ranks(&self) -> Option<u32> {
+        self.ranks.or_else(|| (self.labels == Labels::Rank).then(|| self.tasks()))
+    }
+
+    /// Ranks behind each node's label; none where labels are ranks, or the nodes have different numbers of them.
+    pub fn ranks_per_node(&self) -> Option<u32> {
+        let (ranks, nodes) = (self.ranks?, self.tasks());
+        (self.labels == Labels::Node && self.roles.len() == 1 && nodes > 0 && ranks % nodes == 0)
+            .then_some(ranks / nodes)
     }
 
     fn tasks(&self) -> u32 {

@@ -41,7 +41,8 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
         }
         Container::Enroot => enroot(draft, index, role, image, &mounts)? + &change_dir(draft)?,
         Container::Docker => docker(draft, index, role, image, &mounts)?,
-        Container::Apptainer => apptainer(draft, image, &mounts)?,
+        Container::Apptainer => apptainer("apptainer", draft, image, &mounts)?,
+        Container::Singularity => apptainer("singularity", draft, image, &mounts)?,
     };
     Ok((Vec::new(), format!("{around} {program}")))
 }
@@ -226,8 +227,8 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
     Ok(words.join(" "))
 }
 
-fn apptainer(draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
-    let mut words = vec!["apptainer exec --nv".to_owned()];
+fn apptainer(program: &str, draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
+    let mut words = vec![format!("{program} exec --nv")];
     for (from, to, read_only) in mounts {
         words.push(format!(
             "--bind {}",

@@ -12,7 +12,7 @@ use crate::slurm::quote;
 
 /// Options that stand in each component of a heterogeneous job; sbatch carries the others over from the first
 /// (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
-pub const OF_COMPONENT: [&str; 10] = [
+pub const OF_COMPONENT: [&str; 13] = [
     "partition",
     "reservation",
     "nodes",
@@ -22,6 +22,9 @@ pub const OF_COMPONENT: [&str; 10] = [
     "mem",
     "cpus-per-task",
     "switches",
+    "nodelist",
+    "exclude",
+    "segment",
     "exclusive",
 ];
 
@@ -121,20 +124,40 @@ pub fn write(components: &[Directives]) -> Result<String> {
     Ok(text)
 }
 
+/// A dependency with the job's number in place of each handle (`afterok:slurm://pc/123`).
+fn numbers(dependency: &str) -> String {
+    let is_end = |c: char| matches!(c, ':' | ',' | '?' | '+');
+    let (mut text, mut rest) = (String::new(), dependency);
+    while let Some((before, handle)) = rest.split_once("slurm://") {
+        let end = handle.find(is_end).unwrap_or(handle.len());
+        let (handle, after) = handle.split_at_checked(end).unwrap_or((handle, ""));
+        text.push_str(before);
+        text.push_str(handle.rsplit('/').next().unwrap_or_default());
+        rest = after;
+    }
+    text + rest
+}
+
 fn of_job(draft: &Draft<'_>) -> Directives {
     let (spec, own) = (&draft.job.spec, &draft.own);
     let mut options = Directives::default();
     options.add("job-name", &spec.name);
     options.add("comment", draft.marker().text());
     let limit = spec.time_limit.map(|limit| time(limit.as_secs()));
+    let dependency = own.dependency.as_deref().map(numbers);
+    let mail = own.mail.as_ref().map(|_| own.mail_type.clone().unwrap_or_else(|| "END,FAIL".to_owned()));
     for (name, value) in [
         ("account", own.account.as_ref()),
         ("qos", spec.priority.as_ref().or(own.qos.as_ref())),
         ("time", limit.as_ref()),
         ("array", own.array.as_ref()),
-        ("dependency", own.dependency.as_ref()),
+        ("dependency", dependency.as_ref()),
         ("begin", own.begin.as_ref()),
         ("signal", own.signal.as_ref()),
+        ("licenses", own.licenses.as_ref()),
+        ("mail-type", mail.as_ref()),
+        ("mail-user", own.mail.as_ref()),
+        ("wckey", own.wckey.as_ref()),
     ] {
         if let Some(value) = value {
             options.add(name, value);
@@ -192,8 +215,17 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
     if let Some(cpus) = cpus_per_task(draft, role, tasks, exclusive)? {
         options.add("cpus-per-task", cpus.to_string());
     }
-    if fabric.one_switch.is_some() {
-        options.add("switches", "1");
+    let one_switch = fabric.one_switch.is_some().then(|| "1".to_owned());
+    let segment = own.segment.map(|nodes| nodes.to_string());
+    for (name, value) in [
+        ("switches", own.switches.as_ref().or(one_switch.as_ref())),
+        ("nodelist", own.nodelist.as_ref()),
+        ("exclude", own.exclude.as_ref()),
+        ("segment", segment.as_ref()),
+    ] {
+        if let Some(value) = value {
+            options.add(name, value);
+        }
     }
     if exclusive {
         options.push("exclusive", None);

@@ -81,7 +81,8 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
         words.push("--cpu-bind=none".to_owned());
     }
     if draft.own.rank_logs {
-        words.push("--output=\"$weftrun_base\".task%t.log".to_owned());
+        let word = if tasks_are_ranks(draft) { "rank" } else { "node" };
+        words.push(format!("--output=\"$weftrun_base\".{word}%t.log"));
     }
     if draft.job.spec.launch == Launch::Mpi {
         words.push(format!("--mpi={}", quote::word(mpi(draft))?));

@@ -138,7 +138,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
          weftrun_base={}/\"{}\"\n\
          weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' \"$weftrun_base.log\" 2> /dev/null) || weftrun_attempt=0\n\
          rm -f \"$weftrun_base.exit\"\n\
-         weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={}\\n' \"$weftrun_attempt\"\n}}\n\
+         weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={} ranks={}\\n' \"$weftrun_attempt\"\n}}\n\
          weftrun_first() {{\n  \
          awk '/^#weftrun log=1 /{{first=\"\"}} first==\"\" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{{first=$0}} END{{print first}}' \"$weftrun_base.log\" |\n    \
          sed -n -e 's/.*: Exited with exit code \\([0-9]*\\).*/\\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'\n}}\n\
@@ -151,6 +151,7 @@ fn records(draft: &Draft<'_>) -> Result<String> {
         log_dir(draft)?,
         draft.log_name_in_shell(),
         roles.join(","),
+        draft.world(),
         follow = if draft.has_own_output() { FOLLOW } else { "" },
         requeue = if lost.is_empty() { "" } else { "[ \"$weftrun_code\" -eq 0 ] || weftrun_requeue\n  " },
     ))

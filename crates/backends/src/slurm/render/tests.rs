@@ -162,6 +162,32 @@ fn options_of_the_users_own_win_or_are_refused() {
     }
 }
 
+/// Point 12 of issue 16.
+#[test]
+fn keys_of_slurm_become_its_options() {
+    let own = serde_json::json!({
+        "nodelist": "a[1-4]", "exclude": "b1", "switches": "1@10:00", "segment": 2, "licenses": "x:2", "mail": "me@example.org",
+        "wckey": "w", "dependency": "afterok:slurm://pc/12:slurm://pc/13_4,afterany:15?singleton", "container": "singularity",
+    });
+    let text = with_own(own).expect("renders");
+    for line in [
+        "--nodelist=a[1-4]",
+        "--exclude=b1",
+        "--switches=1@10:00",
+        "--segment=2",
+        "--licenses=x:2",
+        "--mail-type=END,FAIL",
+        "--mail-user=me@example.org",
+        "--wckey=w",
+    ] {
+        assert!(text.lines().any(|own| own == format!("#SBATCH {line}")), "{line}:\n{text}");
+    }
+    assert!(text.contains("afterok:12:13_4,afterany:15?singleton"), "{text}");
+    let mut spec = llama().launch(Launch::PerRank).image("a/b:1").build().expect("valid");
+    spec.backend.insert("slurm".to_owned(), serde_json::json!({ "container": "singularity" }));
+    assert!(self::text(spec, Vec::new()).contains("  singularity exec --nv "));
+}
+
 /// Point 9 of issue 16.
 #[test]
 fn the_site_decides_about_a_requeue_unless_the_job_does() {

@@ -29,7 +29,7 @@ pub(super) fn text(map: &TransportMap) -> String {
         text.push_str(&format!("  {name:<36}{range:>8} GB/s  {bar}{here}\n"));
     }
     for (source, series) in map.snapshot().throughput() {
-        let (value, unit) = (series.last.value, series.unit);
+        let (value, unit) = (series.last().value, series.unit);
         text.push_str(&format!("  this run, by {source}: {} {value:.1} {unit}\n", series.metric));
     }
     if matches!(fabric, FabricSeen::Socket | FabricSeen::LibfabricTcp) {

@@ -423,10 +423,11 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, r
         (Some(wanted), _, _) => (wanted.to_owned(), profile(ctx)),
         (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
     };
-    // A job file may leave memory to the cluster; then normal pages do, only slower. In a manifest nothing is left out
-    // without a word of its author's.
+    // A job file may leave memory to the cluster; then normal pages do, only slower. So do they for a Deployment and the like,
+    // of which a stream may hold many. A training job's manifest is an error, since its author expects all of the fabric.
     let demanded = ctx.options.rules.get("efa.hugepages") == Some(&RuleSetting::On);
-    if ctx.job.kind == JobKind::JobFile && own.is_none() && !demanded && no_memory(ctx, role, node) {
+    let may_go_without = matches!(ctx.job.kind, JobKind::JobFile | JobKind::Workload(_));
+    if may_go_without && own.is_none() && !demanded && no_memory(ctx, role, node) {
         let why = format!(
             "{}: huge pages need `memory` beside them, and none is asked; libfabric takes normal pages",
             at.name

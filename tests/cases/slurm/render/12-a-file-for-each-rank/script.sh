@@ -31,7 +31,7 @@ weftrun_base="$HOME/"weftrun/"rank-logs-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {
-  printf '#weftrun log=1 attempt=%s labels=none tasks=worker:32\n' "$weftrun_attempt"
+  printf '#weftrun log=1 attempt=%s labels=none tasks=worker:32 ranks=32\n' "$weftrun_attempt"
 }
 weftrun_first() {
   awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
@@ -64,5 +64,5 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
-srun -K1 --export=ALL --cpu-bind=none --output="$weftrun_base".task%t.log \
+srun -K1 --export=ALL --cpu-bind=none --output="$weftrun_base".rank%t.log \
   sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=8 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank ./train

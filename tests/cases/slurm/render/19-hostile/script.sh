@@ -28,7 +28,7 @@ weftrun_base='/fsx/lo gs;$(id)'\''"#'/"hostile-${SLURM_JOB_ID}-0a1b2c3d"
 weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
 rm -f "$weftrun_base.exit"
 weftrun_begin() {
-  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:1\n' "$weftrun_attempt"
+  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:1 ranks=1\n' "$weftrun_attempt"
 }
 weftrun_first() {
   awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |

@@ -136,3 +136,47 @@ fn the_lanes_of_a_file_are_bounded_over_all_its_attempts() {
     }
     assert!(sources.len() <= super::MOST_STREAMS + 4, "{}", sources.len());
 }
+
+/// Point 8 of issue 16.
+#[test]
+fn a_file_for_each_rank_is_of_that_rank() {
+    for (name, source, rank) in [
+        ("x-7-0a1b2c3d.rank12.log", "rank12", Some(12)),
+        ("x-7-0a1b2c3d.node3.log", "node3", None),
+        ("x-7-0a1b2c3d.task4.log", "task4", None),
+    ] {
+        let batches = LogFile::new(name, &JobId::whole(7), None).take(&piece(0, b"a\n", 2), false);
+        assert_eq!((batches[0].source.name.as_str(), batches[0].source.rank), (source, rank), "{name}");
+    }
+}
+
+#[test]
+fn ranks_are_found_behind_the_labels_of_nodes_and_beyond_the_last_is_an_error() {
+    use crate::slurm::logs::options::Selection;
+    use weftrun_core::log::LogOptions;
+    let header = |text: &str| Header::parse(text.as_bytes()).unwrap();
+    let torchrun = header("#weftrun log=1 attempt=0 labels=node tasks=worker:4 ranks=32");
+    assert_eq!((torchrun.ranks(), torchrun.ranks_per_node()), (Some(32), Some(8)));
+    let old = header("#weftrun log=1 attempt=0 labels=rank tasks=worker:4");
+    assert_eq!((old.ranks(), old.ranks_per_node()), (Some(4), None));
+    let (feed, mut items) = tokio::sync::mpsc::channel(64);
+    let mut options = LogOptions::default();
+    options.ranks = vec![9];
+    let mut out = Selection::new(&options, feed.clone());
+    out.knows(Some(&torchrun)).unwrap();
+    let log = b"#weftrun log=1 attempt=0 labels=node tasks=worker:4 ranks=32\n0: a\n1: b\n2: c\n";
+    let batches = file(None).take(&piece(0, log, log.len() as u64), false);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for batch in batches {
+        runtime.block_on(out.offer(batch));
+    }
+    let mut seen = Vec::new();
+    while let Ok(Ok(batch)) = items.try_recv() {
+        seen.push(batch.source.name.clone());
+    }
+    assert_eq!(seen, ["node1"], "rank 9 is on the second node of eight ranks");
+    options.ranks = vec![99];
+    let refused = Selection::new(&options, feed).knows(Some(&torchrun)).unwrap_err();
+    assert_eq!(refused.kind(), weftrun_core::ErrorKind::Usage);
+    assert!(refused.message().contains("no rank 99"), "{refused}");
+}

@@ -110,12 +110,15 @@ fn is_mpirun(program: &str) -> bool {
 fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
     match variables.unresolved(text) {
         None => Ok(text.to_owned()),
-        Some(Reason { line, text, why }) => Err(Finding::error(
+        Some(Reason { line, text, why }) => {
+            let line = line.unwrap_or(variables.line);
+            Err(Finding::error(
             "E-IMPORT-JOB",
             format!("line {line}: `{text}` cannot be resolved: {why}"),
         )
         .at(format!("line {line}"))
-        .fix("write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)")),
+        .fix("write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)"))
+        }
     }
 }
 

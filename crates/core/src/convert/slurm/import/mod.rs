@@ -184,7 +184,19 @@ impl Import {
 
     /// What only Slurm knows.
     fn of_slurm(&mut self) {
-        for name in ["account", "reservation", "array", "dependency", "begin", "signal"] {
+        for name in [
+            "account",
+            "reservation",
+            "array",
+            "dependency",
+            "begin",
+            "signal",
+            "nodelist",
+            "exclude",
+            "switches",
+            "licenses",
+            "wckey",
+        ] {
             if let Some(value) = self.options.take_value(name) {
                 self.slurm.insert(name.to_owned(), json!(value));
             }

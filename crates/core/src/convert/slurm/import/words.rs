@@ -21,8 +21,8 @@ pub(super) enum Value {
 /// Why something was not expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Reason {
-    /// Line of the script, from 1.
-    pub line: usize,
+    /// Line of the script, from 1, if it is another than the one that is read.
+    pub line: Option<usize>,
     /// As it stands there.
     pub text: String,
     pub why: String,
@@ -55,6 +55,10 @@ impl Variables {
     /// Makes a name one whose value cannot be known from here on.
     pub fn set_unknown(&mut self, name: &str, why: &str) {
         let text = self.unknown(&format!("${{{name}}}"), why);
+        // The line that counts is the one that reads it; the reason names the other.
+        if let Some(reason) = self.reasons.last_mut() {
+            reason.line = None;
+        }
         self.set(name, Value::Text(text));
     }
 
@@ -128,7 +132,7 @@ impl Variables {
     /// A text that stands for what is not known.
     fn unknown(&mut self, raw: &str, why: &str) -> String {
         let index = u32::try_from(self.reasons.len()).unwrap_or(MOST).min(MOST - 1);
-        self.reasons.push(Reason { line: self.line, text: raw.to_owned(), why: why.to_owned() });
+        self.reasons.push(Reason { line: Some(self.line), text: raw.to_owned(), why: why.to_owned() });
         format!("{}{raw}", char::from_u32(MARK + index).unwrap_or('\u{fffd}'))
     }
 
