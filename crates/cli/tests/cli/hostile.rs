@@ -141,11 +141,7 @@ fn bash(folder: &Path, script: &str) -> Output {
         .arg("script")
         .current_dir(folder)
         .envs([("PATH", path.as_str()), ("OUT", folder.to_str().unwrap())])
-        .envs([
-            ("SLURM_SUBMIT_DIR", folder.to_str().unwrap()),
-            ("SLURM_JOB_ID", "7"),
-            ("SLURM_JOB_NODELIST", "node1"),
-        ])
+        .envs([("HOME", folder.to_str().unwrap()), ("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "node1")])
         .envs([("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NODEID", "0")])
         .output()
         .unwrap()
@@ -351,10 +347,8 @@ fn a_job_uses_no_folder_and_no_file_that_somebody_planted() {
     spec.code =
         Some(weftrun::core::spec::Code::Script { name: "x.py".to_owned(), text: "mine\n".to_owned() });
     let script = document("slurm", &spec).unwrap();
-    let name = script
-        .lines()
-        .find_map(|line| line.strip_prefix("weftrun_base=\"$SLURM_SUBMIT_DIR/\"weftrun/\""))
-        .unwrap();
+    let name =
+        script.lines().find_map(|line| line.strip_prefix("weftrun_base=\"$HOME/\"weftrun/\"")).unwrap();
     let name = name.trim_end_matches('"').replace("${SLURM_JOB_ID}", "7");
     for planted in ["code", "exit.new"] {
         let (folder, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -387,8 +381,7 @@ fn only_the_first_of_two_copies_of_a_submission_runs() {
     let mut spec = spec;
     spec.image = None;
     let script = document("slurm", &spec).unwrap();
-    let once =
-        script.lines().find_map(|line| line.strip_prefix("weftrun_once=\"$SLURM_SUBMIT_DIR/\"")).unwrap();
+    let once = script.lines().find_map(|line| line.strip_prefix("weftrun_once=\"$HOME/\"")).unwrap();
     let once = once.split_whitespace().next().unwrap();
     let run = |folder: &Path, further: &[(&str, &str)]| {
         let exports: String =

@@ -55,7 +55,7 @@ fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
 fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
     match &draft.job.spec.workdir {
         // Without a container it is the working directory of the whole job.
-        Some(_) if draft.bare_workdir().is_some() => Ok(None),
+        Some(_) if draft.chdir().is_some() => Ok(None),
         Some(dir) => quote::word(dir).map(Some),
         None => Ok(draft.job.spec.code.is_some().then(|| SOURCE.to_owned())),
     }

@@ -167,7 +167,7 @@ fn of_job(draft: &Draft<'_>) -> Directives {
         // Else a job whose dependency failed waits for ever.
         options.add("kill-on-invalid-dep", "yes");
     }
-    if let Some(folder) = draft.bare_workdir() {
+    if let Some(folder) = draft.chdir() {
         options.add("chdir", folder);
     }
     options.add("output", format!("{}/{}.log", draft.log_dir(), draft.log_name()));

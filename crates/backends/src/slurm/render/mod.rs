@@ -163,6 +163,11 @@ impl Draft<'_> {
         self.job.spec.workdir.as_deref().filter(|_| !contained)
     }
 
+    /// The working directory where an `#SBATCH` line can hold it; srun is told any other.
+    fn chdir(&self) -> Option<&str> {
+        self.bare_workdir().filter(|folder| !folder.chars().any(char::is_control))
+    }
+
     /// Whether the job says that Slurm may queue it again after a node failure.
     fn requeues(&self) -> bool {
         self.own.requeue.unwrap_or(self.job.spec.restart != RestartPolicy::Never)

@@ -106,7 +106,7 @@ impl Import {
         let login = |word: &&str| {
             *word == "--login" || word.starts_with('-') && !word.starts_with("--") && word.contains('l')
         };
-        if words.iter().skip(1).any(|word| login(&word)) {
+        if words.iter().skip(1).any(login) {
             self.slurm.insert("shell".to_owned(), json!("/bin/bash -l"));
         }
         Ok(())

@@ -73,27 +73,24 @@ impl Variables {
             }
             return None;
         }
-        let new = match value.strip_prefix('(').and_then(|list| list.strip_suffix(')')) {
-            Some(list) => {
-                let mut all = match self.values.get(name).filter(|_| adds) {
-                    Some(Value::List(old)) => old.clone(),
-                    Some(Value::Text(old)) => vec![old.clone()],
-                    None => Vec::new(),
-                };
-                for raw in raw_words(list) {
-                    all.extend(self.expand(raw));
-                }
-                if all.iter().map(|item| item.len() + 1).sum::<usize>() > LONGEST {
-                    all = vec![self.unknown(name, "it is too long")];
-                }
-                Value::List(all)
+        let new = if let Some(list) = value.strip_prefix('(').and_then(|list| list.strip_suffix(')')) {
+            let mut all = match self.values.get(name).filter(|_| adds) {
+                Some(Value::List(old)) => old.clone(),
+                Some(Value::Text(old)) => vec![old.clone()],
+                None => Vec::new(),
+            };
+            for raw in raw_words(list) {
+                all.extend(self.expand(raw));
             }
-            None => {
-                let text = self.expand_one(value);
-                match self.values.get(name).filter(|_| adds) {
-                    Some(Value::Text(old)) if old.len() < LONGEST => Value::Text(format!("{old}{text}")),
-                    _ => Value::Text(text),
-                }
+            if all.iter().map(|item| item.len() + 1).sum::<usize>() > LONGEST {
+                all = vec![self.unknown(name, "it is too long")];
+            }
+            Value::List(all)
+        } else {
+            let text = self.expand_one(value);
+            match self.values.get(name).filter(|_| adds) {
+                Some(Value::Text(old)) if old.len() < LONGEST => Value::Text(format!("{old}{text}")),
+                _ => Value::Text(text),
             }
         };
         self.set(name, new);
@@ -466,10 +463,7 @@ fn located(piece: &str) -> Option<&str> {
     let inside = piece.strip_prefix("$(").and_then(|text| text.strip_suffix(')'));
     let inside = inside.or_else(|| piece.strip_prefix('`').and_then(|text| text.strip_suffix('`')))?;
     let words: Vec<&str> = inside.split_whitespace().collect();
-    let program = match words[..] {
-        ["which", program] | ["command", "-v", program] => program,
-        _ => return None,
-    };
+    let (["which", program] | ["command", "-v", program]) = words[..] else { return None };
     program.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b)).then_some(program)
 }
 
@@ -662,6 +656,24 @@ mod tests {
         assert_eq!(variables.expand("$(which torchrun)"), ["torchrun"]);
         assert_eq!(variables.expand("${UNSET:-/fsx}"), ["/fsx"]);
         assert_eq!(variables.defaults.get("UNSET").map(String::as_str), Some("/fsx"));
+    }
+
+    #[test]
+    fn a_script_that_doubles_its_words_is_bounded() {
+        let mut variables = Variables::default();
+        variables.assign("A=0123456789");
+        variables.assign("L=(0123456789)");
+        for _ in 0..40 {
+            variables.assign("A=$A$A");
+            variables.assign("A+=$A");
+            variables.assign("L+=(\"${L[@]}\" \"${L[@]}\")");
+        }
+        let words: usize =
+            ["$A", "\"${L[@]}\""].iter().flat_map(|word| variables.expand(word)).map(|word| word.len()).sum();
+        assert!(words <= 4 * LONGEST, "{words}");
+        let deep = format!("$(({}1{}))", "(".repeat(50_000), ")".repeat(50_000));
+        let text = variables.expand_one(&deep);
+        assert!(variables.unresolved(&text).is_some());
     }
 
     proptest::proptest! {
