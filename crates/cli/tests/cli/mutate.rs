@@ -36,6 +36,10 @@ fn flags(place: &Place, folder: &Path) -> String {
     // The specification's cases are those of DGX Cloud, unless a fabric is asked for.
     if options["profile"].is_null() && options["fabric"].is_null() {
         flags.push("--profile dgxc".to_owned());
+        // Beside a webhook, which a named profile of a mounted stack assumes, every template has its opt-out too.
+        if options["webhook"].is_null() {
+            flags.push("--webhook no".to_owned());
+        }
     }
     flags.join(" ")
 }
@@ -103,10 +107,10 @@ fn json_and_lists_stay_what_they_are() {
     let object = data(&case("01-pytorchjob-full-nodes", "before.yaml")).remove(0);
     let wanted = data(&case("01-pytorchjob-full-nodes", "after.yaml")).remove(0);
     let pretty = serde_json::to_string_pretty(&object).unwrap();
-    let ran = place.feed("mutate --profile dgxc", pretty.as_bytes());
+    let ran = place.feed("mutate --profile dgxc --webhook no", pretty.as_bytes());
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap(), wanted, "{}", ran.err);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod"}, object]});
-    let ran = place.feed("mutate --profile dgxc", list.to_string().as_bytes());
+    let ran = place.feed("mutate --profile dgxc --webhook no", list.to_string().as_bytes());
     let after: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(after["items"][1], wanted);
     assert_eq!(after["items"][0], json!({"kind": "Pod"}));
@@ -146,9 +150,9 @@ fn files_are_written_all_or_none() {
     place.write("good.yaml", &before);
     place.write("bad.yaml", &case("12-no-memory-request", "before.yaml"));
     fs::set_permissions(place.path("good.yaml"), fs::Permissions::from_mode(0o640)).unwrap();
-    let ran = place.run("mutate --profile dgxc --write -f good.yaml -f bad.yaml");
+    let ran = place.run("mutate --profile dgxc --webhook no --write -f good.yaml -f bad.yaml");
     assert_eq!((ran.code, read(&place, "good.yaml")), (3, before), "{}", ran.err);
-    let ran = place.run("mutate --profile dgxc --write good.yaml");
+    let ran = place.run("mutate --profile dgxc --webhook no --write good.yaml");
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_eq!(data(&read(&place, "good.yaml")), data(&case("01-pytorchjob-full-nodes", "after.yaml")));
     assert_eq!(fs::metadata(place.path("good.yaml")).unwrap().permissions().mode() & 0o777, 0o640);
