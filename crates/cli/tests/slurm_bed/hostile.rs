@@ -38,7 +38,12 @@ fn hostile_text_comes_back_as_data() {
             "hex() { od -An -v -tx1 | tr -d ' \\n'; echo; }\nprintf %s \"$1\" | hex\nprintf %s \"$NASTY\" | hex\nprintf %s \"$(pwd)\" | hex\n",
         );
         let quoted = Value::from(NASTY).to_string();
-        let workdir = Value::from(format!("/fsx/{FOLDER}/{WORK}")).to_string();
+        // Where the job is submitted the folder must exist too.
+        let work = match way {
+            Way::Here => shared.join(WORK).display().to_string(),
+            Way::Ssh | Way::Rest => format!("/fsx/{FOLDER}/{WORK}"),
+        };
+        let workdir = Value::from(work.as_str()).to_string();
         user.file(
             "job.toml",
             &format!(
@@ -50,7 +55,7 @@ fn hostile_text_comes_back_as_data() {
         let text = said(&output);
         assert_eq!(output.status.code(), Some(0), "{way:?}: {text}");
         let seen = |wanted: &str| text.lines().filter(|line| line.ends_with(&hex(wanted))).count();
-        assert_eq!((seen(NASTY), seen(&format!("/fsx/{FOLDER}/{WORK}"))), (2, 1), "{way:?}: {text}");
+        assert_eq!((seen(NASTY), seen(&work)), (2, 1), "{way:?}: {text}");
         // What is no name on any cluster is refused before anything is sent.
         user.file("named.toml", &format!("name = {quoted}\ncommand = [\"true\"]\n"));
         let output = user.weftrun(&["submit", "named.toml"]);
