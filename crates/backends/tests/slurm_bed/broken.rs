@@ -158,11 +158,12 @@ async fn a_log_folder_that_the_node_lacks(bed: &Bed) {
 }
 
 async fn a_dead_slurmd(bed: &Bed) {
-    let backend = bed.connect(Way::Ssh);
-    let handle = submitted(&*backend, job("slurmd", 2, "echo up; sleep 60")).await;
-    let node = node_of(&*backend, &handle).await;
+    // The site would queue the job again, and it would wait for the node.
+    let backend = Slurm::new(&bed.target(Way::Ssh).with("requeue", false)).expect("the target is good");
+    let handle = submitted(&backend, job("slurmd", 2, "echo up; sleep 60")).await;
+    let node = node_of(&backend, &handle).await;
     bed.ctl(&format!("kill-slurmd {node}"));
-    let end = events(&*backend, &handle).await;
+    let end = events(&backend, &handle).await;
     bed.ctl(&format!("start {node}"));
     assert_eq!(last(&end), JobPhase::Failed);
     let text = format!("{end:?}");
@@ -170,11 +171,12 @@ async fn a_dead_slurmd(bed: &Bed) {
 }
 
 async fn a_cut_link(bed: &Bed) {
-    let backend = bed.connect(Way::Ssh);
-    let handle = submitted(&*backend, job("link", 2, "echo up; sleep 60")).await;
-    let node = node_of(&*backend, &handle).await;
+    // The site would queue the job again, and it would wait for the node.
+    let backend = Slurm::new(&bed.target(Way::Ssh).with("requeue", false)).expect("the target is good");
+    let handle = submitted(&backend, job("link", 2, "echo up; sleep 60")).await;
+    let node = node_of(&backend, &handle).await;
     bed.ctl(&format!("cut {node}"));
-    let end = events(&*backend, &handle).await;
+    let end = events(&backend, &handle).await;
     bed.ctl(&format!("mend {node}"));
     assert_eq!(last(&end), JobPhase::Failed);
     let detail = backend.describe(&handle).await;
