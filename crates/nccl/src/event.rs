@@ -56,8 +56,6 @@ pub enum NcclEvent<'a> {
     Channels {
         /// For collectives.
         coll: u32,
-        /// For NVLink SHARP.
-        nvls: Option<u32>,
         /// For send/recv.
         p2p: Option<u32>,
     },

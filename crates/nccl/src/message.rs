@@ -181,19 +181,16 @@ fn channels(message: &[u8]) -> Option<NcclEvent<'_>> {
     if !at.eat(b" coll channels") {
         return None;
     }
-    let mut nvls = None;
     let mut p2p = None;
     while at.eat(b", ") {
         let count = at.number()?;
-        if at.eat(b" nvls channels") {
-            nvls = Some(count);
-        } else if at.eat(b" p2p channels per peer") {
+        if at.eat(b" p2p channels per peer") {
             break;
         } else if at.eat(b" p2p channels") {
             p2p = Some(count);
-        } else if !at.eat(b" collnet channels") {
+        } else if !at.eat(b" collnet channels") && !at.eat(b" nvls channels") {
             break;
         }
     }
-    Some(NcclEvent::Channels { coll, nvls, p2p })
+    Some(NcclEvent::Channels { coll, p2p })
 }

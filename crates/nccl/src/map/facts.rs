@@ -76,7 +76,7 @@ impl TransportMap {
                 }
             }
             NcclEvent::Env { name, value } => self.environment(process, name, value),
-            NcclEvent::Channels { coll, p2p, .. } => {
+            NcclEvent::Channels { coll, p2p } => {
                 if let Some(process) = process {
                     let tid = entry.writer.map_or(0, |writer| writer.tid);
                     let process = &mut self.seen.processes[process];

@@ -1,9 +1,11 @@
 //! A map at one moment. All questions about a map are asked here.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
+use super::usage::Usage;
 use super::{Found, PluginSeen, Signatures, Trace};
 use crate::SourceId;
 use crate::failure::Failures;
@@ -17,12 +19,14 @@ pub struct Snapshot<'a> {
     pub(super) world: Option<CommId>,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<ProcessId>,
+    /// What the connections of live processes are made of after a restart, counted when it is first asked for.
+    pub(super) live_usage: OnceCell<Usage>,
 }
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(seen: &'a Observed) -> Self {
         let past = seen.past();
-        Self { world: seen.world(&past), past, seen }
+        Self { world: seen.world(&past), past, seen, live_usage: OnceCell::new() }
     }
 
     /// Whether a process was not replaced by a later one.
@@ -121,10 +125,5 @@ impl<'a> Snapshot<'a> {
     pub fn ranks_of(&self, found: &Found) -> BTreeSet<u32> {
         let alive = found.processes.iter().filter(|process| self.is_alive(**process));
         alive.filter_map(|process| self.sole_rank(*process)).chain(found.told_ranks.iter().copied()).collect()
-    }
-
-    /// Returns the global rank that printed a line of evidence, where proved.
-    pub fn rank_of_trace(&self, trace: &Trace) -> Option<u32> {
-        trace.process.and_then(|process| self.sole_rank(process))
     }
 }

@@ -1,6 +1,5 @@
 //! What the pairs prove in one word.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -106,21 +105,23 @@ impl Snapshot<'_> {
     /// Returns the fabric and the GPUDirect RDMA that the connections prove.
     pub fn verdict(&self) -> Verdict {
         let usage = self.usage();
-        Verdict { fabric: self.fabric_of(&usage), gdr: self.gdr_of(&usage) }
+        Verdict { fabric: self.fabric_of(usage), gdr: self.gdr_of(usage) }
     }
 
     /// What the connections of live processes are made of: counted already, unless there was a restart.
-    pub(super) fn usage(&self) -> Cow<'_, Usage> {
+    pub(super) fn usage(&self) -> &Usage {
         if self.past.is_empty() {
-            return Cow::Borrowed(self.usage_ever());
+            return self.usage_ever();
         }
-        let signed = !self.seen.usage.is_empty();
-        let alive = self
-            .seen
-            .processes
-            .iter_enumerated()
-            .filter(|(at, process)| self.is_alive(*at) && process.pid.is_some() == signed);
-        Cow::Owned(Usage::of(alive.map(|(_, process)| process)))
+        self.live_usage.get_or_init(|| {
+            let signed = !self.seen.usage.is_empty();
+            let alive = self
+                .seen
+                .processes
+                .iter_enumerated()
+                .filter(|(at, process)| self.is_alive(*at) && process.pid.is_some() == signed);
+            Usage::of(alive.map(|(_, process)| process))
+        })
     }
 
     /// The same over all attempts of a job.
@@ -187,8 +188,8 @@ impl Snapshot<'_> {
         if self.env("SOCKET_IFNAME").any(hsn) || self.listed("Socket").any(hsn) {
             return Network::Slingshot;
         }
-        let usage = self.usage();
-        let with_gdr = usage
+        let with_gdr = self
+            .usage()
             .iter()
             .any(|(name, _, used)| used.with_gdr && self.seen.name_of(name).contains("AWS Libfabric"));
         if with_gdr { Network::Efa } else { Network::LibfabricOther }

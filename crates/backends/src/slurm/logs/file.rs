@@ -127,7 +127,7 @@ impl LogFile {
         self.complete
     }
 
-    /// Takes what came and gives it in runs of lines of one stream, in the file's order: whoever stops behind any of them
+    /// Takes what came and gives it in runs of lines of one stream, in the file's order: a reader that stops behind any of them
     /// can go on from its cursor exactly.
     pub fn take(&mut self, piece: &Piece, resumed: bool) -> Vec<LogBatch> {
         let mut batches = Vec::new();
