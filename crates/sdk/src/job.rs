@@ -148,7 +148,7 @@ impl Job {
         last.filter(|job| job.phase.is_terminal()).ok_or_else(|| {
             Error::new(
                 ErrorKind::NotFound,
-                "the job is no longer in the cluster, and how it ended is not known",
+                "the job is no longer in the cluster, and its exit status is unknown",
             )
             .with("job", &self.handle)
         })

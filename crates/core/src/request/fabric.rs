@@ -143,7 +143,7 @@ impl std::str::FromStr for Gid {
             number => number.parse().map(Self::Index).map_err(|_| {
                 crate::Error::new(
                     crate::ErrorKind::InvalidSpec,
-                    format!("`{text}` is no way to find the GID index"),
+                    format!("`{text}` is not a way to find the GID index"),
                 )
                 .hint("`auto`, `compute` or a number")
             }),

@@ -52,7 +52,7 @@ impl<'s> Check<'s> {
             if let (Some(first), Some(second)) = (found.next(), found.next())
                 && first.key != second.key
             {
-                let message = format!("`{}` and `{}` are one thing, said twice", first.key, second.key);
+                let message = format!("`{}` and `{}` are the same key, set twice", first.key, second.key);
                 self.push("SPEC-DUPLICATE-KEY", message, path, &second.key_span, None);
             }
         }
@@ -114,7 +114,7 @@ impl<'s> Check<'s> {
     /// TOML and the builder know no null, and what is passed on must not depend on the syntax it was written in.
     fn any(&mut self, node: &SpanTree<'_>, path: &str) {
         if node.is_null() {
-            self.wrong_kind(node, "some value (TOML knows no null)", path);
+            self.wrong_kind(node, "a value (TOML has no null)", path);
         }
         for entry in node.entries() {
             self.any(&entry.value, &join(path, &entry.key));

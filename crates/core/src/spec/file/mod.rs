@@ -255,7 +255,10 @@ impl Draft {
         let top =
             keys::ROLE.keys.iter().filter(|key| keys::is_shorthand(key.name) && self.places.has(key.name));
         top.map(|key| {
-            let message = format!("`{}` stands beside `[roles]`; with roles, each says its own", key.name);
+            let message = format!(
+                "`{}` is set at the top although the file has `[roles]`; set it in each role",
+                key.name
+            );
             Finding::error("SPEC-ROLE-KEY", message)
                 .at(key.name)
                 .fix(format!("move it into a role: `[roles.worker]` `{} = …`", key.name))
@@ -311,7 +314,7 @@ fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
         Format::Yaml => match span::yaml(source.text) {
             Ok(document) => {
                 let twice = document.duplicates.iter().take(100).map(|twice| {
-                    let message = format!("`{}` stands twice", twice.key);
+                    let message = format!("`{}` is set twice", twice.key);
                     let mut finding = Finding::error("SPEC-DUPLICATE-KEY", message).fix("remove one of them");
                     finding.span = source.place(&twice.span);
                     finding
