@@ -196,3 +196,8 @@ pub enum Command {
     /// Open the terminal UI
     Tui(commands::tui::TuiArgs),
 }
+
+/// Returns the word of a choice on the command line.
+pub fn word<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

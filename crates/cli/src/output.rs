@@ -201,7 +201,7 @@ impl Output {
                 Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
             }
             Format::Sarif | Format::Html | Format::Mermaid => {
-                let word = crate::job_flags::word(&self.format);
+                let word = crate::args::word(&self.format);
                 Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
                     .hint("use -o table, json or yaml"))
             }

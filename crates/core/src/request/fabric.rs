@@ -19,10 +19,12 @@ pub enum Fabric {
     /// RDMA over Converged Ethernet, through NCCL's IB transport.
     Roce,
     /// InfiniBand, through NCCL's IB transport.
+    #[serde(alias = "ib")]
     InfiniBand,
     /// Plain TCP sockets.
     Tcp,
     /// Leave the job alone.
+    #[serde(alias = "none")]
     Off,
 }
 

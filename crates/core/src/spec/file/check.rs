@@ -217,14 +217,12 @@ impl<'s> Check<'s> {
         let Some(text) = value::word_text(node, self.source) else {
             return self.wrong_kind(node, &expected, path);
         };
-        if words.iter().any(|word| word.word == text) {
+        if words.iter().any(|word| word.is(&text)) {
             return;
         }
         let near = match &*text {
             "false" => words.iter().map(|w| w.word).find(|w| matches!(*w, "off" | "no")),
             "true" => words.iter().map(|w| w.word).find(|w| matches!(*w, "on" | "yes")),
-            "ib" => words.iter().map(|w| w.word).find(|w| *w == "infiniband"),
-            "none" => words.iter().map(|w| w.word).find(|w| *w == "off"),
             text => crate::text::did_you_mean(text, words.iter().map(|w| w.word)),
         };
         let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));
