@@ -143,6 +143,8 @@ pub enum Command {
     Why(commands::why::WhyArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
+    /// Run a command beside a rank of a running job
+    Exec(commands::exec::ExecArgs),
     /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
     /// Wait for a job to end and exit with its result
