@@ -28,6 +28,8 @@ pub mod kubernetes;
 pub mod local;
 #[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(any(feature = "local", feature = "slurm"))]
+pub mod relay;
 #[cfg(feature = "requests")]
 pub mod requests;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]

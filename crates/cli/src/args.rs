@@ -143,6 +143,8 @@ pub enum Command {
     Why(commands::why::WhyArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
+    /// Run a command beside a rank of a running job
+    Exec(commands::exec::ExecArgs),
     /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
     /// Wait for a job to end and exit with its result
@@ -193,4 +195,9 @@ pub enum Command {
     Man(commands::man::ManArgs),
     /// Open the terminal UI
     Tui(commands::tui::TuiArgs),
+}
+
+/// Returns the word of a choice on the command line.
+pub fn word<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -161,11 +161,11 @@ pub fn event_text(event: &JobEvent) -> String {
     }
 }
 
-/// Adds to an error that the job goes on, and how to reach it.
+/// Adds to an error that the job keeps running, and how to reach it.
 fn goes_on(error: Error, handle: &JobHandle) -> Error {
     error
         .with("job", handle)
-        .hint(format!("the job goes on; `weftrun logs -f '{handle}'` follows it again"))
+        .hint(format!("the job keeps running; `weftrun logs -f '{handle}'` follows it again"))
         .hint(format!("`weftrun cancel '{handle}'` stops it"))
 }
 
@@ -192,7 +192,7 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
             let message = "interrupted; it is not known whether the job was made";
             Err(Error::new(ErrorKind::Interrupted, message)
                 .with("submission", &planned.planned().submission)
-                .hint("`weftrun list` shows it if it was, and says so if it was not"))
+                .hint("`weftrun list` shows it with its state; no entry means that it was not submitted"))
         }
     }
 }
@@ -206,7 +206,7 @@ pub async fn ended_meanwhile(job: &Job, error: &Error) -> Option<JobSummary> {
     summary.phase.is_terminal().then_some(summary)
 }
 
-/// Runs a future until it ends, the time is out, or the user interrupts; says that the job goes on.
+/// Runs a future until it ends, the time is out, or the user interrupts; says that the job keeps running.
 pub async fn with_limits<T>(
     future: impl Future<Output = Result<T>>,
     timeout: Option<Duration>,

@@ -122,6 +122,21 @@ impl Output {
         DocumentWriter::new(*self, Box::new(stderr), form)
     }
 
+    /// Stdout for the output of a program that comes in pieces: byte for byte to a pipe or a file, and cleaned as text for people
+    /// on a terminal.
+    pub fn relay_writer(&self) -> DocumentWriter {
+        let stdout = io::stdout();
+        let form = if stdout.is_terminal() { Form::Styled } else { Form::Exact };
+        DocumentWriter::new(*self, Box::new(stdout), form)
+    }
+
+    /// Stderr in the same way.
+    pub fn stderr_relay_writer(&self) -> DocumentWriter {
+        let stderr = io::stderr();
+        let form = if stderr.is_terminal() { Form::Styled } else { Form::Exact };
+        DocumentWriter::new(*self, Box::new(stderr), form)
+    }
+
     /// Stdout for a diff made with [`Output::diff_text`]: styles pass where they are shown, and the rest as in a document.
     pub fn diff_writer(&self) -> DocumentWriter {
         let stdout = io::stdout();
@@ -186,7 +201,7 @@ impl Output {
                 Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
             }
             Format::Sarif | Format::Html | Format::Mermaid => {
-                let word = crate::job_flags::word(&self.format);
+                let word = crate::args::word(&self.format);
                 Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
                     .hint("use -o table, json or yaml"))
             }
@@ -259,7 +274,7 @@ enum Form {
 /// A stream that a document is written to in pieces.
 pub struct DocumentWriter {
     out: Output,
-    to: Box<dyn Write>,
+    to: Box<dyn Write + Send>,
     form: Form,
     /// Bytes that cannot be judged before more come: an unfinished character, or a line that styles may run through.
     held: Vec<u8>,
@@ -267,7 +282,7 @@ pub struct DocumentWriter {
 }
 
 impl DocumentWriter {
-    fn new(out: Output, to: Box<dyn Write>, form: Form) -> Self {
+    fn new(out: Output, to: Box<dyn Write + Send>, form: Form) -> Self {
         Self { out, to, form, held: Vec::new(), escaped: 0 }
     }
 
@@ -323,7 +338,8 @@ impl Write for DocumentWriter {
 /// Bytes of a line without an end that are held; behind them the line goes out in pieces.
 const LONGEST_HELD: usize = 1 << 20;
 
-fn unwritten(error: io::Error) -> Error {
+/// The error of output that could not be written.
+pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
         _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).source(error),

@@ -441,7 +441,7 @@ pub static UCX: &[EnvName] = &[
 /// What Open MPI and PMIx read and set; any `OMPI_MCA_*` besides.
 pub static MPI: &[EnvName] = &[
     known("OMPI_ALLOW_RUN_AS_ROOT", "Running as root"),
-    known("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "Running as root, said twice"),
+    known("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "Running as root, confirmed"),
     started("OMPI_COMM_WORLD_LOCAL_RANK", "Rank on the node; set by mpirun"),
     started("OMPI_COMM_WORLD_LOCAL_SIZE", "Ranks on the node; set by mpirun"),
     started("OMPI_COMM_WORLD_NODE_RANK", "Node-relative rank; set by mpirun"),
@@ -484,7 +484,7 @@ pub static TORCH: &[EnvName] = &[
     known("TORCH_NCCL_AVOID_RECORD_STREAMS", "Lifetime of buffers"),
     known("TORCH_NCCL_BLOCKING_WAIT", "Whether waits block"),
     known("TORCH_NCCL_CUDA_EVENT_CACHE", "Reuse of events"),
-    known("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "Pipe that asks for a dump"),
+    known("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "Pipe that triggers a dump"),
     known("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "Where dumps go"),
     known("TORCH_NCCL_DESYNC_DEBUG", "Report of ranks that fell behind"),
     known("TORCH_NCCL_DUMP_ON_TIMEOUT", "Dump when a collective hangs"),
@@ -494,7 +494,7 @@ pub static TORCH: &[EnvName] = &[
     known("TORCH_NCCL_HIGH_PRIORITY", "Priority of streams"),
     known("TORCH_NCCL_LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN", "Stacks at an unclean end"),
     known("TORCH_NCCL_NAN_CHECK", "Check for NaN"),
-    known("TORCH_NCCL_PROPAGATE_ERROR", "Errors told to all ranks"),
+    known("TORCH_NCCL_PROPAGATE_ERROR", "Propagate errors to all ranks"),
     known("TORCH_NCCL_RETHROW_CUDA_ERRORS", "CUDA errors of the watchdog"),
     known("TORCH_NCCL_TRACE_BUFFER_SIZE", "Entries of the flight recorder (old name)"),
     known("TORCH_NCCL_TRACE_CPP_STACK", "Stacks in the flight recorder"),

@@ -76,55 +76,65 @@ fn toml_and_yaml_give_the_same_job() {
     assert_eq!(case("valid/full.toml"), from_yaml);
 }
 
-fn strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
+const FLAGS: &[(&str, &str)] = &[
+    ("--name", "llama-8b"),
+    ("--image", "nvcr.io/nvidia/pytorch:25.09-py3"),
+    ("--launch", "torchrun"),
+    ("--nodes", "4"),
+    ("--gpus-per-node", "8"),
+    ("--ranks-per-node", "8"),
+    ("--instance-type", "p5.48xlarge"),
+    ("--cpus", "180"),
+    ("--memory", "1800Gi"),
+    ("--shm", "64Gi"),
+    ("--resource", "vpc.amazonaws.com/efa=32"),
+    ("--git", "https://git.example.com/team/train.git"),
+    ("--git-ref", "main"),
+    ("--env", "NCCL_DEBUG=INFO"),
+    ("--env", "OMP_NUM_THREADS=8"),
+    ("--env", "USE_CACHE=true"),
+    ("--secret", "WANDB_API_KEY=wandb/api-key"),
+    ("--secret", "HF_TOKEN=hugging-face/token"),
+    ("--volume", "data:/data=claim:datasets,ro"),
+    ("--volume", "scratch:/scratch=host:/fsx/scratch"),
+    ("--volume", "tmp:/tmp=memory:32Gi"),
+    ("--workdir", "/workspace"),
+    ("--fabric", "efa"),
+    ("--no-fabric-rule", "efa.hugepages"),
+    ("--fabric-rule", "efa.colocate"),
+    ("--gid", "3"),
+    ("--network", "kube-system/roce"),
+    ("--network", "rdma"),
+    ("--stack", "bundled"),
+    ("--inject", "client"),
+    ("--webhook", "no"),
+    ("--trainer-version", "2.3"),
+    ("--strict", "true"),
+    ("--detect", "true"),
+    ("--profile", "dgxc"),
+    ("--queue", "gpu"),
+    ("--priority", "high"),
+    ("--restart", "3"),
+    ("--time-limit", "1d12h"),
+    ("--label", "team=nlp"),
+    ("--label", "example.com/project=p1"),
+    ("--annotation", "example.com/note=any text: at all"),
+];
 
 fn flags() -> Overrides {
-    let text = |text: &str| Some(text.to_owned());
-    Overrides {
-        name: text("llama-8b"),
-        image: text("nvcr.io/nvidia/pytorch:25.09-py3"),
-        launch: text("torchrun"),
-        nodes: text("4"),
-        gpus_per_node: text("8"),
-        ranks_per_node: text("8"),
-        instance_type: text("p5.48xlarge"),
-        command: strings(&["train.py", "--lr", "1e-4", "--steps", "0x10"]),
-        cpus: text("180"),
-        memory: text("1800Gi"),
-        shm: text("64Gi"),
-        resource: strings(&["vpc.amazonaws.com/efa=32"]),
-        git: text("https://git.example.com/team/train.git"),
-        git_ref: text("main"),
-        env: strings(&["NCCL_DEBUG=INFO", "OMP_NUM_THREADS=8", "USE_CACHE=true"]),
-        secret: strings(&["WANDB_API_KEY=wandb/api-key", "HF_TOKEN=hugging-face/token"]),
-        volume: strings(&[
-            "data:/data=claim:datasets,ro",
-            "scratch:/scratch=host:/fsx/scratch",
-            "tmp:/tmp=memory:32Gi",
-        ]),
-        workdir: text("/workspace"),
-        fabric: text("efa"),
-        no_fabric_rule: strings(&["efa.hugepages"]),
-        fabric_rule: strings(&["efa.colocate=on"]),
-        gid: text("3"),
-        network: strings(&["kube-system/roce", "rdma"]),
-        stack: text("bundled"),
-        inject: text("client"),
-        webhook: text("no"),
-        trainer_version: text("2.3"),
-        strict: Some(true),
-        detect: Some(true),
-        profile: text("dgxc"),
-        queue: text("gpu"),
-        priority: text("high"),
-        restart: text("3"),
-        time_limit: text("1d12h"),
-        label: strings(&["team=nlp", "example.com/project=p1"]),
-        annotation: strings(&["example.com/note=any text: at all"]),
-        ..Overrides::default()
-    }
+    let flags = FLAGS.iter().fold(Overrides::default(), |flags, (flag, value)| flags.with(*flag, *value));
+    flags.command(["train.py", "--lr", "1e-4", "--steps", "0x10"])
+}
+
+#[test]
+fn every_flag_is_tried() {
+    let untried: Vec<&str> = weftrun_core::spec::job_flags()
+        .map(weftrun_core::spec::JobFlag::name)
+        // A script stands in place of the repository; a runtime is a file beside the job.
+        .filter(|flag| !matches!(*flag, "--" | "--script" | "--runtime"))
+        .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
+        .collect();
+    assert_eq!(untried, [""; 0]);
 }
 
 #[test]
@@ -181,8 +191,7 @@ fn a_builder_gives_the_same_job() {
 fn a_flag_wins_over_the_file_and_says_so() {
     let mut draft = Draft::new();
     draft.file("job.toml", b"name = 'a'\nnodes = 2\ncommand = 'x'\nenv = { A = '1', B = '2' }\n");
-    let env = strings(&["A=3"]);
-    draft.flags(&Overrides { nodes: Some("8".to_owned()), env, ..Overrides::default() });
+    draft.flags(&Overrides::default().with("--nodes", "8").with("--env", "A=3"));
     let job = draft.finish(&Catalogue::builtin()).unwrap().spec;
     assert_eq!(job.nodes(), 8);
     let env: Vec<(&str, &str)> = job.env.iter().map(|v| (v.name.as_str(), v.value.as_str())).collect();
@@ -196,19 +205,19 @@ fn a_flag_wins_over_the_file_and_says_so() {
 #[test]
 fn wrong_flags_are_called_by_their_names() {
     let mut draft = Draft::new();
-    let text = |text: &str| Some(text.to_owned());
-    draft.flags(&Overrides {
-        name: text("x"),
-        nodes: text("many"),
-        memory: text("64GB"),
-        fabric: text("eaf"),
-        env: strings(&["SECRET", "=x"]),
-        volume: strings(&["data"]),
-        git_ref: text("main"),
-        restart: text("0"),
-        command: strings(&["true"]),
-        ..Overrides::default()
-    });
+    draft.flags(
+        &Overrides::default()
+            .with("--name", "x")
+            .with("--nodes", "many")
+            .with("--memory", "64GB")
+            .with("--fabric", "eaf")
+            .with("--env", "SECRET")
+            .with("--env", "=x")
+            .with("--volume", "data")
+            .with("--git-ref", "main")
+            .with("--restart", "0")
+            .with("--", "true"),
+    );
     insta::assert_snapshot!(told(draft.finish(&Catalogue::builtin()).unwrap_err().findings()));
 }
 
@@ -221,7 +230,7 @@ fn flags_reach_the_one_worker_of_a_file_with_roles() {
         draft.flags(overrides);
         draft.finish(&Catalogue::builtin())
     };
-    let job = with(&Overrides { nodes: Some("4".to_owned()), ..Overrides::default() }).unwrap().spec;
+    let job = with(&Overrides::default().with("--nodes", "4")).unwrap().spec;
     assert_eq!((job.roles.len(), job.roles[1].name.as_str(), job.roles[1].nodes), (2, "gpu", 4));
 }
 
@@ -408,25 +417,23 @@ mod laws {
     /// The flags that say what a job of one role says.
     fn flags_of(job: &JobSpec) -> Overrides {
         let role = &job.roles[0];
-        let (off, on): (Vec<_>, Vec<_>) =
-            job.fabric.rules.iter().partition(|(_, setting)| **setting == RuleSetting::Off);
-        Overrides {
-            name: Some(job.name.clone()),
-            nodes: Some(role.nodes.to_string()),
-            gpus_per_node: Some(role.gpus_per_node.to_string()),
-            memory: role.memory.clone(),
-            command: role.command.clone(),
-            env: job.env.iter().map(|var| format!("{}={}", var.name, var.value)).collect(),
-            label: job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect(),
-            time_limit: job.time_limit.map(|limit| format!("{}s", limit.as_secs())),
-            restart: match job.restart {
-                RestartPolicy::OnFailure { max } => Some(max.to_string()),
-                RestartPolicy::Never => None,
-            },
-            no_fabric_rule: off.into_iter().map(|(id, _)| id.clone()).collect(),
-            fabric_rule: on.into_iter().map(|(id, _)| format!("{id}=on")).collect(),
-            ..Overrides::default()
+        let mut flags = Overrides::default()
+            .with("--name", &job.name)
+            .with("--nodes", role.nodes.to_string())
+            .with("--gpus-per-node", role.gpus_per_node.to_string())
+            .command(&role.command);
+        role.memory.iter().for_each(|memory| flags.set("--memory", memory));
+        job.env.iter().for_each(|var| flags.set("--env", format!("{}={}", var.name, var.value)));
+        job.labels.iter().for_each(|(key, value)| flags.set("--label", format!("{key}={value}")));
+        job.time_limit.iter().for_each(|limit| flags.set("--time-limit", format!("{}s", limit.as_secs())));
+        if let RestartPolicy::OnFailure { max } = job.restart {
+            flags.set("--restart", max.to_string());
         }
+        for (id, setting) in &job.fabric.rules {
+            let off = *setting == RuleSetting::Off;
+            flags.set(if off { "--no-fabric-rule" } else { "--fabric-rule" }, id);
+        }
+        flags
     }
 
     proptest! {

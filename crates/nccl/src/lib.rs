@@ -26,6 +26,7 @@ mod message;
 mod network;
 mod parser;
 mod prefix;
+pub mod ras;
 mod signature;
 mod source;
 mod text;

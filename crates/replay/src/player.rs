@@ -58,7 +58,7 @@ impl Replay {
         script.extend_from_slice(b"esac\n");
         let text = String::from_utf8(script).ok().filter(|text| !text.contains('\0'));
         text.ok_or_else(|| {
-            Error::new(ErrorKind::InvalidSpec, "a line of the replay cannot stand in a shell script")
+            Error::new(ErrorKind::InvalidSpec, "a line of the replay cannot be written into a shell script")
         })
     }
 

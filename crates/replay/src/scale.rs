@@ -95,7 +95,7 @@ impl Replay {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "capture `{}` ran on one node, so it does not show what stands between nodes",
+                    "capture `{}` ran on one node, so it does not show a network between nodes",
                     capture.name
                 ),
             ));

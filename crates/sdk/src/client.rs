@@ -268,11 +268,20 @@ impl Client {
     /// # Errors
     /// As [`Client::pending_on`].
     pub async fn unresolved_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Outcome)>> {
+        self.unresolved(target, |_| true).await
+    }
+
+    /// [`Client::unresolved_on`] for the records that `wanted` selects: the cluster is asked for these only.
+    pub(crate) async fn unresolved(
+        &self,
+        target: &TargetConfig,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> Result<Vec<(Record, Outcome)>> {
         let journal = &self.inner.journal;
         let mut found = Vec::new();
         let heads = journal.recent()?;
         for head in heads.iter().filter(|head| head.state.is_unresolved() && head.target == target.name) {
-            let Some(record) = journal.read(&head.submission)? else { continue };
+            let Some(record) = journal.read(&head.submission)?.filter(&wanted) else { continue };
             if journal.is_being_sent(&record) {
                 found.push((record, Outcome::InFlight));
                 continue;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::Backend;
+use weftrun_core::backend::{Backend, ExecRequest, ExecSink};
 use weftrun_core::diagnose::cause::Why;
 use weftrun_core::diagnose::{Diagnosis, diagnose, why_of_job};
 use weftrun_core::fabric::FabricPlan;
@@ -148,10 +148,29 @@ impl Job {
         last.filter(|job| job.phase.is_terminal()).ok_or_else(|| {
             Error::new(
                 ErrorKind::NotFound,
-                "the job is no longer in the cluster, and how it ended is not known",
+                "the job is no longer in the cluster, and its exit status is unknown",
             )
             .with("job", &self.handle)
         })
+    }
+
+    /// Runs a command beside one of its ranks, gives the output to the sink as it comes, and returns the exit code.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
+    /// use weftrun::core::backend::ExecRequest;
+    /// let mut output = Vec::new();
+    /// let request = ExecRequest::new(["nvidia-smi", "-L"]).on_rank(8);
+    /// let code = job.exec(&request, &mut |_, bytes| Ok(output.extend_from_slice(bytes))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the backend cannot; [`ErrorKind::NotFound`] for a rank that the job does not have;
+    /// [`ErrorKind::Refused`] where the job does not run.
+    pub async fn exec(&self, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.backend.exec(&self.handle, request, sink).await
     }
 
     /// Acts on it. Asking for what is already so is no error.

@@ -144,7 +144,7 @@ impl Client {
     ) -> Result<JobFile> {
         let mut draft = Draft::new();
         let config = &self.config().resolved;
-        let profile = overrides.profile.clone().or_else(|| config.default_profile());
+        let profile = overrides.get("--profile").map(str::to_owned).or_else(|| config.default_profile());
         draft.defaults(config.job_defaults(profile.as_deref()));
         if let Some(source) = source {
             draft.file(&source.name, &source.bytes);
@@ -155,7 +155,7 @@ impl Client {
         // A path on the command line was typed by the user and starts from where they are; one in a file starts from where
         // the file is, and must not lead away from there unasked.
         let mut text_of =
-            |named: &str, what: &'static str, most: usize, flag: Option<&String>| match (source, flag) {
+            |named: &str, what: &'static str, most: usize, flag: Option<&str>| match (source, flag) {
                 (Some(source), None) => source.read_beside(named, what, most, |outside| {
                     allow(outside)?;
                     allowed.push(outside.finding());
@@ -164,11 +164,11 @@ impl Client {
                 _ => read(Path::new(named), what, most),
             };
         if let Some(runtime) = file.runtime() {
-            let bytes = text_of(&runtime, "runtime", MAX_BYTES, overrides.runtime.as_ref())?;
+            let bytes = text_of(&runtime, "runtime", MAX_BYTES, overrides.get("--runtime"))?;
             file.set_runtime(&runtime, &String::from_utf8_lossy(&bytes))?;
         }
         if let Some(script) = file.script.clone() {
-            let bytes = text_of(&script, "script", MAX_SCRIPT, overrides.script.as_ref())?;
+            let bytes = text_of(&script, "script", MAX_SCRIPT, overrides.get("--script"))?;
             let text = String::from_utf8(bytes).map_err(|_| {
                 Error::new(ErrorKind::InvalidSpec, format!("the script {script} is not UTF-8 text"))
                     .hint("a job carries text; put programs into the image or on a volume")

@@ -8,7 +8,7 @@ use weftrun_core::fabric::FabricPlan;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Owner, Record, RecordState};
-use crate::{Client, Job};
+use crate::{Client, Job, Outcome};
 
 /// A job with everything decided. Nothing was sent yet. It carries its submission's id, so that [`Plan::submit`] called
 /// twice on one plan makes one job.
@@ -109,6 +109,31 @@ impl Plan {
         }
         self.planned.plan.findings.extend(findings);
         Ok(read)
+    }
+
+    /// An earlier submission of the same job to the same target whose end was not known, because the answer was lost or the
+    /// process was killed, and what became of it. The cluster is asked only where the journal has such a record. Submissions
+    /// of which the cluster has nothing are left out, and so are those that a process of this machine is sending now.
+    ///
+    /// # Errors
+    /// As [`Client::unresolved_on`].
+    pub async fn earlier(&self) -> Result<Option<(Record, Outcome)>> {
+        let spec = &self.planned.spec;
+        // As text: what is secret is not in the journal.
+        let text = serde_json::to_value(spec).ok();
+        let same = |record: &Record| {
+            record.name == spec.name
+                && record.submission != self.planned.submission
+                && record.spec.as_ref().is_some_and(|known| serde_json::to_value(known).ok() == text)
+        };
+        let here = Owner::this().host;
+        let elsewhere = |record: &Record| record.owner.as_ref().is_some_and(|owner| owner.host != here);
+        let found = self.client.unresolved(&self.target, same).await?;
+        Ok(found.into_iter().find(|(record, outcome)| match outcome {
+            Outcome::Found(_) | Outcome::MayArrive => true,
+            Outcome::InFlight => elsewhere(record),
+            Outcome::Absent => false,
+        }))
     }
 
     /// Submits the job, exactly once.

@@ -61,6 +61,7 @@ impl Backend for Kubeflow {
             containers: true,
             mpi: true,
             // They are there as long as the pod is; the pods of a failed job are removed, which frees its GPUs.
+            exec: false,
             previous_logs: false,
             rank_logs: false,
             log_times: true,

@@ -6,6 +6,7 @@ mod config;
 mod discover;
 mod document;
 mod error;
+mod exec;
 mod folder;
 mod logs;
 mod process;
@@ -17,11 +18,14 @@ mod submit;
 mod supervisor;
 mod watch;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::backend::{
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+};
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Finding, Result};
@@ -67,6 +71,7 @@ impl Backend for Local {
             delete: true,
             containers: false,
             mpi: true,
+            exec: true,
             previous_logs: true,
             rank_logs: true,
             log_times: false,
@@ -125,5 +130,12 @@ impl Backend for Local {
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         logs::logs(self.store.clone(), job.clone(), options)
+    }
+
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        let (store, job, request) = (self.store.clone(), job.clone(), request.clone());
+        let command = error::blocking(move || store.exec(&job, &request)).await?;
+        let status = crate::relay::relay(command, None, sink).await?;
+        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
     }
 }

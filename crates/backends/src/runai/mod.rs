@@ -225,6 +225,7 @@ impl Backend for RunAi {
             delete: true,
             containers: true,
             mpi: true,
+            exec: false,
             previous_logs: false,
             rank_logs: false,
             log_times: true,

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Mutex;
-use weftrun_core::backend::TargetConfig;
+use weftrun_core::backend::{ExecSink, TargetConfig};
 use weftrun_core::{Error, Result};
 
 use super::cluster::Cluster;
@@ -95,6 +95,11 @@ impl Client {
     /// Runs a program once, which goes on to its own end where no answer comes in time.
     pub async fn run_detached(&self, program: &str) -> Result<Answer> {
         self.transport.run_detached(program).await
+    }
+
+    /// Runs a program whose output is given on as it comes.
+    pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.transport.relay(program, sink).await
     }
 
     /// `-M CLUSTER`, where the target names one.

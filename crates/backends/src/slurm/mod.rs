@@ -9,6 +9,7 @@ mod config;
 mod describe;
 mod discover;
 mod error;
+mod exec;
 mod findings;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -31,7 +32,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::backend::{
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+};
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -88,6 +91,7 @@ impl Backend for Slurm {
             delete: false,
             containers: true,
             mpi: true,
+            exec: !self.client.access.is_rest(),
             previous_logs: true,
             rank_logs: true,
             log_times: false,
@@ -174,5 +178,10 @@ impl Backend for Slurm {
             this.own(&job)?;
             logs::read(this.client, job, options, feed).await
         })
+    }
+
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.own(job)?;
+        exec::exec(&self.client, job, request, sink).await
     }
 }

@@ -635,7 +635,7 @@ async fn an_interrupted_submit_names_its_job() {
     assert_eq!(ran.code, 130, "{stderr}");
     let handle = ran.stdout.trim();
     assert!(handle.starts_with("kubeflow://") && handle.contains(&name), "{handle}");
-    assert!(stderr.contains("the job goes on") && stderr.contains(handle), "{stderr}");
+    assert!(stderr.contains("the job keeps running") && stderr.contains(handle), "{stderr}");
     bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
 }
 

@@ -10,7 +10,7 @@ use weftrun::core::spec::{Draft, Overrides};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::job_flags::{LaunchArg, word};
+use crate::key_flags::BasicFlags;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -32,27 +32,9 @@ pub struct InitArgs {
     /// Do not ask for values, even on a terminal
     #[arg(long, short)]
     pub yes: bool,
-    /// Name of the job
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Container image
-    #[arg(long, short, value_name = "IMAGE")]
-    pub image: Option<String>,
-    /// GPU nodes in total
-    #[arg(long, short = 'N', value_name = "N")]
-    pub nodes: Option<String>,
-    /// GPUs on each node; all of the instance type's GPUs if it is known
-    #[arg(long, short = 'g', value_name = "N")]
-    pub gpus_per_node: Option<String>,
-    /// Instance type of the nodes (`weftrun instances`)
-    #[arg(long, value_name = "TYPE")]
-    pub instance_type: Option<String>,
-    /// Who starts the processes of a node
-    #[arg(long, value_enum, value_name = "WHO")]
-    pub launch: Option<LaunchArg>,
-    /// Fabric of the job: auto, efa, roce, infiniband, tcp, off
-    #[arg(long, value_name = "FABRIC")]
-    pub fabric: Option<String>,
+    /// The keys of the job
+    #[command(flatten)]
+    pub keys: BasicFlags,
     /// Command
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -92,26 +74,23 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
 
 /// What makes a job that runs: two nodes, all their GPUs, torchrun and a script.
 fn with_defaults(args: &InitArgs, catalogue: &weftrun::core::catalogue::Catalogue) -> Overrides {
-    let all =
-        || args.instance_type.as_deref().and_then(|name| catalogue.get(name)).map(|row| row.accelerators);
-    let launch =
-        args.launch.unwrap_or(if args.command.is_empty() { LaunchArg::Torchrun } else { LaunchArg::PerNode });
-    let default = |given: &Option<String>, default: &str| given.clone().or_else(|| Some(default.to_owned()));
-    let command = match launch {
-        _ if !args.command.is_empty() => args.command.clone(),
-        LaunchArg::Torchrun => vec!["train.py".to_owned()],
-        _ => vec!["./train".to_owned()],
-    };
-    Overrides {
-        name: default(&args.name, "my-job"),
-        image: args.image.clone(),
-        nodes: default(&args.nodes, "2"),
-        gpus_per_node: args.gpus_per_node.clone().or_else(|| Some(all().unwrap_or(8).to_string())),
-        instance_type: args.instance_type.clone(),
-        launch: Some(word(&launch)),
-        fabric: default(&args.fabric, "auto"),
-        command,
-        ..Overrides::default()
+    let given = &args.keys.given;
+    let gpus =
+        given.get("--instance-type").and_then(|name| catalogue.get(name)).map_or(8, |row| row.accelerators);
+    let launch = if args.command.is_empty() { "torchrun" } else { "per-node" };
+    let defaults = [
+        ("--name", "my-job"),
+        ("--nodes", "2"),
+        ("--gpus-per-node", &gpus.to_string()),
+        ("--launch", launch),
+        ("--fabric", "auto"),
+    ];
+    let missing = defaults.into_iter().filter(|(flag, _)| given.get(flag).is_none());
+    let flags = missing.fold(given.clone(), |flags, (flag, value)| flags.with(flag, value));
+    match (args.command.as_slice(), flags.get("--launch")) {
+        ([], Some("torchrun")) => flags.command(["train.py"]),
+        ([], _) => flags.command(["./train"]),
+        (command, _) => flags.command(command),
     }
 }
 
@@ -123,28 +102,35 @@ fn ask_all(out: &Output, answers: &mut InitArgs) -> Result<()> {
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         plain.then_some(name)
     });
-    ask(out, "name of the job", &mut answers.name, default_name.as_deref().unwrap_or("my-job"))?;
-    ask(out, "container image (empty for none)", &mut answers.image, "")?;
-    ask(out, "instance type of the nodes (empty if you do not know)", &mut answers.instance_type, "")?;
-    ask(out, "GPU nodes in total", &mut answers.nodes, "2")?;
-    ask(out, "fabric: auto, efa, roce, infiniband, tcp, off", &mut answers.fabric, "auto")?;
+    let flags = &mut answers.keys.given;
+    ask(out, "name of the job", flags, "--name", default_name.as_deref().unwrap_or("my-job"))?;
+    ask(out, "container image (empty for none)", flags, "--image", "")?;
+    ask(out, "instance type of the nodes (empty if you do not know)", flags, "--instance-type", "")?;
+    ask(out, "GPU nodes in total", flags, "--nodes", "2")?;
+    ask(out, "fabric: auto, efa, roce, infiniband, tcp, off", flags, "--fabric", "auto")?;
     if answers.command.is_empty() {
-        let mut script = None;
-        ask(out, "Python script that torchrun starts", &mut script, "train.py")?;
-        answers.command = script
-            .into_iter()
-            .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
-        answers.launch = answers.launch.or(Some(LaunchArg::Torchrun));
+        let script = answer(out, "Python script that torchrun starts", "train.py")?;
+        answers.command = script.split_whitespace().map(str::to_owned).collect();
+        if flags.get("--launch").is_none() {
+            flags.set("--launch", "torchrun");
+        }
     }
     Ok(())
 }
 
-/// Asks one thing on stderr, unless a flag said it; an empty answer is the default.
-fn ask(out: &Output, question: &str, answer: &mut Option<String>, default: &str) -> Result<()> {
-    if answer.is_some() {
-        return Ok(());
+/// Asks for the value of a flag, unless it was given; an empty answer is the default.
+fn ask(out: &Output, question: &str, flags: &mut Overrides, flag: &'static str, default: &str) -> Result<()> {
+    if flags.get(flag).is_none() {
+        let given = answer(out, question, default)?;
+        if !given.is_empty() {
+            flags.set(flag, given);
+        }
     }
+    Ok(())
+}
+
+/// Asks a question on stderr; an empty answer is the default.
+fn answer(out: &Output, question: &str, default: &str) -> Result<String> {
     let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
     let failed = |error: std::io::Error| Error::new(ErrorKind::Io, format!("cannot ask: {error}"));
     out.ask(&format!("{question}{shown}: ")).map_err(failed)?;
@@ -153,9 +139,7 @@ fn ask(out: &Output, question: &str, answer: &mut Option<String>, default: &str)
         return Err(Error::new(ErrorKind::Interrupted, "no answer"));
     }
     let line = line.trim();
-    let given = if line.is_empty() { default } else { line };
-    *answer = (!given.is_empty()).then(|| given.to_owned());
-    Ok(())
+    Ok(if line.is_empty() { default } else { line }.to_owned())
 }
 
 /// Writes a file that must not be there yet, unless it may be replaced.

@@ -15,7 +15,7 @@ use weftrun::{Finding, Result, Severity};
 use super::mutate::{Given, InputArgs, Source, each_document};
 use crate::args::Format;
 use crate::context::Context;
-use crate::fabric_flags::FabricFlags;
+use crate::key_flags::FabricFlags;
 use crate::output::finding_text;
 
 const EXAMPLES: &str = "\

@@ -8,6 +8,7 @@ pub mod config;
 pub mod demo;
 pub mod describe;
 pub mod doctor;
+pub mod exec;
 pub mod explain;
 pub mod import;
 pub mod init;
@@ -49,6 +50,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
+        Some(Command::Exec(args)) => exec::run(context, &args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),
         Some(Command::List(args)) => list::run(context, &args),

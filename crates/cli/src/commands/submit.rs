@@ -1,13 +1,15 @@
 //! `submit`: plan, print the mutation, submit, follow.
 
-use std::time::Duration;
+use std::io::{BufRead, IsTerminal};
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use weftrun::core::exit_codes;
-use weftrun::core::job::JobPhase;
+use weftrun::core::job::{JobPhase, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
-use weftrun::{Error, Job, Plan, Result};
+use weftrun::{Error, ErrorKind, Job, Outcome, Plan, Result};
 
 use super::{plan, render};
 use crate::context::Context;
@@ -48,6 +50,9 @@ pub struct SubmitArgs {
     /// Read the image from its registry first, and refuse one that cannot load the planned fabric
     #[arg(long)]
     pub check_image: bool,
+    /// Submit another job even if an interrupted submission of the same job is in the cluster
+    #[arg(long)]
+    pub again: bool,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
@@ -101,7 +106,11 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     if let Ok(rendered) = planned.render().await {
         render::lost(context, &rendered);
     }
-    let (job, interrupted) = follow::submit(context, planned).await?;
+    let earlier = if args.again { None } else { earlier(context, args, planned).await? };
+    let (job, interrupted) = match earlier {
+        Some(job) => (job, None),
+        None => follow::submit(context, planned).await?,
+    };
     announce(context, &job, planned)?;
     if let Some(error) = interrupted {
         return Err(error);
@@ -122,6 +131,61 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
         return Ok(follow::exit_code_of(&summary));
     }
     Ok(exit_codes::OK)
+}
+
+/// How long a job whose submission was cut off is waited for.
+const ARRIVAL: Duration = Duration::from_secs(5);
+
+/// The job of an earlier submission of the same job file that was cut off before its handle was known, if the cluster has it and
+/// the user does not want another one.
+async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<Option<Job>> {
+    let began = Instant::now();
+    loop {
+        let Some((record, outcome)) = planned.earlier().await? else { return Ok(None) };
+        let since = age(Timestamp::now(), record.created);
+        if let Outcome::Found(handle) = outcome {
+            context.out.say(format!(
+                "the submission of `{}` that was interrupted {since} ago had reached the cluster: its job is {handle}",
+                record.name
+            ));
+            if another_is_wanted(context, args) {
+                return Ok(None);
+            }
+            context.out.say("continuing with this job; `weftrun submit --again` submits another one");
+            return Ok(Some(context.client()?.attach(&handle).await?));
+        }
+        if began.elapsed() < ARRIVAL {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            continue;
+        }
+        let sending = record.owner.as_ref().filter(|_| outcome == Outcome::InFlight);
+        let message = match sending {
+            Some(owner) => format!(
+                "the same job is being submitted by process {} on {}, begun {since} ago",
+                owner.pid, owner.host
+            ),
+            None => format!(
+                "the submission of `{}` that was interrupted {since} ago may still reach the cluster",
+                record.name
+            ),
+        };
+        return Err(Error::new(ErrorKind::Timeout, message)
+            .with("submission", &record.submission)
+            .hint("run the same command again later: it continues with that job if the cluster has it")
+            .hint("`weftrun submit --again` submits another job now")
+            .retryable());
+    }
+}
+
+/// Whether the user, asked on a terminal, wants another job beside the one that was found.
+fn another_is_wanted(context: &Context, args: &SubmitArgs) -> bool {
+    if args.yes || !std::io::stdin().is_terminal() || !context.out.is_terminal() {
+        return false;
+    }
+    context.out.stderr("continue with this job? `n` submits another one [Y/n]");
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), "n" | "N" | "no")
 }
 
 /// The result of a job that had ended when the time was out; else the error.

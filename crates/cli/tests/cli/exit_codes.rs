@@ -114,7 +114,7 @@ fn a_time_that_is_out_is_124_and_the_job_goes_on() {
     let place = Place::new();
     failing(&place, "[\"sleep\", \"600\"]");
     let done = place.run("submit --wait --timeout 1s fails.toml").code(124);
-    assert!(done.err.contains("the job goes on"), "{}", done.err);
+    assert!(done.err.contains("the job keeps running"), "{}", done.err);
     let handle = done.out;
     place.run(&format!("wait --timeout 1s {handle}")).code(124);
     let jobs = place.run("list -o json").json();
@@ -134,7 +134,7 @@ fn an_interrupt_is_130_and_the_job_goes_on() {
     command.args(["--preserve-status", "-s", "INT", "3"]).arg(waiting.get_program()).args(waiting.get_args());
     command.env("HOME", place.state().join("../../.."));
     let done = Done::of(command).code(130);
-    assert!(done.err.contains("the job goes on"), "{}", done.err);
+    assert!(done.err.contains("the job keeps running"), "{}", done.err);
 }
 
 #[test]

@@ -217,6 +217,43 @@ fn killed_before_the_answer_was_noted_list_finds_the_job() {
 }
 
 #[test]
+fn the_same_submit_after_a_kill_continues_with_the_job_that_is_there() {
+    let place = place();
+    kill_at(&place, "behind submit");
+    let again = place.run("submit --wait job.toml").ok();
+    assert!(again.err.contains("was interrupted") && again.err.contains("--again"), "{}", again.err);
+    let (jobs, said) = list(&place);
+    assert_eq!((jobs.len(), runs(&place), said.as_str()), (1, 1, ""));
+    assert_eq!(jobs[0]["handle"].as_str().unwrap(), again.out.trim());
+    // The job is known now, so that the same command is a new submission.
+    submit_again(&place);
+
+    // Another job of the same name is another job, and the user may want the same one twice.
+    for (change, words) in [(Some("env = { A = \"1\" }\n"), ""), (None, " --again")] {
+        let place = super::killed::place();
+        kill_at(&place, "behind submit");
+        if let Some(change) = change {
+            place.write("job.toml", fs::read_to_string(place.path("job.toml")).unwrap() + change);
+        }
+        wait_for("the first run", || runs(&place) == 1);
+        wait_for("its end", || list_without_note(&place).iter().all(|job| job["phase"] == "succeeded"));
+        place.run(&format!("submit --wait{words} job.toml")).ok();
+        assert_eq!(runs(&place), 2, "{change:?}");
+    }
+}
+
+/// The jobs by another journal, so that the submission that was cut off stays unresolved in this one.
+fn list_without_note(place: &Place) -> Vec<Value> {
+    let kept = place.path("kept");
+    let journal = place.state().join("journal");
+    fs::rename(&journal, &kept).unwrap();
+    let jobs = list(place).0;
+    let _ = fs::remove_dir_all(&journal);
+    fs::rename(&kept, &journal).unwrap();
+    jobs
+}
+
+#[test]
 fn killed_before_the_handle_was_printed_the_job_is_listed() {
     let place = place();
     // A pipe that is full: whoever prints into it stays there.

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use weftrun::core::backend::{
-    BackendEntry, ClusterFacts, Document, Language, Placeholder, PlannedJob, Registry, Rendered, Scope,
-    TargetConfig,
+    BackendEntry, ClusterFacts, Document, ExecRequest, ExecSink, ExecStream, Language, Placeholder,
+    PlannedJob, Registry, Rendered, Scope, TargetConfig,
 };
 use weftrun::core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
@@ -157,6 +157,14 @@ impl Backend for Hostile {
         let error = Error::new(ErrorKind::Refused, format!("refused {HOSTILE}"));
         Err(error.with(HOSTILE, HOSTILE).hint(HOSTILE).source(std::io::Error::other(HOSTILE)))
     }
+    async fn exec(&self, _: &JobHandle, _: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        for stream in [ExecStream::Stdout, ExecStream::Stderr] {
+            for piece in HOSTILE.as_bytes().chunks(3) {
+                sink(stream, piece)?;
+            }
+        }
+        Ok(3)
+    }
     fn watch(&self, _: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
         let job = handle();
         let text = HOSTILE.to_owned();
@@ -242,6 +250,7 @@ fn lines() -> Vec<Vec<String>> {
         "logs HANDLE",
         "logs -o json HANDLE",
         "logs --color always HANDLE",
+        "exec HANDLE --rank 1 -- COMMAND",
         "watch HANDLE",
         "watch -o json HANDLE",
         "wait HANDLE",

@@ -2,6 +2,7 @@
 
 mod capability;
 mod entry;
+mod exec;
 mod planned;
 mod registry;
 mod rendered;
@@ -16,6 +17,7 @@ use futures_core::stream::BoxStream;
 pub use crate::fabric::{ClusterFacts, NodeGroup, Queue, Scope};
 pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
+pub use exec::{ExecRequest, ExecSink, ExecStream};
 pub use planned::PlannedJob;
 pub use registry::Registry;
 pub use rendered::{Document, Inexpressible, Language, Placeholder, Prepared, Rendered};
@@ -23,7 +25,7 @@ pub use target::TargetConfig;
 
 use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use crate::log::{LogBatch, LogOptions};
-use crate::{Finding, Result};
+use crate::{Error, Finding, Result};
 
 /// A place jobs run: one implementation for each kind of cluster, one value for each configured target.
 ///
@@ -74,4 +76,13 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// The logs of a job, all its containers or ranks. With [`LogOptions::follow`] the stream ends after the job
     /// has ended and every byte was given.
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>>;
+
+    /// Runs a command beside a rank of a running job, gives its output to the sink as it comes, and returns its exit code.
+    /// Dropping the future ends the command. A rank that the job does not have is
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused).
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        let _ = (job, request, sink);
+        Err(Error::unsupported(&self.capability().backend, "exec"))
+    }
 }

@@ -72,7 +72,7 @@ impl TargetConfig {
             return Ok(());
         }
         let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
-        let message = format!("target `{}`: a NUL character stands in {}", self.name, keys.join(", "));
+        let message = format!("target `{}`: there is a NUL character in {}", self.name, keys.join(", "));
         Err(Error::new(ErrorKind::InvalidConfig, message).hint("remove the NUL character"))
     }
 
@@ -90,7 +90,7 @@ impl TargetConfig {
         serde_json::from_value(serde_json::Value::Object(self.settings.clone())).map_err(|error| {
             Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {error}", self.name))
                 .with("backend", &self.backend)
-                .hint("`weftrun config show --origin` says where each value comes from")
+                .hint("`weftrun config show --origin` shows where each value comes from")
         })
     }
 }

@@ -3,17 +3,13 @@
 use std::fmt::Write;
 
 use crate::spec::file::keys::JOB;
-use crate::spec::file::shape::{Key, Shape, Table, Word, key};
+use crate::spec::file::shape::{Key, Shape, Table, Word, key, word};
 
-const OUTPUT: &[Word] = &[
-    Word { word: "table", doc: "for people (default)" },
-    Word { word: "json", doc: "JSON" },
-    Word { word: "yaml", doc: "YAML" },
-];
+const OUTPUT: &[Word] = &[word("table", "for people (default)"), word("json", "JSON"), word("yaml", "YAML")];
 const COLOR: &[Word] = &[
-    Word { word: "auto", doc: "on a terminal, unless NO_COLOR is set (default)" },
-    Word { word: "always", doc: "always" },
-    Word { word: "never", doc: "never" },
+    word("auto", "on a terminal, unless NO_COLOR is set (default)"),
+    word("always", "always"),
+    word("never", "never"),
 ];
 
 /// The whole file.

@@ -142,7 +142,7 @@ fn read(source: &Source) -> std::result::Result<Vec<(Vec<String>, Setting)>, Vec
         .iter()
         .filter(|(path, _)| wrong(path))
         .map(|(path, setting)| {
-            let message = format!("`{}` is no default for all jobs", path.join("."));
+            let message = format!("`{}` cannot be a default for all jobs", path.join("."));
             place(Finding::error("CONFIG-JOB", message).fix("say it in the job file"), path, setting)
         })
         .collect();

@@ -109,7 +109,7 @@ fn defaults_stand_below_the_profile_the_environment_the_file_and_the_flags() {
     assert_eq!(spec.roles[0].instance_type.as_deref(), Some("p5.48xlarge"));
     let spec = job(Some("ours"), file, &Overrides::default());
     assert_eq!((spec.queue.as_deref(), spec.priority.as_deref()), (Some("from-profile"), Some("from-env")));
-    let spec = job(None, file, &Overrides { queue: Some("flag".to_owned()), ..Overrides::default() });
+    let spec = job(None, file, &Overrides::default().with("--queue", "flag"));
     assert_eq!(spec.origins.get("queue"), Origin::Flag("--queue".to_owned()));
     // A file with roles of its own gets no other role by a default.
     let roles = "name = 'a'\n[roles.gpu]\ncommand = 'x'\n";

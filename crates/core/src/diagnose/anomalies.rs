@@ -37,7 +37,7 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
         doubt(&anomalies.unsigned, "NCCL-LOG-UNSIGNED", "connections have no prefix of NCCL, though others have one: a program may have printed them. They do not count for the verdict"),
         doubt(&anomalies.outsiders, "NCCL-LOG-OUTSIDER", "connections are of processes that joined no communicator, though the others did: another job's, or not NCCL's"),
         (dropped > 0).then(|| {
-            let said = format!("{dropped} connections found no room in the map and are only counted");
+            let said = format!("{dropped} connections exceed the limit of the map and are only counted");
             finding(seen, Severity::Warning, "NCCL-MAP-FULL", &[], said)
         }),
         (others > 0).then(|| {

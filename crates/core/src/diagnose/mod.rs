@@ -3,6 +3,7 @@
 mod anomalies;
 pub mod cause;
 pub mod flight_recorder;
+pub mod health;
 mod job;
 mod rules;
 mod seen;
@@ -198,7 +199,7 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     let mut finding = Finding::new(
         Severity::Warning,
         "NCCL-DEBUG-SILENT",
-        "no NCCL INFO line in the log: set NCCL_DEBUG=INFO, since silence says nothing about the transport",
+        "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport",
     );
     finding.confidence = Some(Confidence::High);
     finding.source =

@@ -29,7 +29,7 @@ pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Pr
     }
     findings.extend(image.left_out.iter().map(|what| {
         Finding::warning("IMG-PARTLY", format!("not all of the image was read: {what}"))
-            .fix("what stands there is not judged; look at it by hand if the job fails to load a library")
+            .fix("this part is not checked; look at it by hand if the job fails to load a library")
     }));
     let mut findings: Vec<_> = findings.into_iter().map(|finding| finding.at(&image.reference)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

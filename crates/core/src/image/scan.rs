@@ -34,7 +34,7 @@ pub struct NotALayer;
 
 impl std::fmt::Display for NotALayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("it is no tar archive, or a damaged one")
+        f.write_str("it is not a tar archive, or it is damaged")
     }
 }
 

@@ -19,10 +19,12 @@ pub enum Fabric {
     /// RDMA over Converged Ethernet, through NCCL's IB transport.
     Roce,
     /// InfiniBand, through NCCL's IB transport.
+    #[serde(alias = "ib")]
     InfiniBand,
     /// Plain TCP sockets.
     Tcp,
     /// Leave the job alone.
+    #[serde(alias = "none")]
     Off,
 }
 
@@ -141,7 +143,7 @@ impl std::str::FromStr for Gid {
             number => number.parse().map(Self::Index).map_err(|_| {
                 crate::Error::new(
                     crate::ErrorKind::InvalidSpec,
-                    format!("`{text}` is no way to find the GID index"),
+                    format!("`{text}` is not a way to find the GID index"),
                 )
                 .hint("`auto`, `compute` or a number")
             }),

@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
                     text.push(self.escape()?);
                     unescaped = Some(text);
                 }
-                _ => return self.error("a control character stands in a string"),
+                _ => return self.error("a control character in a string"),
             }
         }
     }

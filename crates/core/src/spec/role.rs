@@ -16,6 +16,13 @@ pub enum RoleKind {
     Launcher,
 }
 
+impl RoleKind {
+    /// Returns the kind of a role that does not set one: a role named `launcher` is a launcher.
+    pub(crate) fn of_name(name: &str) -> Self {
+        if name == "launcher" { Self::Launcher } else { Self::Worker }
+    }
+}
+
 /// A group of equal nodes: how many, what each has, what runs on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

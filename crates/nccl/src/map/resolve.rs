@@ -219,7 +219,7 @@ impl Snapshot<'_> {
     }
 
     /// The rank of the job that a rank of a communicator is.
-    fn global(&self, comm: CommId, rank: u32) -> Option<u32> {
+    pub(super) fn global(&self, comm: CommId, rank: u32) -> Option<u32> {
         if self.world == Some(comm) {
             return Some(rank);
         }

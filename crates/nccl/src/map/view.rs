@@ -296,6 +296,22 @@ impl Snapshot<'_> {
         }
     }
 
+    /// Returns the global rank of a member of the communicator with this `commId`, where proved.
+    pub fn rank_of_member(&self, comm_id: u64, rank: u32) -> Option<u32> {
+        let comm = self.with_comm_id(comm_id)?;
+        self.global(comm, rank)
+    }
+
+    /// Whether the log names a communicator with this `commId`.
+    pub fn has_communicator(&self, comm_id: u64) -> bool {
+        self.with_comm_id(comm_id).is_some()
+    }
+
+    fn with_comm_id(&self, comm_id: u64) -> Option<CommId> {
+        let mut comms = self.seen.comms.iter_enumerated();
+        comms.find(|(_, comm)| comm.identity == communicator::Identity::Id(comm_id)).map(|(at, _)| at)
+    }
+
     /// Every communicator of live processes.
     pub fn communicators(&self) -> Vec<CommView> {
         let mut views = Vec::new();

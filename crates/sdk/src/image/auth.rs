@@ -68,7 +68,7 @@ impl Challenge {
             Error::new(ErrorKind::Protocol, format!("the registry's place for tokens {what}"))
                 .with("realm", realm)
         };
-        let mut url = Url::parse(realm).map_err(|_| bad("is no address"))?;
+        let mut url = Url::parse(realm).map_err(|_| bad("is not a URL"))?;
         let host = url.host_str().unwrap_or_default().to_owned();
         // A password goes nowhere in the clear but to this machine.
         if url.scheme() != "https" && !(local && is_loopback(&host)) {
@@ -96,7 +96,7 @@ impl Challenge {
         while let Some(chunk) = answer.chunk().await.map_err(lost)? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() > LARGEST_TOKEN {
-                return Err(bad("says too much"));
+                return Err(bad("is too long"));
             }
         }
         let body: Value = serde_json::from_slice(&bytes).map_err(|_| bad("does not answer in JSON"))?;
@@ -167,7 +167,7 @@ impl Login {
         let bad = |what: &str| {
             Error::new(ErrorKind::Credentials, format!("the credential helper {what}"))
                 .with("helper", &program)
-                .hint("`docker pull` of the image says more")
+                .hint("`docker pull` of the image shows the details")
         };
         let mut command = tokio::process::Command::new(&program);
         command.arg("get");

@@ -120,7 +120,7 @@ impl Registry {
     }
 
     fn other_bytes(&self, digest: &str) -> Error {
-        Error::new(ErrorKind::Protocol, "the registry gave other bytes than those that were asked for")
+        Error::new(ErrorKind::Protocol, "the registry sent other bytes than requested")
             .with("digest", digest)
             .with("image", self.image())
     }
@@ -168,7 +168,7 @@ impl Registry {
             let answer = match weftrun_backends::requests::send(request).await {
                 Ok(answer) => answer,
                 Err(error) if tries < TRIES && !error.is_builder() => {
-                    tracing::debug!(%error, "the registry is asked again");
+                    tracing::debug!(%error, "the request to the registry is repeated");
                     tokio::time::sleep(Duration::from_millis(300) * tries).await;
                     continue;
                 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weftrun_core::ErrorKind;
+use weftrun_core::backend::{ExecRequest, ExecStream};
 use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::log::LogOptions;
 use weftrun_core::spec::RestartPolicy;
@@ -68,6 +69,55 @@ pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
     job.until_written("weft-up", bench.world() as usize).await?;
     job.backend.act(&job.handle, Action::Signal(10)).await.map_err(said("signal"))?;
     job.until_written("weft-usr1", 1).await?;
+    job.done().await
+}
+
+/// A command runs beside a rank: its output and exit code come back exactly, and what cannot be is an error of its kind.
+pub(super) async fn exec_runs_beside_a_rank(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(SLEEPER).await?;
+    let (backend, handle) = (job.backend.clone(), job.handle.clone());
+    let kind_of = async |request: ExecRequest| {
+        backend.exec(&handle, &request, &mut |_, _| Ok(())).await.map_err(|error| error.kind())
+    };
+    let print = ExecRequest::new([
+        "sh",
+        "-c",
+        "printf 'weft\\000\\377 %s\\n' \"$1\"; echo weft-err >&2; exit 3",
+        "sh",
+        "a  b'\"$",
+    ]);
+    if !backend.capability().exec {
+        must(kind_of(print).await == Err(ErrorKind::Unsupported), || {
+            "exec is not refused as unsupported".to_owned()
+        })?;
+        return job.done().await;
+    }
+    job.until_written("weft-up", bench.world() as usize).await?;
+    let last = bench.world() - 1;
+    for request in [print.clone(), print.clone().on_rank(0), print.clone().on_rank(last)] {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = backend
+            .exec(&handle, &request, &mut |stream, bytes| {
+                let to = if stream == ExecStream::Stdout { &mut out } else { &mut err };
+                to.extend_from_slice(bytes);
+                Ok(())
+            })
+            .await
+            .map_err(said("exec"))?;
+        must(code == 3 && out == b"weft\0\xff a  b'\"$\n", || {
+            format!("exit code {code}, output {:?}", String::from_utf8_lossy(&out))
+        })?;
+        // The cluster's own tools may add lines of theirs.
+        must(String::from_utf8_lossy(&err).contains("weft-err\n"), || {
+            format!("messages {:?}", String::from_utf8_lossy(&err))
+        })?;
+    }
+    let beyond = kind_of(print.clone().on_rank(last + 1)).await;
+    must(beyond == Err(ErrorKind::NotFound), || format!("a rank that the job does not have: {beyond:?}"))?;
+    backend.act(&handle, Action::Cancel).await.map_err(said("cancel"))?;
+    job.wait().await?;
+    let ended = kind_of(print).await;
+    must(ended == Err(ErrorKind::Refused), || format!("exec in a job that has ended: {ended:?}"))?;
     job.done().await
 }
 

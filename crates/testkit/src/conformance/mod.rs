@@ -190,6 +190,7 @@ pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
             actions::delete_removes_it,
             actions::suspend_and_resume,
             actions::signal_reaches_the_ranks,
+            actions::exec_runs_beside_a_rank,
             actions::hold_and_release,
             actions::requeue_starts_again,
             actions::restarts_are_counted,

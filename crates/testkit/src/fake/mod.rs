@@ -56,6 +56,7 @@ impl Fake {
             delete: true,
             containers: true,
             mpi: true,
+            exec: false,
             previous_logs: true,
             rank_logs: true,
             log_times: false,

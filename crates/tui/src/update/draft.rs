@@ -206,7 +206,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Edit => vec![Effect::Edit(spec)],
         Action::Check => {
             let revision = draft.revision;
-            model.say(format!("asking {target} …"));
+            model.say(format!("checking with {target} …"));
             vec![Effect::Check(revision, target, spec)]
         }
         _ if draft.sending => {
@@ -286,7 +286,7 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
     let edits: Vec<String> = patch.iter().map(edit_text).collect();
     let edits = edits.join(", ");
     match patched {
-        Ok((true, _)) => model.say(format!("the job says {edits} already; by hand: {text}")),
+        Ok((true, _)) => model.say(format!("the job has {edits} already; by hand: {text}")),
         Ok((false, spec)) => {
             effects = take(model, spec, file);
             effects = aim(model, Some(&target), effects);

@@ -162,7 +162,7 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
     lines.push(Line::from(""));
     for target in &model.jobs.targets {
         let (text, meaning) = match &target.health {
-            Health::Asking => ("asking …".to_owned(), Meaning::Busy),
+            Health::Asking => ("connecting …".to_owned(), Meaning::Busy),
             Health::Up => ("ok, no jobs".to_owned(), Meaning::Good),
             Health::Down(since, why) => {
                 (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad)

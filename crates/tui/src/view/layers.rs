@@ -204,7 +204,7 @@ fn checked(draft: &crate::model::draft::Draft) -> String {
             None => format!("ok, {} would take it", draft.target_name()),
         },
         Some((revision, Err(error))) if *revision == draft.revision => format!("failed: {error}"),
-        _ => format!("asking {} …", draft.target_name()),
+        _ => format!("checking with {} …", draft.target_name()),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let inside = paint.frame(frame, upper, title(open, &store));
     let lines = if pane.projection.is_empty() {
         let text = match (store.count(), open.logs_ended) {
-            (0, true) if pane.previous => " There is no log of an attempt before. p shows the present one.",
+            (0, true) if pane.previous => " No log of an earlier attempt. p shows the current one.",
             (0, false) => " Waiting for the first line …",
             (0, true) => " The job wrote nothing.",
             _ => " No line is left by the filter. & changes it, r the ranks, v the level.",

@@ -169,7 +169,9 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     lines.truncate(rows);
     frame.render_widget(Paragraph::new(lines), inside);
     let basis = match &draft.planned {
-        Some(Ok(planned)) if planned.basis == Basis::Assumed => "assumed, asking the cluster ─ ".to_owned(),
+        Some(Ok(planned)) if planned.basis == Basis::Assumed => {
+            "assumed, checking with the cluster ─ ".to_owned()
+        }
         Some(Ok(planned)) if planned.basis == Basis::Unanswered => {
             format!("assumed: {} does not answer ─ ", fit(draft.target_name(), 16))
         }
@@ -228,7 +230,7 @@ pub fn change_text(op: &Op) -> String {
 
 fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Checks ─ same as");
-    paint.corner(frame, area, " ctrl-r asks the cluster ─ ctrl-y copies ");
+    paint.corner(frame, area, " ctrl-r checks with the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let told = told(draft, paint, columns, rows >= 10);

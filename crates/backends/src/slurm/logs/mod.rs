@@ -21,6 +21,8 @@ use super::{BACKEND, quote};
 use file::{LogFile, Piece};
 use options::Selection;
 
+pub use streams::Header;
+
 /// Most bytes of one file in one look.
 const CHUNK: u64 = 4 << 20;
 /// The pause after a look that brought something; it doubles while nothing comes.

@@ -88,6 +88,17 @@ impl Header {
             .then_some(ranks / nodes)
     }
 
+    /// Ranks of each component of the job, whose numbers of nodes are given; none where the script does not say.
+    pub fn ranks_of(&self, nodes: &[u32]) -> Option<Vec<u32>> {
+        match (self.labels, nodes) {
+            (_, [_]) => Some(vec![self.ranks()?]),
+            (Labels::Rank, _) if nodes.len() == self.roles.len() => {
+                Some(self.roles.iter().map(|(_, tasks)| *tasks).collect())
+            }
+            _ => None,
+        }
+    }
+
     fn tasks(&self) -> u32 {
         self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
     }

@@ -53,6 +53,26 @@ impl Frame {
         )
     }
 
+    /// The whole text for a program whose output is read as it comes. On its descriptor 3 it has the input of the shell, which
+    /// ends when nobody waits for the program any more.
+    pub fn wrap_open(&self, preamble: &str, program: &str) -> String {
+        let text = self.wrap(preamble, program);
+        let (begin, end) = ("weftrun_main() {\n", "\n}\nweftrun_main\n");
+        let text = text.strip_prefix(begin).and_then(|text| text.strip_suffix(end)).unwrap_or_default();
+        format!("{begin}exec 3<&0\n{text}\nexit 0{end}")
+    }
+
+    /// Reads one output of a program as it comes.
+    pub fn reader(&self) -> FrameReader {
+        FrameReader {
+            begin: format!("{}<\n", self.nonce).into_bytes(),
+            end: format!("{}>", self.nonce).into_bytes(),
+            held: Vec::new(),
+            begun: false,
+            ended: false,
+        }
+    }
+
     /// Cuts the answer out. The error says whether the program had started.
     pub fn unwrap(&self, stdout: &[u8], stderr: &[u8]) -> std::result::Result<Answer, bool> {
         let begin = format!("{}<\n", self.nonce);
@@ -77,6 +97,53 @@ impl Frame {
     }
 }
 
+/// Cuts one output of a program out of what comes, piece by piece.
+#[derive(Debug)]
+pub struct FrameReader {
+    begin: Vec<u8>,
+    end: Vec<u8>,
+    held: Vec<u8>,
+    begun: bool,
+    ended: bool,
+}
+
+impl FrameReader {
+    /// Takes a piece, and returns what is certainly the program's: bytes that may begin the last marker wait.
+    pub fn take(&mut self, piece: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(piece);
+        if !self.begun {
+            let Some(at) = memchr::memmem::find(&self.held, &self.begin) else { return Vec::new() };
+            self.held.drain(..at + self.begin.len());
+            self.begun = true;
+        }
+        if self.ended {
+            return Vec::new();
+        }
+        if let Some(at) = memchr::memmem::find(&self.held, &self.end) {
+            self.ended = true;
+            let ready = self.held.drain(..at).collect();
+            self.held.drain(..self.end.len());
+            return ready;
+        }
+        let may_begin =
+            |kept: &usize| self.end.starts_with(self.held.get(self.held.len() - kept..).unwrap_or(&[0]));
+        let most = self.held.len().min(self.end.len());
+        let kept = (0..=most).rev().find(may_begin).unwrap_or(0);
+        self.held.drain(..self.held.len() - kept).collect()
+    }
+
+    /// Whether the program had started.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The exit code, once the whole of the output has come.
+    pub fn code(&self) -> Option<i32> {
+        let rest = self.ended.then(|| String::from_utf8_lossy(&self.held).into_owned())?;
+        rest.lines().next()?.trim().parse().ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -94,6 +161,42 @@ mod tests {
         child.stdin.take().expect("stdin").write_all(text.as_bytes()).expect("written");
         let output = child.wait_with_output().expect("ends");
         (output.stdout, output.stderr)
+    }
+
+    #[test]
+    fn output_in_pieces_is_the_same_and_waits_for_nothing_but_a_marker() {
+        let frame = Frame::new();
+        let (out, _) = sh(&frame.wrap_open("", "printf 'one\\ntwo'; exit 5"));
+        let out = [b"banner\n".as_slice(), &out].concat();
+        for size in 1..=out.len() {
+            let mut reader = frame.reader();
+            let got: Vec<u8> = out.chunks(size).flat_map(|piece| reader.take(piece)).collect();
+            assert_eq!((got.as_slice(), reader.code()), (b"one\ntwo".as_slice(), Some(5)), "{size}");
+        }
+        let mut reader = frame.reader();
+        assert_eq!(reader.take(format!("{}<\nprompt? ", frame.nonce).as_bytes()), b"prompt? ");
+        assert_eq!(reader.take(&frame.nonce.as_bytes()[..5]), b"", "the marker may have begun");
+        assert_eq!(reader.take(b"!"), [&frame.nonce.as_bytes()[..5], b"!"].concat());
+        assert_eq!((reader.has_begun(), reader.code()), (true, None), "cut in the middle");
+    }
+
+    #[test]
+    fn a_program_sees_that_its_caller_is_gone() {
+        let frame = Frame::new();
+        let dir = tempfile::tempdir().expect("a folder");
+        let (up, gone) = (dir.path().join("up"), dir.path().join("gone"));
+        let program = format!("touch '{}'; cat <&3 > /dev/null; touch '{}'\n", up.display(), gone.display());
+        let mut child =
+            Command::new("/bin/sh").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("sh");
+        let mut stdin = child.stdin.take().expect("stdin");
+        stdin.write_all(frame.wrap_open("", &program).as_bytes()).expect("written");
+        while !up.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(!gone.exists());
+        drop(stdin);
+        child.wait().expect("ends");
+        assert!(gone.exists());
     }
 
     fn preamble_text() -> String {

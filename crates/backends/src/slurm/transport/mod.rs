@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
-use weftrun_core::backend::TargetConfig;
+use weftrun_core::backend::{ExecSink, ExecStream, TargetConfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Settings;
@@ -118,6 +118,31 @@ impl Transport {
             }
             answer => answer,
         }
+    }
+
+    /// Runs a program without a limit of time, gives its output to the sink as it comes, and returns its exit code. The
+    /// program has descriptor 3 as [`envelope::Frame::wrap_open`] says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] where the connection ended first, and the error of the sink.
+    pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
+        let frame = envelope::Frame::new();
+        let text = frame.wrap_open(&self.preamble, program);
+        let mut command = match &self.place {
+            Place::Here => local::command(),
+            Place::Ssh(ssh) => ssh.command().await,
+        };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let (mut out, mut err, mut before) = (frame.reader(), frame.reader(), Vec::new());
+        crate::relay::relay(command, Some(&text), &mut |stream, bytes| {
+            let ready = if stream == ExecStream::Stdout { out.take(bytes) } else { err.take(bytes) };
+            if stream == ExecStream::Stderr && !err.has_begun() {
+                before = bytes.to_vec();
+            }
+            if ready.is_empty() { Ok(()) } else { sink(stream, &ready) }
+        })
+        .await?;
+        out.code().ok_or_else(|| self.lost(&before, out.has_begun()))
     }
 
     async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {

@@ -91,7 +91,7 @@ async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> 
         "\nThe job's record stays: `weftrun describe {0}`, `weftrun logs {0}`, `weftrun delete {0}`.",
         planned.planned().spec.name
     ));
-    out.say("Next: `weftrun init > job.toml` writes a job of your own, `weftrun plan job.toml` says what its fabric needs.");
+    out.say("Next: `weftrun init > job.toml` writes a job file, `weftrun plan job.toml` lists what its fabric needs.");
     Ok(code)
 }
 

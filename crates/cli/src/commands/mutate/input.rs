@@ -16,7 +16,7 @@ use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::InputArgs;
 use crate::context::Context;
-use crate::fabric_flags::FabricFlags;
+use crate::key_flags::FabricFlags;
 
 /// Bytes read at once.
 const CHUNK: usize = 256 * 1024;
@@ -158,8 +158,7 @@ impl Given {
     /// Puts flags, runtimes and the user's own profiles and instance types together. Without `--profile` the
     /// profile of the target of `-b` counts, then the configuration's default.
     pub fn read(context: &Context, flags: &FabricFlags, reformat: bool) -> Result<Self> {
-        let mut options = FabricRequest::default();
-        flags.apply(&mut options);
+        let flags = &flags.given;
         let config = context.config()?;
         context.warn_of_config();
         let profiles = config.profiles();
@@ -169,11 +168,11 @@ impl Given {
         let profile = named.as_deref().map(|name| profiles.get(name).map(Profile::named)).transpose()?;
         let sites = if profile.is_some() { Vec::new() } else { profiles.of_sites()? };
         Ok(Self {
-            options,
+            options: flags.fabric_request()?,
             catalogue: config.resolved.catalogue()?,
             facts: ClusterFacts::default(),
-            runtimes: runtimes(&flags.runtime)?,
-            trainer: flags.trainer_version,
+            runtimes: runtimes(flags.all("--runtime").map(Path::new))?,
+            trainer: flags.get("--trainer-version").and_then(convert::TrainerVersion::parse),
             reformat,
             profiles,
             profile,
@@ -243,7 +242,7 @@ impl Given {
 /// Largest file of training runtimes that is read.
 const MAX_RUNTIME_FILE: u64 = 64 << 20;
 
-fn runtimes(files: &[PathBuf]) -> Result<Vec<Json>> {
+fn runtimes<'f>(files: impl Iterator<Item = &'f Path>) -> Result<Vec<Json>> {
     let mut found = Vec::new();
     for file in files {
         let text = weftrun::files::read_named_text(file, MAX_RUNTIME_FILE)

@@ -17,7 +17,7 @@ use weftrun::core::exit_codes;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::fabric_flags::FabricFlags;
+use crate::key_flags::FabricFlags;
 
 pub use buffer::Buffer;
 pub use input::{Given, Source, each_document};

@@ -22,7 +22,6 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
 use crate::context::Context;
-use crate::fabric_flags::FabricArg;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,8 +43,8 @@ pub struct TransportArgs {
     #[arg(short, long)]
     pub follow: bool,
     /// Planned fabric; exit 7 if the log proves another one
-    #[arg(long, value_enum, value_name = "FABRIC")]
-    pub fabric: Option<FabricArg>,
+    #[arg(long, value_parser = crate::key_flags::fabric(), value_name = "FABRIC")]
+    pub fabric: Option<Fabric>,
     /// Exit 7 also if nothing proves a fabric
     #[arg(long)]
     pub strict: bool,
@@ -56,7 +55,7 @@ pub struct TransportArgs {
 
 /// Reads logs and prints the map.
 pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
-    let planned = args.fabric.map(Fabric::from);
+    let planned = args.fabric;
     if args.inputs.is_empty() && args.flight_recorder.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "nothing to read")
             .hint("name log files, a folder, `-` for stdin, or a job's handle"));

@@ -230,7 +230,7 @@ impl<'t> Editor<'t> {
             };
             let twice = entries.iter().filter(|other| other.key == entry.key).count() > 1;
             if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
-                let why = format!("the key `{}` stands twice in one map", entry.key);
+                let why = format!("the key `{}` is set twice in one map", entry.key);
                 return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
             }
             if !twice {

@@ -36,7 +36,7 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
 fn duplicates(document: &Document<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
         let message = format!(
-            "the key `{}` stands twice in one map; this one is overruled by the later",
+            "the key `{}` is set twice in one map; this one is overruled by the later",
             duplicate.key
         );
         let finding = Finding::warning("L-DUP-KEY", message).at(duplicate.key.clone());

@@ -20,7 +20,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::OfiOtherProvider, Signature::OfiOnlyEfa])
         .detail(other_providers),
     rule("R07", "OFI-INIT-FAILED", HIGH,
-        "the aws-ofi-nccl plugin gave up: NCCL goes on with IB or Socket",
+        "the aws-ofi-nccl plugin failed to initialise; NCCL continues with IB or Socket",
         "fix what the plugin's previous NCCL WARN line names",
         ofi_issue!("889"))
         .signatures(&[Signature::OfiInitFailed]),

@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::NvlsUnavailable])
         .when(nvls_possible),
     rule("R34", "COLLNET-NOT-USED", MEDIUM,
-        "SHARP was asked for and is not used: rings and trees are used instead",
+        "SHARP was requested and is not used; rings and trees are used instead",
         "free the SHARP quota (sharp_am), use the HPC-X plugin and one process a GPU",
         "https://github.com/NVIDIA/nccl-tests/issues/311")
         .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])

@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1292"))
         .signatures(&[Signature::PluginTooOld]),
     rule("R48", "NET-NOT-FOUND", HIGH,
-        "the network that was asked for is not there, and NCCL does not fall back",
+        "the requested network is not available, and NCCL does not fall back",
         "set NCCL_NET to the plugin's own name (AWS Libfabric, IB, Socket) or unset it; check why the plugin was not loaded",
         ENV).patch(&[("env.NCCL_NET", None)])
         .signatures(&[Signature::NetworkNotFound]),

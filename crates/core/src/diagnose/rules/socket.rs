@@ -84,7 +84,7 @@ fn socket_connections(seen: &Seen<'_>) -> Option<String> {
 fn forced_transports(seen: &Seen<'_>) -> Option<String> {
     let forced: String = [
         (Signature::IbDisabled, ": InfiniBand is disabled"),
-        (Signature::SocketsRequested, ": sockets are asked for"),
+        (Signature::SocketsRequested, ": sockets are requested"),
         (Signature::P2pDisabled, ": P2P is disabled, so that ranks of one node use SHM"),
         (Signature::ShmDisabled, ": SHM is disabled"),
     ]

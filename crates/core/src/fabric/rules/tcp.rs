@@ -11,7 +11,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
     if plan.active("tcp.socket") {
         for (at, role) in ctx.workers() {
-            let why = "NCCL would use any RDMA device it finds, though plain TCP was asked for";
+            let why = "NCCL would use any RDMA device it finds, although plain TCP was requested";
             set::env(plan, at, role, "tcp.socket", ("NCCL_NET", "Socket"), why, Origin::Job);
         }
         launch.forward("tcp.socket", "NCCL_NET");

@@ -52,7 +52,7 @@ impl<'s> Check<'s> {
             if let (Some(first), Some(second)) = (found.next(), found.next())
                 && first.key != second.key
             {
-                let message = format!("`{}` and `{}` are one thing, said twice", first.key, second.key);
+                let message = format!("`{}` and `{}` are the same key, set twice", first.key, second.key);
                 self.push("SPEC-DUPLICATE-KEY", message, path, &second.key_span, None);
             }
         }
@@ -114,7 +114,7 @@ impl<'s> Check<'s> {
     /// TOML and the builder know no null, and what is passed on must not depend on the syntax it was written in.
     fn any(&mut self, node: &SpanTree<'_>, path: &str) {
         if node.is_null() {
-            self.wrong_kind(node, "some value (TOML knows no null)", path);
+            self.wrong_kind(node, "a value (TOML has no null)", path);
         }
         for entry in node.entries() {
             self.any(&entry.value, &join(path, &entry.key));
@@ -217,14 +217,12 @@ impl<'s> Check<'s> {
         let Some(text) = value::word_text(node, self.source) else {
             return self.wrong_kind(node, &expected, path);
         };
-        if words.iter().any(|word| word.word == text) {
+        if words.iter().any(|word| word.is(&text)) {
             return;
         }
         let near = match &*text {
             "false" => words.iter().map(|w| w.word).find(|w| matches!(*w, "off" | "no")),
             "true" => words.iter().map(|w| w.word).find(|w| matches!(*w, "on" | "yes")),
-            "ib" => words.iter().map(|w| w.word).find(|w| *w == "infiniband"),
-            "none" => words.iter().map(|w| w.word).find(|w| *w == "off"),
             text => crate::text::did_you_mean(text, words.iter().map(|w| w.word)),
         };
         let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));

@@ -1,4 +1,4 @@
-//! Flags, which go the same way as a file: each is one value at one path, held against the same table.
+//! Flags, which go the same way as a file: each is one value at one path, checked against the same table.
 
 use std::borrow::Cow;
 
@@ -6,79 +6,140 @@ use super::Draft;
 use super::check::Check;
 use super::keys::{self, is_shorthand};
 use super::read::Read;
+use super::shape::{Flag, Group, Key, Shape, Word};
 use super::value::Source;
-use crate::Finding;
-use crate::request::Origin;
+use crate::request::{FabricRequest, Origin};
 use crate::span::{Entry, SpanTree, Style, Value};
 use crate::spec::volume::FORM as VOLUME_FORM;
 use crate::spec::{RoleKind, Volume, VolumeSource};
+use crate::{Error, ErrorKind, Finding, Result};
 
-/// What flags say about a job, as they were given. `None` and empty lists say nothing. Its `Debug` shows no value of an
-/// environment variable.
-#[derive(Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each field is the flag of its name; the table of keys documents them")]
-pub struct Overrides {
-    pub name: Option<String>,
-    pub image: Option<String>,
-    pub launch: Option<String>,
-    pub nodes: Option<String>,
-    pub gpus_per_node: Option<String>,
-    pub ranks_per_node: Option<String>,
-    pub instance_type: Option<String>,
-    /// Everything behind `--`.
-    pub command: Vec<String>,
-    pub cpus: Option<String>,
-    pub memory: Option<String>,
-    pub shm: Option<String>,
-    /// `NAME=QUANTITY`.
-    pub resource: Vec<String>,
-    pub script: Option<String>,
-    pub git: Option<String>,
-    pub git_ref: Option<String>,
-    /// `NAME=VALUE`.
-    pub env: Vec<String>,
-    /// `NAME=SECRET/KEY`.
-    pub secret: Vec<String>,
-    /// `NAME:/MOUNT=claim:CLAIM`, `host:PATH` or `memory[:SIZE]`, with `,ro` behind it for reading only.
-    pub volume: Vec<String>,
-    pub workdir: Option<String>,
-    pub fabric: Option<String>,
-    /// Rule ids to switch off.
-    pub no_fabric_rule: Vec<String>,
-    /// `ID=auto|on|off`.
-    pub fabric_rule: Vec<String>,
-    pub gid: Option<String>,
-    pub network: Vec<String>,
-    pub stack: Option<String>,
-    pub inject: Option<String>,
-    pub webhook: Option<String>,
-    pub trainer_version: Option<String>,
-    pub runtime: Option<String>,
-    pub strict: Option<bool>,
-    pub detect: Option<bool>,
-    pub profile: Option<String>,
-    pub queue: Option<String>,
-    pub priority: Option<String>,
-    /// `never`, `on-failure`, or how often.
-    pub restart: Option<String>,
-    pub time_limit: Option<String>,
-    /// `KEY=VALUE`.
-    pub label: Vec<String>,
-    /// `KEY=VALUE`.
-    pub annotation: Vec<String>,
+/// A flag of the command line with the key that it sets.
+#[derive(Clone, Copy, Debug)]
+pub struct JobFlag {
+    key: &'static Key,
+    flag: &'static Flag,
+    /// The table the key is in, if it is not at the top of the file.
+    table: Option<&'static str>,
 }
 
+/// Returns all flags that set a key of a job file, in the order of the keys.
+pub fn job_flags() -> impl Iterator<Item = JobFlag> {
+    let of = |key: &'static Key, table| key.flags.iter().map(move |flag| JobFlag { key, flag, table });
+    keys::JOB.keys.iter().flat_map(move |key| {
+        let inner = key.shape.table().map_or(&[][..], |table| table.keys);
+        of(key, None).chain(inner.iter().flat_map(move |inner| of(inner, Some(key.name))))
+    })
+}
+
+impl JobFlag {
+    /// Returns the flag as it is typed: `--nodes`; `--` for the command at the end of the line.
+    pub fn name(self) -> &'static str {
+        self.flag.name
+    }
+
+    /// Returns the letter of the short form.
+    pub fn short(self) -> Option<char> {
+        self.flag.short
+    }
+
+    /// Returns the name of the value in help; empty for a switch.
+    pub fn value_name(self) -> &'static str {
+        self.flag.value
+    }
+
+    /// Returns the help text.
+    pub fn help(self) -> &'static str {
+        self.flag.help.unwrap_or(self.key.doc)
+    }
+
+    /// Returns the heading under which help lists the flag.
+    pub fn group(self) -> Group {
+        self.flag.group
+    }
+
+    /// Returns the words it accepts; none where any text may stand.
+    pub fn words(self) -> Option<&'static [Word]> {
+        match self.key.shape {
+            Shape::Word(words) => Some(words),
+            _ => None,
+        }
+    }
+
+    /// Whether it may be given more than once.
+    pub fn is_repeated(self) -> bool {
+        self.flag.repeated
+            || matches!(self.key.shape, Shape::Texts | Shape::Map(_) | Shape::Named(_) | Shape::Rules(_))
+    }
+}
+
+/// What flags say about a job, as they were given.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Overrides {
+    given: Vec<(Cow<'static, str>, String)>,
+}
+
+impl Overrides {
+    /// Adds a flag with its value. A repeated flag adds to the list it sets, or else the last one wins. A flag that
+    /// does not exist is reported when the flags are applied ([`Draft::flags`]).
+    ///
+    /// ```
+    /// use weftrun_core::spec::Overrides;
+    /// let flags = Overrides::default().with("--nodes", "4").with("--env", "A=1").with("--env", "B=2");
+    /// assert_eq!(flags.get("--nodes"), Some("4"));
+    /// ```
+    #[must_use]
+    pub fn with(mut self, flag: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.set(flag, value);
+        self
+    }
+
+    /// Adds the command, which stands behind `--` on the command line.
+    #[must_use]
+    pub fn command<S: Into<String>>(mut self, argv: impl IntoIterator<Item = S>) -> Self {
+        argv.into_iter().for_each(|word| self.set("--", word));
+        self
+    }
+
+    /// Adds a flag as [`Overrides::with`] does.
+    pub fn set(&mut self, flag: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        self.given.push((flag.into(), value.into()));
+    }
+
+    /// Returns the last value of a flag.
+    pub fn get(&self, flag: &str) -> Option<&str> {
+        self.given.iter().rev().find(|(name, _)| name == flag).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns every value of a flag, in order.
+    pub fn all<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.given.iter().filter(move |(name, _)| name == flag).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns what the flags request of the fabric, for documents that are not job files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] with a finding for each value that cannot be read.
+    pub fn fabric_request(&self) -> Result<FabricRequest> {
+        let mut draft = Draft::new();
+        draft.flags(self);
+        if draft.findings.iter().any(Finding::is_error) {
+            let message = "a flag has a value that cannot be read";
+            return Err(Error::from_findings(ErrorKind::InvalidSpec, message, draft.findings));
+        }
+        let mut request = draft.spec.fabric;
+        if let Some(worker) = draft.spec.roles.pop() {
+            (request.instance_type, request.memory) = (worker.instance_type, worker.memory);
+        }
+        Ok(request)
+    }
+}
+
+/// Shows the names of the flags only: a value may be a secret.
 impl std::fmt::Debug for Overrides {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name_of = |assignment: &String| assignment.split('=').next().unwrap_or_default().to_owned();
-        f.debug_struct("Overrides")
-            .field("name", &self.name)
-            .field("image", &self.image)
-            .field("nodes", &self.nodes)
-            .field("gpus_per_node", &self.gpus_per_node)
-            .field("env", &self.env.iter().map(name_of).collect::<Vec<_>>())
-            .field("profile", &self.profile)
-            .finish_non_exhaustive()
+        f.write_str("Overrides ")?;
+        f.debug_list().entries(self.given.iter().map(|(flag, _)| flag)).finish()
     }
 }
 
@@ -119,7 +180,7 @@ fn from_json(value: &serde_json::Value) -> Value<'static> {
 }
 
 /// One flag: its name, the path of what it sets, and the value.
-struct Flag {
+struct Given {
     name: &'static str,
     path: Vec<String>,
     value: Value<'static>,
@@ -130,7 +191,7 @@ pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
     let mut flags = Flags::default();
     flags.collect(overrides);
     draft.findings.extend(flags.findings);
-    for flag in flags.flags {
+    for flag in flags.given {
         match aim(draft, &flag) {
             Ok(paths) => paths.into_iter().for_each(|path| {
                 set(draft, flag.name, &path, flag.value.clone(), Origin::Flag(flag.name.to_owned()));
@@ -141,7 +202,7 @@ pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
 }
 
 /// Where a flag goes: a role's key to the workers, if the roles have names.
-fn aim(draft: &Draft, flag: &Flag) -> Result<Vec<Vec<String>>, Box<Finding>> {
+fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box<Finding>> {
     let key = flag.path.first().map_or("", String::as_str);
     let workers: Vec<&str> =
         draft.spec.roles.iter().filter(|r| r.kind == RoleKind::Worker).map(|r| r.name.as_str()).collect();
@@ -189,158 +250,110 @@ fn node(value: Value<'static>) -> SpanTree<'static> {
 
 #[derive(Default)]
 struct Flags {
-    flags: Vec<Flag>,
+    given: Vec<Given>,
     findings: Vec<Finding>,
 }
 
 impl Flags {
-    fn collect(&mut self, o: &Overrides) {
-        self.text("--name", "name", o.name.as_ref());
-        self.text("--image", "image", o.image.as_ref());
-        self.text("--launch", "launch", o.launch.as_ref());
-        self.number("--nodes", "nodes", o.nodes.as_ref());
-        self.number("--gpus-per-node", "gpus_per_node", o.gpus_per_node.as_ref());
-        self.number("--ranks-per-node", "ranks_per_node", o.ranks_per_node.as_ref());
-        self.text("--instance-type", "instance_type", o.instance_type.as_ref());
-        self.text("--cpus", "cpus", o.cpus.as_ref());
-        self.text("--memory", "memory", o.memory.as_ref());
-        self.text("--shm", "shm", o.shm.as_ref());
-        if !o.command.is_empty() {
-            self.push("--", &["command"], list(&o.command));
-        }
-        self.pairs("--resource", "resources", &o.resource);
-        self.code(o);
-        self.pairs("--env", "env", &o.env);
-        self.pairs("--secret", "secrets", &o.secret);
-        o.volume.iter().for_each(|text| self.volume(text));
-        self.text("--workdir", "workdir", o.workdir.as_ref());
-        self.fabric(o);
-        self.text("--profile", "profile", o.profile.as_ref());
-        self.text("--queue", "queue", o.queue.as_ref());
-        self.text("--priority", "priority", o.priority.as_ref());
-        if let Some(text) = &o.restart {
-            match text.parse::<i64>() {
-                Ok(max) => self.push("--restart", &["restart", "max"], Value::Int(max)),
-                Err(_) => self.text("--restart", "restart", Some(text)),
+    fn collect(&mut self, overrides: &Overrides) {
+        for flag in job_flags() {
+            let values: Vec<&str> = overrides.all(flag.name()).collect();
+            if !values.is_empty() && flag.table != Some(keys::CODE.name) {
+                self.flag(flag, &values);
             }
         }
-        self.text("--time-limit", "time_limit", o.time_limit.as_ref());
-        self.pairs("--label", "labels", &o.label);
-        self.pairs("--annotation", "annotations", &o.annotation);
+        self.code(overrides);
+        let unknown =
+            overrides.given.iter().filter(|(given, _)| !job_flags().any(|flag| flag.name() == given));
+        for (given, _) in unknown {
+            let message = format!("there is no flag `{given}`");
+            self.findings.push(Finding::error("SPEC-FLAG", message).at(given.clone()));
+        }
     }
 
-    fn fabric(&mut self, o: &Overrides) {
-        let texts = [
-            ("--fabric", "kind", &o.fabric),
-            ("--gid", "gid", &o.gid),
-            ("--stack", "stack", &o.stack),
-            ("--inject", "inject", &o.inject),
-            ("--webhook", "webhook", &o.webhook),
-            ("--trainer-version", "trainer_version", &o.trainer_version),
-            ("--runtime", "runtime", &o.runtime),
-        ];
-        for (flag, key, value) in texts {
-            if let Some(text) = value {
-                self.push(flag, &["fabric", key], string(text));
+    fn flag(&mut self, flag: JobFlag, values: &[&str]) {
+        let name = flag.name();
+        let path: Vec<&str> = flag.table.into_iter().chain([flag.key.name]).collect();
+        let last = values.last().copied().unwrap_or_default();
+        match flag.key.shape {
+            Shape::Texts | Shape::Command => self.push(name, &path, list(values)),
+            Shape::Bool => self.push(name, &path, Value::Bool(last == "true")),
+            // What is no number goes on as text, for the check to refuse.
+            Shape::Count { .. } => {
+                self.push(name, &path, last.parse().map_or_else(|_| string(last), Value::Int));
             }
-        }
-        for (flag, key, value) in [("--strict", "strict", o.strict), ("--detect", "detect", o.detect)] {
-            if let Some(value) = value {
-                self.push(flag, &["fabric", key], Value::Bool(value));
+            Shape::Map(_) => {
+                for (key, value) in self.pairs(name, values) {
+                    self.push(name, &[path.as_slice(), &[key]].concat(), string(value));
+                }
             }
-        }
-        if !o.network.is_empty() {
-            self.push("--network", &["fabric", "network"], list(&o.network));
-        }
-        for id in &o.no_fabric_rule {
-            self.push("--no-fabric-rule", &["fabric", "rules", id], string("off"));
-        }
-        for text in &o.fabric_rule {
-            if let Some((id, setting)) = self.pair("--fabric-rule", text) {
-                self.push("--fabric-rule", &["fabric", "rules", id], string(setting));
+            Shape::Rules(_) => {
+                for id in values {
+                    let word = flag.flag.word.unwrap_or("auto");
+                    self.push(name, &[path.as_slice(), &[id]].concat(), string(word));
+                }
             }
+            Shape::Named(_) => values.iter().for_each(|text| self.volume(name, &path, text)),
+            // `--restart 3` is short for `{ max = 3 }`.
+            Shape::OneOf(_) => match last.parse() {
+                Ok(max) => self.push(name, &[path.as_slice(), &["max"]].concat(), Value::Int(max)),
+                Err(_) => self.push(name, &path, string(last)),
+            },
+            _ => self.push(name, &path, string(last)),
         }
     }
 
     /// The parts of `code` are one value: a script on the command line replaces a repository in the file.
-    fn code(&mut self, o: &Overrides) {
-        let entry = |key: &'static str, text: &str| Entry {
-            key: Cow::Borrowed(key),
-            key_span: 0..0,
-            value: node(string(text)),
-        };
-        match (&o.script, &o.git, &o.git_ref) {
-            (Some(path), None, None) => {
-                self.push("--script", &["code"], Value::Map(vec![entry("script", path)]));
+    fn code(&mut self, overrides: &Overrides) {
+        let mut parts = Vec::new();
+        let mut name = "";
+        for flag in job_flags().filter(|flag| flag.table == Some(keys::CODE.name)) {
+            if let Some(text) = overrides.get(flag.name()) {
+                name = if parts.is_empty() { flag.name() } else { name };
+                parts.push((flag.key.name, string(text)));
             }
-            (None, Some(url), rev) => {
-                let rev = rev.iter().map(|rev| entry("ref", rev));
-                let table = std::iter::once(entry("git", url)).chain(rev).collect();
-                self.push("--git", &["code"], Value::Map(table));
-            }
-            (None, None, None) => {}
-            (None, None, Some(_)) => {
-                self.wrong("--git-ref", "only a repository has one: set --git too".to_owned(), "");
-            }
-            (Some(_), _, _) => {
-                self.wrong("--script", "a job brings a script or a repository, not both".to_owned(), "");
-            }
+        }
+        let has = |key: &str| parts.iter().any(|(part, _)| *part == key);
+        if has("ref") && !has("git") {
+            self.wrong(name, "only a repository has one: set --git too".to_owned(), "");
+        } else if has("script") && has("git") {
+            self.wrong(name, "a job has a script or a repository, not both".to_owned(), "");
+        } else if !parts.is_empty() {
+            self.push(name, &[keys::CODE.name], table(parts));
         }
     }
 
-    fn volume(&mut self, text: &str) {
+    fn volume(&mut self, flag: &'static str, path: &[&str], text: &str) {
         let Ok(volume) = text.parse::<Volume>() else {
-            return self.wrong("--volume", format!("`{text}` cannot be read"), VOLUME_FORM);
+            return self.wrong(flag, format!("`{text}` cannot be read"), VOLUME_FORM);
         };
-        let (key, value) = match &volume.source {
+        let source = match &volume.source {
             VolumeSource::Claim(claim) => ("claim", string(claim)),
             VolumeSource::HostPath(path) => ("host_path", string(path)),
             VolumeSource::Memory { size: None } => ("memory", Value::Bool(true)),
             VolumeSource::Memory { size: Some(size) } => ("memory", string(size)),
         };
-        let mut table = vec![("mount", string(&volume.mount)), (key, value)];
+        let mut parts = vec![("mount", string(&volume.mount)), source];
         if volume.read_only {
-            table.push(("read_only", Value::Bool(true)));
+            parts.push(("read_only", Value::Bool(true)));
         }
-        let entries = table
-            .into_iter()
-            .map(|(key, value)| Entry { key: Cow::Borrowed(key), key_span: 0..0, value: node(value) })
-            .collect();
-        self.push("--volume", &["volumes", &volume.name], Value::Map(entries));
+        self.push(flag, &[path, &[&volume.name]].concat(), table(parts));
     }
 
-    fn text(&mut self, flag: &'static str, key: &str, value: Option<&String>) {
-        if let Some(text) = value {
-            self.push(flag, &[key], string(text));
-        }
-    }
-
-    fn number(&mut self, flag: &'static str, key: &str, value: Option<&String>) {
-        if let Some(text) = value {
-            // What is no number goes on as text, for the check to refuse.
-            self.push(flag, &[key], text.parse().map_or_else(|_| string(text), Value::Int));
-        }
-    }
-
-    fn pairs(&mut self, flag: &'static str, key: &str, texts: &[String]) {
+    fn pairs<'t>(&mut self, flag: &'static str, texts: &[&'t str]) -> Vec<(&'t str, &'t str)> {
+        let mut pairs = Vec::new();
         for text in texts {
-            if let Some((name, value)) = self.pair(flag, text) {
-                self.push(flag, &[key, name], string(value));
+            match text.split_once('=').filter(|(name, _)| !name.is_empty()) {
+                Some(pair) => pairs.push(pair),
+                // The text may hold a secret, so it is not repeated.
+                None => self.wrong(flag, "NAME=VALUE is needed".to_owned(), ""),
             }
         }
-    }
-
-    fn pair<'t>(&mut self, flag: &'static str, text: &'t str) -> Option<(&'t str, &'t str)> {
-        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-        if pair.is_none() {
-            // The text may hold a secret, so it is not repeated.
-            self.wrong(flag, "NAME=VALUE is needed".to_owned(), "");
-        }
-        pair
+        pairs
     }
 
     fn push(&mut self, name: &'static str, path: &[&str], value: Value<'static>) {
-        self.flags.push(Flag { name, path: path.iter().map(|key| (*key).to_owned()).collect(), value });
+        self.given.push(Given { name, path: path.iter().map(|key| (*key).to_owned()).collect(), value });
     }
 
     fn wrong(&mut self, flag: &'static str, message: String, fix: &str) {
@@ -353,6 +366,11 @@ fn string(text: &str) -> Value<'static> {
     Value::Str(Cow::Owned(text.to_owned()))
 }
 
-fn list(texts: &[String]) -> Value<'static> {
+fn list(texts: &[&str]) -> Value<'static> {
     Value::Seq(texts.iter().map(|text| node(string(text))).collect())
+}
+
+fn table(entries: Vec<(&'static str, Value<'static>)>) -> Value<'static> {
+    let entry = |(key, value)| Entry { key: Cow::Borrowed(key), key_span: 0..0, value: node(value) };
+    Value::Map(entries.into_iter().map(entry).collect())
 }

@@ -1,52 +1,49 @@
-//! Every key a job file may have: the one table behind the checks, the reference page and the JSON schema.
+//! Every key of a job file, defined once: name, shape, documentation, the field it sets and the flags that set it.
+//! Reading, writing, checking, flags, the reference page and the JSON schema follow from this table.
 
-use super::shape::{Key, Shape, Table, Word, key};
-
-const fn word(word: &'static str, doc: &'static str) -> Word {
-    Word { word, doc }
-}
+use super::shape::{Flag, Group, Key, Place, Shape, Table, Word, key, word};
 
 const LAUNCH: &[Word] = &[
-    word("per-node", "the command is started once per node and does the rest itself (default)"),
-    word("per-rank", "the command is started once per GPU"),
-    word("torchrun", "the command is a Python script with its arguments; torchrun is started once per node"),
+    word("per-node", "run the command once per node; it starts the ranks of the node itself (default)"),
+    word("per-rank", "run the command once per GPU"),
+    word("torchrun", "run `torchrun` once per node; the command is a Python script with its arguments"),
     word(
         "once",
-        "the command is started once, on the first node, and starts the ranks itself, as a batch script does (Slurm)",
+        "run the command once, on the first node; it starts the ranks itself, as a batch script does (Slurm)",
     ),
-    word("mpi", "one launcher starts the program on all nodes with mpirun"),
+    word("mpi", "run the command on all nodes with `mpirun`, from one launcher"),
 ];
 
 const FABRIC: &[Word] = &[
-    word("auto", "whatever the nodes have; a job that cannot have it runs without (default)"),
-    word("efa", "AWS Elastic Fabric Adapter; an error where the job cannot have it"),
+    word("auto", "what the nodes have; a job that cannot use it runs without (default)"),
+    word("efa", "AWS Elastic Fabric Adapter; an error if the job cannot use it"),
     word("roce", "RDMA over Converged Ethernet"),
-    word("infiniband", "InfiniBand"),
+    Word { word: "infiniband", doc: "InfiniBand", alias: Some("ib") },
     word("tcp", "plain TCP sockets"),
-    word("off", "leave the job alone"),
+    Word { word: "off", doc: "change nothing", alias: Some("none") },
 ];
 
 const RULE: &[Word] = &[
-    word("auto", "applies when it fits, else is skipped with a reason"),
-    word("on", "must apply; an error where it cannot"),
-    word("off", "does not apply, nor does what depends on it"),
+    word("auto", "apply the rule if it fits, else skip it with a reason"),
+    word("on", "require the rule; an error if it cannot be applied"),
+    word("off", "disable the rule and those that depend on it"),
 ];
 
 const STACK: &[Word] = &[
-    word("auto", "mounted, unless the job names paths of a bundled one (default)"),
-    word("mounted", "the fabric's libraries are mounted from the node"),
-    word("bundled", "the image has them"),
+    word("auto", "mounted, unless the job names paths of a bundled stack (default)"),
+    word("mounted", "mounted from the node"),
+    word("bundled", "in the image"),
 ];
 
 const INJECT: &[Word] = &[
     word("client", "weftrun adds the stack (default)"),
-    word("server", "the cluster's webhook does; weftrun only rewrites mpirun"),
+    word("server", "the cluster's webhook adds it; weftrun only rewrites mpirun"),
 ];
 
 const WEBHOOK: &[Word] = &[
-    word("auto", "ask the cluster; offline, assume none (default)"),
-    word("yes", "a webhook of the cluster adds EFA on its own"),
-    word("no", "there is none"),
+    word("auto", "read it from the cluster; offline, assume none (default)"),
+    word("yes", "the cluster has a webhook that adds EFA"),
+    word("no", "the cluster has none"),
 ];
 
 const ROLE_KIND: &[Word] = &[
@@ -56,25 +53,39 @@ const ROLE_KIND: &[Word] = &[
 
 const RESTART: &[Word] = &[
     word("never", "a failed rank fails the job (default)"),
-    word("on-failure", "all ranks start again, at most 3 times; `{ max = N }` says how often"),
+    word("on-failure", "all ranks start again, at most 3 times; `{ max = N }` sets another limit"),
 ];
 
-/// Keys of a role; a job with one role has them at the top.
+const TRAINER: &[Word] = &[
+    word("2.0", "overrides in `podSpecOverrides`"),
+    word("2.1", "overrides in `podTemplateOverrides`"),
+    word("2.2", "overrides in `runtimePatches`"),
+    word("2.3", "overrides in `runtimePatches`"),
+];
+
 const NODES: Key = key("nodes", Shape::Count { min: 1 }, "Number of GPU nodes in total (pods, hosts)")
+    .role(|role| &mut role.nodes)
+    .flags(&[Flag::new("--nodes", "N").short('N')])
     .example("4")
     .alias(&["replicas"])
     .synonyms(&["num_nodes", "nnodes", "workers", "num_workers", "instance_count", "node_count"]);
-const GPUS: Key = key("gpus_per_node", Shape::Count { min: 0 }, "GPUs asked on each node")
+const GPUS: Key = key("gpus_per_node", Shape::Count { min: 0 }, "GPUs of each node")
+    .role(|role| &mut role.gpus_per_node)
+    .flags(&[Flag::new("--gpus-per-node", "N").short('g')])
     .example("8")
     .synonyms(&["gpus", "gpu", "num_gpus", "accelerators", "gpu_count", "gres"]);
-const RANKS: Key = key("ranks_per_node", Shape::Count { min: 1 }, "Ranks on each node, if not one per GPU")
+const RANKS: Key = key("ranks_per_node", Shape::Count { min: 1 }, "Ranks of each node, if not one per GPU")
+    .role(|role| &mut role.ranks_per_node)
+    .flags(&[Flag::new("--ranks-per-node", "N")])
     .example("8")
     .synonyms(&["nproc_per_node", "procs_per_node", "ntasks_per_node", "tasks_per_node", "slots_per_worker"]);
 const INSTANCE: Key = key(
     "instance_type",
     Shape::Text,
-    "Instance type of the nodes (`weftrun instances` lists them): sizes EFA, checks GPUs, selects nodes",
+    "Instance type of the worker nodes (`weftrun instances` lists them): sizes EFA, checks GPUs, selects nodes",
 )
+.role(|role| &mut role.instance_type)
+.flags(&[Flag::new("--instance-type", "TYPE").group(Group::Fabric).help("Instance type of the worker nodes")])
 .example("\"p5.48xlarge\"")
 .config()
 .synonyms(&["instance", "node_type", "device_type", "machine_type"]);
@@ -84,23 +95,34 @@ const COMMAND: Key = key(
     "The program and its arguments: a list, or a string that is split into words as a shell would, without a shell. \
      For `launch = \"torchrun\"` the Python script and its arguments",
 )
+.role(|role| &mut role.command)
+.flags(&[Flag::new("--", "CMD")])
 .example("[\"train.py\", \"--epochs\", \"3\"]")
 .synonyms(&["run", "args", "cmd", "entrypoint", "script"]);
-const CPUS: Key = key("cpus", Shape::Quantity, "CPUs of each node").example("180").synonyms(&[
-    "cpu",
-    "vcpus",
-    "cpus_per_node",
-]);
-const MEMORY: Key =
-    key("memory", Shape::Quantity, "Memory of each node").example("\"1800Gi\"").synonyms(&["mem", "ram"]);
-const SHM: Key = key("shm", Shape::Quantity, "Size of /dev/shm, in memory")
+const CPUS: Key = key("cpus", Shape::Quantity, "CPUs of each node")
+    .role(|role| &mut role.cpus)
+    .flags(&[Flag::new("--cpus", "QTY")])
+    .example("180")
+    .synonyms(&["cpu", "vcpus", "cpus_per_node"]);
+const MEMORY: Key = key("memory", Shape::Quantity, "Memory of each node")
+    .role(|role| &mut role.memory)
+    .flags(&[Flag::new("--memory", "QTY")
+        .group(Group::Fabric)
+        .help("Memory to request if a worker requests neither CPU nor memory (huge pages need one of them)")])
+    .example("\"1800Gi\"")
+    .synonyms(&["mem", "ram"]);
+const SHM: Key = key("shm", Shape::Quantity, "Size of /dev/shm")
+    .role(|role| &mut role.shm)
+    .flags(&[Flag::new("--shm", "QTY")])
     .example("\"64Gi\"")
     .synonyms(&["shm_size", "shared_memory"]);
 const RESOURCES: Key = key(
     "resources",
     Shape::Map(&Shape::Quantity),
-    "Further resources of each node by name; what is set here is kept by the fabric's rules",
+    "Additional resources of each node by name; the fabric's rules keep what is set here",
 )
+.role(|role| &mut role.resources)
+.flags(&[Flag::new("--resource", "NAME=QTY").help("Additional resource of each node")])
 .example("{ \"vpc.amazonaws.com/efa\" = 32 }")
 .synonyms(&["limits", "requests", "extended_resources"]);
 const IMAGE: Key =
@@ -108,17 +130,20 @@ const IMAGE: Key =
         .example("\"nvcr.io/nvidia/pytorch:25.09-py3\"")
         .config()
         .synonyms(&["container_image", "container", "docker_image", "image_id"]);
-const ENV: Key = key("env", Shape::Map(&Shape::Scalar), "Environment, taken literally: nothing is expanded")
-    .example("{ NCCL_DEBUG = \"INFO\" }")
-    .config()
-    .synonyms(&["envs", "environment", "environment_variables", "env_vars"]);
+const ENV: Key =
+    key("env", Shape::Map(&Shape::Scalar), "Environment variables, taken literally: nothing is expanded")
+        .example("{ NCCL_DEBUG = \"INFO\" }")
+        .config()
+        .synonyms(&["envs", "environment", "environment_variables", "env_vars"]);
 
 /// `[roles.NAME]`.
 pub static ROLE: Table = Table {
     name: "roles.NAME",
     doc: "A group of equal nodes. A job with one role has these keys at the top instead.",
     keys: &[
-        key("kind", Shape::Word(ROLE_KIND), "What its processes are to NCCL").example("\"worker\""),
+        key("kind", Shape::Word(ROLE_KIND), "Whether its processes are ranks")
+            .role(|role| &mut role.kind)
+            .example("\"worker\""),
         NODES,
         GPUS,
         RANKS,
@@ -128,24 +153,26 @@ pub static ROLE: Table = Table {
         MEMORY,
         SHM,
         RESOURCES,
-        IMAGE,
-        ENV,
+        IMAGE.role(|role| &mut role.image),
+        ENV.role(|role| &mut role.env),
     ],
 };
 
 /// `[volumes.NAME]`.
 pub static VOLUME: Table = Table {
     name: "volumes.NAME",
-    doc: "Something mounted into every role: exactly one of `host_path`, `claim` and `memory` says what.",
+    doc: "Something mounted into every role, from exactly one of `host_path`, `claim` and `memory`.",
     keys: &[
-        key("mount", Shape::Text, "Where it appears in the container")
-            .example("\"/data\"")
-            .required()
-            .synonyms(&["mount_path", "path", "target", "container_path"]),
-        key("host_path", Shape::Text, "A folder of the node, or of the shared file system on Slurm")
+        key("mount", Shape::Text, "Mount path in the container").example("\"/data\"").required().synonyms(&[
+            "mount_path",
+            "path",
+            "target",
+            "container_path",
+        ]),
+        key("host_path", Shape::Text, "Folder of the node, or of the shared file system on Slurm")
             .example("\"/fsx/data\"")
             .synonyms(&["source", "host", "hostpath"]),
-        key("claim", Shape::Text, "A PersistentVolumeClaim").example("\"datasets\"").synonyms(&[
+        key("claim", Shape::Text, "PersistentVolumeClaim").example("\"datasets\"").synonyms(&[
             "pvc",
             "claim_name",
             "existing_claim",
@@ -153,25 +180,26 @@ pub static VOLUME: Table = Table {
         key("memory", Shape::OneOf(&[Shape::Bool, Shape::Quantity]), "Memory: `true`, or its upper limit")
             .example("\"64Gi\"")
             .synonyms(&["size", "tmpfs"]),
-        key("read_only", Shape::Bool, "Whether writing is refused")
-            .example("true")
-            .synonyms(&["ro", "readonly"]),
+        key("read_only", Shape::Bool, "Mount it read-only").example("true").synonyms(&["ro", "readonly"]),
     ],
 };
 
 /// `code`.
 pub static CODE: Table = Table {
     name: "code",
-    doc: "Code brought along, beside what the image has: `script`, or `git`.",
+    doc: "Code sent with the job, in addition to what the image has: `script`, or `git`.",
     keys: &[
-        key("script", Shape::Text, "One file, carried inside the job; a path beside the job file")
+        key("script", Shape::Text, "Script to send with the job; a path relative to the job file")
+            .flags(&[Flag::new("--script", "FILE").help("Script to send with the job")])
             .example("\"train.py\"")
             .synonyms(&["file", "path"]),
-        key("text", Shape::Text, "The script's text, where it is not to be read from a file"),
-        key("git", Shape::Text, "A Git repository, cloned before the start")
+        key("text", Shape::Text, "Text of the script, if it is not to be read from a file"),
+        key("git", Shape::Text, "Git repository to clone before the start")
+            .flags(&[Flag::new("--git", "URL")])
             .example("\"https://git.example.com/team/train.git\"")
             .synonyms(&["url", "repo", "repository"]),
-        key("ref", Shape::Text, "Branch, tag or commit")
+        key("ref", Shape::Text, "Branch, tag or commit of the repository")
+            .flags(&[Flag::new("--git-ref", "REF")])
             .example("\"main\"")
             .synonyms(&["rev", "branch", "tag", "commit"]),
     ],
@@ -191,82 +219,120 @@ pub static SECRET: Table = Table {
 pub static RESTART_TABLE: Table = Table {
     name: "restart",
     doc: "All ranks start again when one fails.",
-    keys: &[key("max", Shape::Count { min: 1 }, "Most restarts").example("3").required().synonyms(&[
-        "on_failure",
-        "retries",
-        "limit",
-    ])],
+    keys: &[key("max", Shape::Count { min: 1 }, "Maximum number of restarts")
+        .example("3")
+        .required()
+        .synonyms(&["on_failure", "retries", "limit"])],
 };
 
 /// `fabric`.
 pub static FABRIC_TABLE: Table = Table {
     name: "fabric",
-    doc: "Which fabric, and which of its rules. `fabric = \"efa\"` is short for `fabric.kind = \"efa\"`.",
+    doc: "Which fabric to use, and which of its rules. `fabric = \"efa\"` is short for `fabric.kind = \"efa\"`.",
     keys: &[
-        key("kind", Shape::Word(FABRIC), "The fabric")
+        key("kind", Shape::Word(FABRIC), "Fabric of the job")
+            .fabric(|request| &mut request.kind)
+            .flags(&[Flag::new("--fabric", "FABRIC").group(Group::Fabric)])
             .example("\"efa\"")
             .config()
             .synonyms(&["type", "name"]),
-        key("rules", Shape::Rules(RULE), "Rules by id (`weftrun explain` lists them)")
-            .example("{ \"efa.hugepages\" = \"off\" }")
-            .config()
-            .synonyms(&["rule", "disable"]),
         key("gid", Shape::Gid, "How the RoCE GID index is found: `auto`, `compute`, or a number")
+            .fabric(|request| &mut request.gid)
+            .flags(&[Flag::new("--gid", "GID").group(Group::Fabric)])
             .example("\"auto\"")
             .config()
             .synonyms(&["gid_index"]),
-        key(
-            "network",
-            Shape::Texts,
-            "Network attachments (`namespace/name`) instead of the profile's: one, or a list",
-        )
-        .example("\"kube-system/roce\"")
-        .config()
-        .synonyms(&["networks"]),
+        key("network", Shape::Texts, "Network attachments (`namespace/name`) instead of the profile's")
+            .fabric(|request| &mut request.networks)
+            .flags(&[Flag::new("--network", "NS/NAME")
+                .group(Group::Fabric)
+                .help("Network attachment (NAMESPACE/NAME) instead of the profile's")])
+            .example("\"kube-system/roce\"")
+            .config()
+            .synonyms(&["networks"]),
         key("stack", Shape::Word(STACK), "Where the fabric's libraries come from")
+            .fabric(|request| &mut request.stack)
+            .flags(&[Flag::new("--stack", "WHERE").group(Group::Fabric)])
             .example("\"auto\"")
             .config(),
-        key("strict", Shape::Bool, "Pin the network plugin, so that a silent fallback is a failure")
-            .example("true")
+        key("inject", Shape::Word(INJECT), "Who adds the fabric's libraries to the pods")
+            .fabric(|request| &mut request.inject)
+            .flags(&[Flag::new("--inject", "WHO").group(Group::Fabric)])
+            .example("\"client\"")
             .config(),
-        key("inject", Shape::Word(INJECT), "Who adds the stack to the pods").example("\"client\"").config(),
-        key("webhook", Shape::Word(WEBHOOK), "Whether a webhook of the cluster adds EFA on its own")
+        key("webhook", Shape::Word(WEBHOOK), "Whether the cluster has a webhook that adds EFA")
+            .fabric(|request| &mut request.webhook)
+            .flags(&[Flag::new("--webhook", "YES|NO").group(Group::Fabric)])
             .example("\"auto\"")
             .config(),
         key(
-            "detect",
+            "strict",
             Shape::Bool,
-            "Set NCCL_DEBUG=INFO where it is unset, without which no transport can be seen",
+            "Pin the network plugin, so that a fallback fails; exit 7 if the transport is unknown",
         )
+        .fabric(|request| &mut request.strict)
+        .flags(&[Flag::new("--strict", "").group(Group::Fabric)])
         .example("true")
         .config(),
         key(
-            "trainer_version",
-            Shape::Text,
-            "Version of Kubeflow Trainer a TrainJob is written for (`2.0` to `2.3`)",
+            "detect",
+            Shape::Bool,
+            "Set NCCL_DEBUG=INFO if it is unset, so that the transport can be detected",
         )
-        .example("\"2.3\"")
+        .fabric(|request| &mut request.detect)
+        .flags(&[Flag::new("--detect", "").group(Group::Fabric)])
+        .example("true")
         .config(),
+        key("rules", Shape::Rules(RULE), "Rules by id (`weftrun explain` lists them)")
+            .fabric(|request| &mut request.rules)
+            .flags(&[
+                Flag::new("--fabric-rule", "ID")
+                    .group(Group::Fabric)
+                    .sets("on")
+                    .help("Require a rule; an error if it cannot be applied"),
+                Flag::new("--no-fabric-rule", "ID")
+                    .group(Group::Fabric)
+                    .sets("off")
+                    .help("Disable a rule and those that depend on it (`weftrun explain ID` describes it)"),
+            ])
+            .example("{ \"efa.hugepages\" = \"off\" }")
+            .config()
+            .synonyms(&["rule", "disable"]),
+        key("trainer_version", Shape::Word(TRAINER), "Version of Kubeflow Trainer to write TrainJobs for")
+            .at(Place::Setting { backend: "kubeflow", key: "trainer-version" })
+            .flags(&[Flag::new("--trainer-version", "VERSION").group(Group::Fabric)])
+            .example("\"2.3\"")
+            .config(),
         key(
             "runtime",
             Shape::Text,
-            "File with the TrainJob's runtime, where it cannot be read from the cluster",
+            "File with the training runtime of a TrainJob, if it cannot be read from the cluster",
         )
+        .at(Place::Setting { backend: "kubeflow", key: "runtime-file" })
+        .flags(&[Flag::new("--runtime", "FILE").group(Group::Fabric).repeated().help(
+            "Training runtime of a TrainJob (a YAML file with a ClusterTrainingRuntime or TrainingRuntime)",
+        )])
         .example("\"runtime.yaml\""),
     ],
 };
 
-/// The whole file.
+/// The whole file. A job is written in this order.
 pub static JOB: Table = Table {
     name: "",
     doc: "A distributed job, described once for every backend.",
     keys: &[
         key("name", Shape::Text, "Name of the job; a DNS label, since clusters make host names of it")
+            .job(|job| &mut job.name)
+            .flags(&[Flag::new("--name", "NAME").help("Name of the job")])
             .example("\"llama-8b\"")
             .required()
             .synonyms(&["job_name", "title", "id"]),
-        IMAGE,
+        IMAGE
+            .job(|job| &mut job.image)
+            .flags(&[Flag::new("--image", "IMAGE").short('i').help("Container image")]),
         key("launch", Shape::Word(LAUNCH), "Who starts the processes of a node")
+            .job(|job| &mut job.launch)
+            .flags(&[Flag::new("--launch", "WHO")])
             .example("\"torchrun\"")
             .synonyms(&["launcher", "framework", "mode"]),
         NODES,
@@ -278,45 +344,25 @@ pub static JOB: Table = Table {
         MEMORY,
         SHM,
         RESOURCES,
-        key(
-            "roles",
-            Shape::Named(&ROLE),
-            "Groups of nodes by name, in order, where the job has more than one; the keys of a role then stand there",
-        )
-        .synonyms(&["replica_specs", "tasks", "groups"]),
-        key("code", Shape::Table(&CODE), "Code brought along")
-            .example("{ script = \"train.py\" }")
-            .synonyms(&["workspace", "source", "sync"]),
-        ENV,
-        key(
-            "secrets",
-            Shape::Map(&Shape::OneOf(&[Shape::Text, Shape::Table(&SECRET)])),
-            "Environment from the cluster's secret store: `VARIABLE = \"secret/key\"`",
-        )
-        .example("{ WANDB_API_KEY = \"wandb/api-key\" }")
-        .config()
-        .synonyms(&["secret", "secret_env"]),
-        key("volumes", Shape::Named(&VOLUME), "Volumes by name")
-            .synonyms(&["volume", "mounts", "file_mounts", "storage"]),
         key("workdir", Shape::Text, "Working directory in the container")
+            .job(|job| &mut job.workdir)
+            .flags(&[Flag::new("--workdir", "DIR")])
             .example("\"/workspace\"")
             .synonyms(&["working_dir", "cwd", "chdir"]),
-        key(
-            "fabric",
-            Shape::OneOf(&[Shape::Word(FABRIC), Shape::Table(&FABRIC_TABLE)]),
-            "Which fabric, and which of its rules",
-        )
-        .example("\"efa\"")
-        .config()
-        .synonyms(&["network", "interconnect", "network_tier"]),
-        key("profile", Shape::Text, "Profile of the site (`dgxc`, `eks-image`, …); the target's otherwise")
+        key("profile", Shape::Text, "Profile of the site (`dgxc`, `eks-image`, …) instead of the target's")
+            .job(|job| &mut job.profile)
+            .flags(&[Flag::new("--profile", "NAME").group(Group::Global)])
             .example("\"dgxc\"")
             .config(),
         key("queue", Shape::Text, "Queue, partition or node pool")
+            .job(|job| &mut job.queue)
+            .flags(&[Flag::new("--queue", "NAME")])
             .example("\"gpu\"")
             .config()
             .synonyms(&["partition", "node_pool", "queue_name"]),
         key("priority", Shape::Text, "Priority class, or qos on Slurm")
+            .job(|job| &mut job.priority)
+            .flags(&[Flag::new("--priority", "NAME")])
             .example("\"high\"")
             .config()
             .synonyms(&["qos", "priority_class", "priority_class_name"]),
@@ -325,29 +371,78 @@ pub static JOB: Table = Table {
             Shape::OneOf(&[Shape::Word(RESTART), Shape::Table(&RESTART_TABLE)]),
             "What happens when a rank fails",
         )
+        .job(|job| &mut job.restart)
+        .flags(&[Flag::new("--restart", "N")
+            .help("What happens when a rank fails: never, on-failure, or the maximum number of restarts")])
         .example("{ max = 3 }")
         .config()
         .synonyms(&["restart_policy", "retry", "retries", "max_restarts", "backoff_limit"]),
-        key("time_limit", Shape::Duration, "How long the job may run")
+        key("time_limit", Shape::Duration, "Time limit of the job")
+            .job(|job| &mut job.time_limit)
+            .flags(&[Flag::new("--time-limit", "TIME").help("Time limit of the job (90s, 15m, 4h, 1d12h)")])
             .example("\"12h\"")
             .config()
             .synonyms(&["time", "timeout", "max_duration", "walltime", "active_deadline_seconds"]),
-        key("labels", Shape::Map(&Shape::Text), "Labels on what is submitted")
+        key("code", Shape::Table(&CODE), "Code sent with the job")
+            .job(|job| &mut job.code)
+            .example("{ script = \"train.py\" }")
+            .synonyms(&["workspace", "source", "sync"]),
+        key(
+            "fabric",
+            Shape::OneOf(&[Shape::Word(FABRIC), Shape::Table(&FABRIC_TABLE)]),
+            "Which fabric to use, and which of its rules",
+        )
+        .at(Place::Request)
+        .example("\"efa\"")
+        .config()
+        .synonyms(&["network", "interconnect", "network_tier"]),
+        ENV.job(|job| &mut job.env)
+            .flags(&[Flag::new("--env", "NAME=VALUE").short('e').help("Environment variable")]),
+        key(
+            "secrets",
+            Shape::Map(&Shape::OneOf(&[Shape::Text, Shape::Table(&SECRET)])),
+            "Environment variables from the cluster's secret store: `VARIABLE = \"secret/key\"`",
+        )
+        .job(|job| &mut job.secrets)
+        .flags(&[Flag::new("--secret", "NAME=SECRET/KEY")
+            .help("Environment variable from the cluster's secret store")])
+        .example("{ WANDB_API_KEY = \"wandb/api-key\" }")
+        .config()
+        .synonyms(&["secret", "secret_env"]),
+        key("volumes", Shape::Named(&VOLUME), "Volumes by name")
+            .job(|job| &mut job.volumes)
+            .flags(&[Flag::new("--volume", "VOLUME").help(
+                "Volume: NAME:/MOUNT=claim:CLAIM, =host:/PATH or =memory:SIZE; append `,ro` for read-only",
+            )])
+            .synonyms(&["volume", "mounts", "file_mounts", "storage"]),
+        key("labels", Shape::Map(&Shape::Text), "Labels of the submitted job")
+            .job(|job| &mut job.labels)
+            .flags(&[Flag::new("--label", "KEY=VALUE").help("Label of the submitted job")])
             .example("{ team = \"nlp\" }")
             .config()
             .synonyms(&["tags"]),
-        key("annotations", Shape::Map(&Shape::Text), "Annotations on every pod")
+        key("annotations", Shape::Map(&Shape::Text), "Annotations of every pod")
+            .job(|job| &mut job.annotations)
+            .flags(&[Flag::new("--annotation", "KEY=VALUE").help("Annotation of every pod")])
             .example("{ \"example.com/owner\" = \"me\" }")
             .config(),
-        key("backend", Shape::Map(&Shape::Any), "Settings only one backend knows, by its name; passed on as they are")
+        key("backend", Shape::Map(&Shape::Any), "Settings of one backend, by its name; passed on unchanged")
+            .job(|job| &mut job.backend)
             .synonyms(&["backends"]),
+        key(
+            "roles",
+            Shape::Named(&ROLE),
+            "Groups of nodes by name, in order, if the job has more than one; each has the keys of a role",
+        )
+        .at(Place::Roles)
+        .synonyms(&["replica_specs", "tasks", "groups"]),
     ],
 };
 
 /// All tables, in the order of the reference page.
 pub static TABLES: [&Table; 7] = [&JOB, &ROLE, &FABRIC_TABLE, &VOLUME, &SECRET, &CODE, &RESTART_TABLE];
 
-/// Keys of a role that may stand at the top when there is one role. `image` and `env` are the job's there.
+/// Whether this is a key of a role that stands at the top of the file where there is one role.
 pub fn is_shorthand(name: &str) -> bool {
-    !matches!(name, "kind" | "image" | "env") && ROLE.key(name).is_some()
+    JOB.key(name).is_some_and(|key| matches!(key.place, Place::Role(_)))
 }

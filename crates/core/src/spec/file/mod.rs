@@ -1,24 +1,29 @@
 //! From a job file, defaults and flags to a [`JobSpec`], with every mistake reported at once.
 //!
-//! [`keys`] is the one table of what a file may say; [`check`] holds a file against it, [`read`] takes what is right,
-//! and [`JobSpec::validate_with`] judges the whole. Flags and the configuration's defaults go the same way.
+//! [`keys`] defines every key once; [`check`] compares a file with it, [`read`] takes what is right, [`write`] writes a
+//! job, and [`JobSpec::validate_with`] checks the whole. Flags and the configuration's defaults go the same way.
 
 mod check;
+mod field;
 mod flags;
 pub(crate) mod keys;
+mod patch;
 mod places;
 mod read;
 pub mod reference;
 pub(crate) mod shape;
 mod template;
 mod text;
+mod toml;
 mod value;
 mod write;
 
-pub use flags::Overrides;
+pub use flags::{JobFlag, Overrides, job_flags};
+pub use patch::patched;
+pub use shape::{Group, Word};
 pub use template::template;
 pub use text::{Format, MAX_BYTES, MAX_SCRIPT};
-pub use write::{patched, to_toml};
+pub use write::to_toml;
 
 pub(crate) use check::{Check, join};
 pub(crate) use value::Source;
@@ -250,7 +255,10 @@ impl Draft {
         let top =
             keys::ROLE.keys.iter().filter(|key| keys::is_shorthand(key.name) && self.places.has(key.name));
         top.map(|key| {
-            let message = format!("`{}` stands beside `[roles]`; with roles, each says its own", key.name);
+            let message = format!(
+                "`{}` is set at the top although the file has `[roles]`; set it in each role",
+                key.name
+            );
             Finding::error("SPEC-ROLE-KEY", message)
                 .at(key.name)
                 .fix(format!("move it into a role: `[roles.worker]` `{} = …`", key.name))
@@ -306,7 +314,7 @@ fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
         Format::Yaml => match span::yaml(source.text) {
             Ok(document) => {
                 let twice = document.duplicates.iter().take(100).map(|twice| {
-                    let message = format!("`{}` stands twice", twice.key);
+                    let message = format!("`{}` is set twice", twice.key);
                     let mut finding = Finding::error("SPEC-DUPLICATE-KEY", message).fix("remove one of them");
                     finding.span = source.place(&twice.span);
                     finding

@@ -179,7 +179,8 @@ fn of_shape(shape: &Shape) -> Value {
 
 /// `off` and `yes` are booleans to YAML, and so to an editor.
 fn of_words(words: &[Word]) -> Value {
-    let mut list: Vec<Value> = words.iter().map(|word| word.word.into()).collect();
+    let mut list: Vec<Value> =
+        words.iter().flat_map(|word| [Some(word.word), word.alias]).flatten().map(Value::from).collect();
     for (plain, boolean) in [("off", false), ("no", false), ("on", true), ("yes", true)] {
         if words.iter().any(|word| word.word == plain) && !list.contains(&boolean.into()) {
             list.push(boolean.into());

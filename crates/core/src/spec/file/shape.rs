@@ -1,4 +1,9 @@
-//! The shapes a value of a job file can have.
+//! What one key of a job file is: its shape, the field of the job it sets, and its flags.
+
+use crate::request::FabricRequest;
+use crate::spec::{JobSpec, Role};
+
+use super::field::Field;
 
 /// A table of keys.
 #[derive(Debug)]
@@ -30,6 +35,96 @@ pub struct Key {
     pub aliases: &'static [&'static str],
     /// Names other tools have for it: what somebody who writes one meant.
     pub synonyms: &'static [&'static str],
+    /// What it sets.
+    pub place: Place,
+    /// The flags that set it.
+    pub flags: &'static [Flag],
+}
+
+/// What a key sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// A field of the job.
+    Job(fn(&mut JobSpec) -> &mut dyn Field),
+    /// A field of a role; at the top of the file, of the only worker.
+    Role(fn(&mut Role) -> &mut dyn Field),
+    /// A field of the fabric request.
+    Fabric(fn(&mut FabricRequest) -> &mut dyn Field),
+    /// The fabric request, key by key.
+    Request,
+    /// The roles, key by key.
+    Roles,
+    /// A setting of one backend.
+    Setting {
+        /// The backend's name.
+        backend: &'static str,
+        /// The setting's name.
+        key: &'static str,
+    },
+    /// A part of a value that is read as a whole, such as the mount path of a volume.
+    Part,
+}
+
+/// A flag that sets a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// As it is typed: `--nodes`.
+    pub name: &'static str,
+    /// The letter of its short form.
+    pub short: Option<char>,
+    /// What its value is called in help; empty where it takes none.
+    pub value: &'static str,
+    /// Its help, where the key's own text does not serve.
+    pub help: Option<&'static str>,
+    /// Where help lists it.
+    pub group: Group,
+    /// Whether it may be repeated although the key takes one value: the last one wins.
+    pub repeated: bool,
+    /// For a flag that names a rule: the word it sets.
+    pub word: Option<&'static str>,
+}
+
+/// The heading under which help lists a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Group {
+    /// What the job is.
+    Job,
+    /// Which fabric it uses, and how.
+    Fabric,
+    /// Flags of the whole program that also set a key.
+    Global,
+}
+
+impl Flag {
+    pub(crate) const fn new(name: &'static str, value: &'static str) -> Self {
+        Self { name, short: None, value, help: None, group: Group::Job, repeated: false, word: None }
+    }
+
+    pub(crate) const fn short(mut self, letter: char) -> Self {
+        self.short = Some(letter);
+        self
+    }
+
+    pub(crate) const fn help(mut self, text: &'static str) -> Self {
+        self.help = Some(text);
+        self
+    }
+
+    pub(crate) const fn group(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+
+    pub(crate) const fn repeated(mut self) -> Self {
+        self.repeated = true;
+        self
+    }
+
+    pub(crate) const fn sets(mut self, word: &'static str) -> Self {
+        self.word = Some(word);
+        self
+    }
 }
 
 /// What a value looks like.
@@ -79,10 +174,34 @@ pub struct Word {
     pub word: &'static str,
     /// What it means.
     pub doc: &'static str,
+    /// A short form, accepted everywhere.
+    pub alias: Option<&'static str>,
+}
+
+pub(crate) const fn word(word: &'static str, doc: &'static str) -> Word {
+    Word { word, doc, alias: None }
+}
+
+impl Word {
+    /// Whether this is the word or its short form.
+    pub fn is(&self, text: &str) -> bool {
+        self.word == text || self.alias == Some(text)
+    }
 }
 
 pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key { name, shape, doc, example: "", required: false, config: false, aliases: &[], synonyms: &[] }
+    Key {
+        name,
+        shape,
+        doc,
+        example: "",
+        required: false,
+        config: false,
+        aliases: &[],
+        synonyms: &[],
+        place: Place::Part,
+        flags: &[],
+    }
 }
 
 impl Key {
@@ -108,6 +227,28 @@ impl Key {
 
     pub(crate) const fn synonyms(mut self, names: &'static [&'static str]) -> Self {
         self.synonyms = names;
+        self
+    }
+
+    pub(crate) const fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    pub(crate) const fn job(self, field: fn(&mut JobSpec) -> &mut dyn Field) -> Self {
+        self.at(Place::Job(field))
+    }
+
+    pub(crate) const fn role(self, field: fn(&mut Role) -> &mut dyn Field) -> Self {
+        self.at(Place::Role(field))
+    }
+
+    pub(crate) const fn fabric(self, field: fn(&mut FabricRequest) -> &mut dyn Field) -> Self {
+        self.at(Place::Fabric(field))
+    }
+
+    pub(crate) const fn flags(mut self, flags: &'static [Flag]) -> Self {
+        self.flags = flags;
         self
     }
 
@@ -137,6 +278,15 @@ impl Table {
 }
 
 impl Shape {
+    /// The table of keys that a value may be, if it may be one.
+    pub(crate) fn table(&self) -> Option<&'static Table> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::OneOf(shapes) => shapes.iter().find_map(Self::table),
+            _ => None,
+        }
+    }
+
     /// What is expected, in a user's words.
     pub fn expected(&self) -> String {
         match self {

@@ -141,16 +141,13 @@ pub(super) fn count(node: &SpanTree<'_>) -> Option<u32> {
 }
 
 pub(super) fn gid(node: &SpanTree<'_>) -> Option<Gid> {
-    match (&node.value, node.as_str()) {
-        (Value::Int(number), _) => u32::try_from(*number).ok().map(Gid::Index),
-        (_, Some("auto")) => Some(Gid::Auto),
-        (_, Some("compute")) => Some(Gid::Compute),
-        (_, Some(text)) => text.parse().ok().map(Gid::Index),
-        _ => None,
+    match &node.value {
+        Value::Int(number) => u32::try_from(*number).ok().map(Gid::Index),
+        _ => node.as_str()?.parse().ok(),
     }
 }
 
-/// A word. To YAML, `off` and `yes` are booleans; here they are what the file shows.
+/// A word. To YAML, `off` and `yes` are booleans and `2.3` is a number; here they are what the file shows.
 pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Option<Cow<'n, str>> {
     match &node.value {
         Value::Str(text) => Some(Cow::Borrowed(text)),
@@ -160,6 +157,7 @@ pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Optio
                 raw.map_or_else(|| Cow::Owned(value.to_string()), |raw| Cow::Owned(raw.to_ascii_lowercase())),
             )
         }
+        Value::Float(_) => source.raw(node).filter(|raw| !raw.starts_with('*')).map(Cow::Borrowed),
         _ => None,
     }
 }

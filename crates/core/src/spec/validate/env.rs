@@ -15,7 +15,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let path = join("secrets", &secret.env);
         name(&secret.env, &path, out);
         if let Some(other) = names.insert(secret.env.clone(), "secrets") {
-            let message = format!("`{}` stands in `{other}` and in `secrets`", shown(&secret.env));
+            let message = format!("`{}` is in `{other}` and in `secrets`", shown(&secret.env));
             out.error("SPEC-DUPLICATE", &path, message).fix("remove one of them");
         }
         if !is_subdomain(&secret.secret) || secret.key.is_empty() {
@@ -48,7 +48,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
                 format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
             out.warning("SPEC-ENV", &path, message).fix("leave it out");
         } else if looks_secret(&var.name) && !var.value.is_empty() {
-            let message = format!("`{}` looks like a secret, and stands here for all to read", var.name);
+            let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
             out.warning("SPEC-SECRET", &path, message).fix(format!(
                 "put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`",
                 var.name

@@ -16,7 +16,11 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(Gid::Index(index)) = request.gid
         && index > MAX_GID
     {
-        out.error("SPEC-FABRIC", "fabric.gid", format!("{index} is no GID index; they end at {MAX_GID}"));
+        out.error(
+            "SPEC-FABRIC",
+            "fabric.gid",
+            format!("{index} is not a GID index; the largest is {MAX_GID}"),
+        );
     }
     let rdma = matches!(request.kind, Fabric::Auto | Fabric::Roce | Fabric::InfiniBand);
     if request.gid.is_some() && !rdma {
@@ -37,7 +41,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             out.error(
                 "SPEC-FABRIC",
                 "fabric.network",
-                format!("`{}` is no network attachment", shown(network)),
+                format!("`{}` is not a network attachment", shown(network)),
             )
             .fix("write `namespace/name`, and several as a list");
         }

@@ -31,7 +31,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         if let Some(text) = value
             && (text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ','))
         {
-            out.error("SPEC-VALUE", path, format!("`{}` is no name of a {path}", shown(text)));
+            out.error("SPEC-VALUE", path, format!("`{}` is not the name of a {path}", shown(text)));
         }
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn is_subdomain(text: &str) -> bool {
 /// Why a text is no key of a label or annotation.
 pub(super) fn bad_key(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
-        Some((domain, _)) if !is_subdomain(domain) => return Some("what stands before `/` is no domain"),
+        Some((domain, _)) if !is_subdomain(domain) => return Some("the part before `/` is not a domain"),
         Some((_, name)) => name,
         None => key,
     };

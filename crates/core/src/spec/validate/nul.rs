@@ -16,7 +16,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     let known: HashSet<String> = out.0.iter().filter_map(|finding| finding.subject.clone()).collect();
     for path in of_job(job) {
         if !known.contains(&path) {
-            out.error("SPEC-NUL", &path, "a NUL character stands here, which no program can be given")
+            out.error("SPEC-NUL", &path, "a NUL character cannot be passed to a program")
                 .fix("remove the NUL character");
         }
     }
@@ -69,7 +69,7 @@ impl JobSpec {
             return Ok(());
         }
         let message = format!(
-            "a NUL character stands in {}; no program can be given one",
+            "a NUL character in {} cannot be passed to a program",
             fields.iter().map(|field| format!("`{}`", field.escape_debug())).collect::<Vec<_>>().join(", ")
         );
         Err(Error::new(ErrorKind::InvalidSpec, message).hint("remove the NUL character"))

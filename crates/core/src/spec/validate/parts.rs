@@ -22,7 +22,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(dir) = &job.workdir
         && !dir.starts_with('/')
     {
-        out.error("SPEC-PATH", "workdir", format!("`{}` is no absolute path", shown(dir)))
+        out.error("SPEC-PATH", "workdir", format!("`{}` is not an absolute path", shown(dir)))
             .fix("begin it with `/`");
     }
     volumes(job, out);
@@ -40,7 +40,7 @@ fn image(text: &str, path: &str, out: &mut Findings) {
     // A word that begins with `-` would be an option to docker and the like.
     let is_bad = |c: char| c.is_whitespace() || c.is_control();
     if text.is_empty() || text.starts_with('-') || text.contains(is_bad) {
-        out.error("SPEC-IMAGE", path, format!("`{}` is no image", shown(text)))
+        out.error("SPEC-IMAGE", path, format!("`{}` is not an image name", shown(text)))
             .fix("an image is `registry/name:tag` or a path of a file, without spaces");
     } else if text.starts_with("https://") || text.starts_with("http://") {
         out.error("SPEC-IMAGE", path, "an image has no `https://` before it")
@@ -52,7 +52,7 @@ fn code(code: &Code, out: &mut Findings) {
     match code {
         Code::Script { name, text } => {
             if name.is_empty() || name.contains(['/', '\0', '\n']) || matches!(name.as_str(), "." | "..") {
-                out.error("SPEC-CODE", "code.script", format!("`{}` is no file name", shown(name)));
+                out.error("SPEC-CODE", "code.script", format!("`{}` is not a file name", shown(name)));
             }
             if text.len() > MAX_SCRIPT {
                 let message =
@@ -69,7 +69,11 @@ fn code(code: &Code, out: &mut Findings) {
                     || text.contains(|c: char| c.is_whitespace() || c.is_control())
             };
             if bad(url) {
-                out.error("SPEC-CODE", "code.git", format!("`{}` is no address of a repository", shown(url)));
+                out.error(
+                    "SPEC-CODE",
+                    "code.git",
+                    format!("`{}` is not the URL of a repository", shown(url)),
+                );
             } else if has_password(url) {
                 out.error(
                     "SPEC-SECRET",
@@ -81,7 +85,11 @@ fn code(code: &Code, out: &mut Findings) {
             if let Some(rev) = rev
                 && bad(rev)
             {
-                out.error("SPEC-CODE", "code.ref", format!("`{}` is no branch, tag or commit", shown(rev)));
+                out.error(
+                    "SPEC-CODE",
+                    "code.ref",
+                    format!("`{}` is not a branch, tag or commit", shown(rev)),
+                );
             }
         }
     }
@@ -110,7 +118,7 @@ fn volumes(job: &JobSpec, out: &mut Findings) {
             out.error(
                 "SPEC-PATH",
                 &join(&path, "mount"),
-                format!("`{}` is no absolute path", shown(&volume.mount)),
+                format!("`{}` is not an absolute path", shown(&volume.mount)),
             );
         } else if mount.is_empty() {
             out.error("SPEC-PATH", &join(&path, "mount"), "a volume over `/` would hide the image");
@@ -133,7 +141,7 @@ fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
                 .fix("set one");
         }
         VolumeSource::HostPath(host) if !host.starts_with('/') => {
-            let message = format!("`{}` is no absolute path", shown(host));
+            let message = format!("`{}` is not an absolute path", shown(host));
             out.error("SPEC-PATH", &join(path, "host_path"), message);
         }
         VolumeSource::HostPath(host) if host.split('/').any(|part| part == "..") => {
@@ -143,7 +151,7 @@ fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
             out.error(
                 "SPEC-VOLUME",
                 &join(path, "claim"),
-                format!("`{}` is no name of a claim", shown(claim)),
+                format!("`{}` is not the name of a claim", shown(claim)),
             );
         }
         _ => {}

@@ -128,7 +128,7 @@ fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
         }
         Launch::Torchrun if !is_script(job, &argv[0]) => {
             let message =
-                format!("`{}` is no Python script, and torchrun starts nothing else", shown(&argv[0]));
+                format!("`{}` is not a Python script, and torchrun starts nothing else", shown(&argv[0]));
             out.error("SPEC-TORCHRUN", path, message)
                 .fix("name a `.py` file or `-m` with a module first, or use `launch = \"per-rank\"`");
         }

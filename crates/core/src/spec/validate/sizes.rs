@@ -63,13 +63,17 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
         let path = join(&format!("{path}.resources"), name);
         let Some(amount) = quantity(text, &path, out) else { continue };
         if let Some(why) = bad_key(name) {
-            out.error("SPEC-RESOURCE", &path, format!("`{}` is no name of a resource: {why}", shown(name)))
-                .fix("a resource is `name` or `domain/name`, as `kubectl describe node` lists it");
+            out.error(
+                "SPEC-RESOURCE",
+                &path,
+                format!("`{}` is not the name of a resource: {why}", shown(name)),
+            )
+            .fix("a resource is `name` or `domain/name`, as `kubectl describe node` lists it");
         } else if name == GPU {
-            out.error("SPEC-GPU", &path, format!("`{GPU}` is asked by `gpus_per_node`"))
+            out.error("SPEC-GPU", &path, format!("`{GPU}` is requested by `gpus_per_node`"))
                 .fix("set `gpus_per_node`");
         } else if name.contains('/') && amount.is_fraction() {
-            let message = format!("`{name}` counts devices, and `{}` is no whole number", shown(text));
+            let message = format!("`{name}` counts devices, and `{}` is not a whole number", shown(text));
             out.error("SPEC-QUANTITY", &path, message);
         }
     }
@@ -117,12 +121,14 @@ fn bytes(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
 fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
     let name = &row.name;
     if role.gpus_per_node > row.accelerators {
-        let message =
-            format!("{} GPUs per node are asked, and a {name} has {}", role.gpus_per_node, row.accelerators);
+        let message = format!(
+            "{} GPUs per node are requested, but a {name} has {}",
+            role.gpus_per_node, row.accelerators
+        );
         out.error("SPEC-GPU", &format!("{path}.gpus_per_node"), message)
             .fix(format!("ask at most {}, on more nodes", row.accelerators));
     } else if role.kind == RoleKind::Worker && role.gpus_per_node == 0 && row.accelerators > 0 {
-        let message = format!("no GPU is asked, though a {name} has {}", row.accelerators);
+        let message = format!("no GPU is requested, although a {name} has {}", row.accelerators);
         out.warning("SPEC-GPU", &format!("{path}.instance_type"), message)
             .fix(format!("set `gpus_per_node = {}`", row.accelerators));
     }
@@ -132,7 +138,7 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
             out.error(
                 "SPEC-TOO-MUCH",
                 &format!("{path}.{key}"),
-                format!("more {key} is asked than a {name} has ({shown})"),
+                format!("more {key} is requested than a {name} has ({shown})"),
             )
             .fix("Kubernetes can give a little less than the instance has: leave some to the node");
         }
@@ -152,6 +158,6 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
         let message =
             format!("{} EFA interfaces exceed the instance's capacity: a {name} has {most}", shown(asked));
         out.error("SPEC-TOO-MUCH", &join(&format!("{path}.resources"), "vpc.amazonaws.com/efa"), message)
-            .fix("leave it out: the plan asks what the instance has");
+            .fix("leave it out: the plan requests what the instance has");
     }
 }

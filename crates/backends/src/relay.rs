@@ -1,0 +1,147 @@
+//! Runs a program and gives its output on as it comes, for `exec`.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::Instant;
+use weftrun_core::backend::{ExecSink, ExecStream};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::helper::GroupGuard;
+
+/// How long the pipes of a program that has ended are read where a process it started holds them open.
+const AFTER_EXIT: Duration = Duration::from_secs(2);
+const PIECE: usize = 32 << 10;
+
+/// Runs a program to its end. It leads a process group, which ends when the future is dropped. The input stays open until
+/// the program has ended, so that a program on another host can see that nobody waits for it any more.
+///
+/// # Errors
+/// [`ErrorKind::Io`] where it cannot be started or read; [`ErrorKind::NotFound`] where there is no such program; the error
+/// of the sink.
+pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSink<'_>) -> Result<ExitStatus> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("cannot read the output of `{program}`")).source(error)
+    };
+    let mut child = command.spawn().map_err(|error| {
+        let kind =
+            if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
+        Error::new(kind, format!("cannot start `{program}`")).source(error)
+    })?;
+    let mut guard = GroupGuard::of(&child);
+    let mut stdin = child.stdin.take();
+    if let (Some(stdin), Some(input)) = (&mut stdin, input) {
+        // A shell that ended early closes its input; its output says why.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        let _ = stdin.flush().await;
+    }
+    let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(Error::new(ErrorKind::Unexpected, "a program was started without its outputs"));
+    };
+    let (mut out, mut err) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut out_open, mut err_open) = (true, true);
+    let mut ended: Option<(ExitStatus, Instant)> = None;
+    loop {
+        let give_up = ended.map(|(_, last)| last + AFTER_EXIT);
+        let read = tokio::select! {
+            read = stdout.read(&mut out), if out_open => {
+                let count = read.map_err(failed)?;
+                out_open = count > 0;
+                if let Some(bytes) = out.get(..count).filter(|bytes| !bytes.is_empty()) {
+                    sink(ExecStream::Stdout, bytes)?;
+                }
+                true
+            }
+            read = stderr.read(&mut err), if err_open => {
+                let count = read.map_err(failed)?;
+                err_open = count > 0;
+                if let Some(bytes) = err.get(..count).filter(|bytes| !bytes.is_empty()) {
+                    sink(ExecStream::Stderr, bytes)?;
+                }
+                true
+            }
+            status = child.wait(), if ended.is_none() => {
+                ended = Some((status.map_err(failed)?, Instant::now()));
+                guard.disarm();
+                false
+            }
+            () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                out_open = false;
+                err_open = false;
+                false
+            }
+        };
+        if let (Some((_, last)), true) = (&mut ended, read) {
+            *last = Instant::now();
+        }
+        if let (Some((status, _)), false, false) = (ended, out_open, err_open) {
+            return Ok(status);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn output_comes_before_the_program_ends_and_byte_for_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let go = dir.path().join("go");
+        let script = format!(
+            "printf 'a\\000\\377'; echo err >&2; while [ ! -e '{}' ]; do sleep 0.05; done; printf b; exit 7",
+            go.display()
+        );
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let status = relay(shell(&script), None, &mut |stream, bytes| {
+            if stream == ExecStream::Stdout {
+                out.extend_from_slice(bytes)
+            } else {
+                err.extend_from_slice(bytes)
+            }
+            // The program goes on only after its first bytes were seen.
+            if !out.is_empty() {
+                std::fs::write(&go, "").unwrap();
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(
+            (out.as_slice(), err.as_slice(), status.code()),
+            (&b"a\0\xffb"[..], &b"err\n"[..], Some(7))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_process_that_holds_the_pipes_delays_nothing_and_a_sink_that_fails_ends_the_program() {
+        let status = relay(shell("sleep 300 & exit 4"), None, &mut |_, _| Ok(())).await.unwrap();
+        assert_eq!(status.code(), Some(4));
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("echo $$ > '{}'; echo x; exec sleep 300", pid.display());
+        let full = || Err(Error::new(ErrorKind::Io, "full"));
+        let failed = relay(shell(&script), None, &mut |_, _| full()).await;
+        assert_eq!(failed.unwrap_err().message(), "full");
+        let stat = format!("/proc/{}/stat", std::fs::read_to_string(&pid).unwrap().trim());
+        for _ in 0..100 {
+            match std::fs::read_to_string(&stat) {
+                Ok(text) if !text.contains(") Z ") => tokio::time::sleep(Duration::from_millis(100)).await,
+                _ => return,
+            }
+        }
+        panic!("the program still runs");
+    }
+}

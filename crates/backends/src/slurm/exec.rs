@@ -1,0 +1,156 @@
+//! `exec`: a step of one task beside the job's own, by `srun --overlap`.
+
+use weftrun_core::backend::{ExecRequest, ExecSink};
+use weftrun_core::job::{JobHandle, JobPhase};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::Client;
+use super::ids::JobId;
+use super::logs::Header;
+use super::lookup;
+use super::records::Job;
+use super::{BACKEND, nodelist, quote, state};
+
+/// Runs a command on the node of a rank, or on the first node of the job.
+pub async fn exec(
+    client: &Client,
+    handle: &JobHandle,
+    request: &ExecRequest,
+    sink: &mut ExecSink<'_>,
+) -> Result<i32> {
+    client.forget_snapshot().await;
+    let (id, found) = lookup::must_find(client, handle).await?;
+    if client.access.is_rest() {
+        return Err(Error::unsupported(BACKEND, "exec").hint(format!(
+            "slurmrestd starts no steps: run `srun --jobid={id} --overlap --pty COMMAND` on the cluster, or set `ssh` in the target"
+        )));
+    }
+    let runs = |job: &&Job| state::phase(&job.state, &job.reason) == JobPhase::Running;
+    let mut running: Vec<&Job> = found.rows.iter().filter(runs).collect();
+    running.sort_by_key(|job| (job.task, job.component));
+    let Some(first) = running.first() else {
+        return Err(Error::new(
+            ErrorKind::Refused,
+            format!("job {id} is {} and runs nothing", found.phase()),
+        )
+        .hint("a command can be run in a job from its start to its end"));
+    };
+    if running.iter().any(|job| job.task != first.task) {
+        return Err(Error::new(ErrorKind::Usage, format!("several tasks of array {id} are running"))
+            .hint(format!("name one of them: `{handle}_{}`", first.task.unwrap_or_default())));
+    }
+    let place = match request.rank {
+        None => Place { component: first.component, node: nodelist::expand(&first.nodes).into_iter().next() },
+        Some(rank) => {
+            let header = header(client, &id).await?.ok_or_else(|| {
+                Error::new(ErrorKind::Usage, format!("where the ranks of job {id} run is not known"))
+                    .hint("leave `--rank` out: the command runs on the job's first node")
+            })?;
+            place_of(rank, &header, &running)?
+        }
+    };
+    client.relay(&program(client, &JobId { task: first.task, ..id }, &place, &request.command)?, sink).await
+}
+
+/// Where a command runs.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    component: Option<u32>,
+    node: Option<String>,
+}
+
+/// What the job's script wrote of its ranks at the beginning of its log.
+async fn header(client: &Client, id: &JobId) -> Result<Option<Header>> {
+    let program = format!(
+        "{}for f in \"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log; do\n\
+         [ -f \"$f\" ] && grep -a -m 1 '^#weftrun log=1 ' -- \"$f\" && break\ndone\n:\n",
+        client.enter_log_dir()?
+    );
+    let answer = client.read(&program).await?;
+    Ok(answer.stdout.split(|byte| *byte == b'\n').find_map(Header::parse))
+}
+
+/// The node of a rank: Slurm fills the nodes of a component one after another, each with as many tasks.
+fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
+    let nodes: Vec<Vec<String>> = components.iter().map(|job| nodelist::expand(&job.nodes)).collect();
+    let count = |nodes: &[String]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let counts: Vec<u32> = nodes.iter().map(|nodes| count(nodes)).collect();
+    let Some(ranks) = header.ranks_of(&counts) else {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            "the ranks of this job are not the same number on each node",
+        )
+        .hint("leave `--rank` out: the command runs on the job's first node"));
+    };
+    let mut first = 0_u32;
+    for ((job, nodes), ranks) in components.iter().zip(nodes).zip(ranks) {
+        let each = ranks.checked_div(count(&nodes)).filter(|each| *each > 0).unwrap_or(1);
+        if rank.saturating_sub(first) < ranks {
+            let index = usize::try_from(rank.saturating_sub(first) / each).unwrap_or(usize::MAX);
+            return Ok(Place { component: job.component, node: nodes.into_iter().nth(index) });
+        }
+        first = first.saturating_add(ranks);
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
+        .with("ranks", format!("0 to {}", first.saturating_sub(1))))
+}
+
+/// The step. It ends when nobody waits for it any more: then descriptor 3 ends.
+fn program(client: &Client, id: &JobId, place: &Place, command: &[String]) -> Result<String> {
+    let mut options = format!("srun{} --jobid={id} --overlap --mpi=none -N1 -n1", client.cluster()?);
+    if let Some(component) = place.component {
+        options.push_str(&format!(" --het-group={component}"));
+    }
+    if let Some(node) = &place.node {
+        options.push_str(&format!(" -w {}", quote::word(node)?));
+    }
+    Ok(format!(
+        "{options} -- {} 3<&- &\nweftrun_step=$!\n\
+         {{ cat <&3; kill $weftrun_step; }} > /dev/null 2>&1 &\nweftrun_watch=$!\nexec 3<&-\n\
+         wait $weftrun_step\nweftrun_code=$?\nkill $weftrun_watch\nexit $weftrun_code\n",
+        quote::words(command)?
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(component: Option<u32>, nodes: &str) -> Job {
+        Job { component, nodes: nodes.to_owned(), ..Job::default() }
+    }
+
+    fn place(rank: u32, header: &str, jobs: &[Job]) -> Result<(Option<u32>, String)> {
+        let header = Header::parse(header.as_bytes()).unwrap();
+        let jobs: Vec<&Job> = jobs.iter().collect();
+        place_of(rank, &header, &jobs).map(|place| (place.component, place.node.unwrap_or_default()))
+    }
+
+    #[test]
+    fn a_rank_is_on_the_node_that_slurm_gave_it() {
+        let jobs = [job(None, "gpu-[1-2]")];
+        for header in [
+            "#weftrun log=1 attempt=0 labels=rank tasks=worker:8 ranks=8",
+            "#weftrun log=1 attempt=0 labels=node tasks=worker:2 ranks=8",
+            "#weftrun log=1 attempt=0 labels=none tasks=worker:8 ranks=8",
+        ] {
+            for (rank, node) in [(0, "gpu-1"), (3, "gpu-1"), (4, "gpu-2"), (7, "gpu-2")] {
+                assert_eq!(place(rank, header, &jobs).unwrap(), (None, node.to_owned()), "{header}");
+            }
+            let beyond = place(8, header, &jobs).unwrap_err();
+            assert_eq!(beyond.kind(), ErrorKind::NotFound, "{header}");
+        }
+    }
+
+    #[test]
+    fn the_components_of_a_heterogeneous_job_follow_each_other() {
+        let header = "#weftrun log=1 attempt=0 labels=rank tasks=head:2,worker:8 ranks=10";
+        let jobs = [job(Some(0), "cpu-1"), job(Some(1), "gpu-[1-2]")];
+        for (rank, at, node) in [(1, 0, "cpu-1"), (2, 1, "gpu-1"), (5, 1, "gpu-1"), (6, 1, "gpu-2")] {
+            assert_eq!(place(rank, header, &jobs).unwrap(), (Some(at), node.to_owned()));
+        }
+        assert_eq!(place(10, header, &jobs).unwrap_err().kind(), ErrorKind::NotFound);
+        let nodes = "#weftrun log=1 attempt=0 labels=node tasks=head:1,worker:2 ranks=10";
+        assert_eq!(place(3, nodes, &jobs).unwrap_err().kind(), ErrorKind::Usage);
+    }
+}

@@ -1,0 +1,58 @@
+//! `exec`: a command beside a rank of a running job.
+
+use std::io::Write;
+
+use clap::Args;
+use weftrun::core::backend::{ExecRequest, ExecStream};
+use weftrun::{Error, ErrorKind, Result};
+
+use crate::context::Context;
+use crate::output::unwritten;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun exec slurm://prod/4711 -- nvidia-smi
+  weftrun exec slurm://prod/4711 --rank 12 -- py-spy dump --pid 4242
+  weftrun exec train -b prod -- sh -c 'pgrep -f train.py | xargs -n1 py-spy dump --pid'
+
+The exit code is that of the command.";
+
+/// Arguments of `exec`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ExecArgs {
+    /// Handle of the job, or its name on the target of -b
+    #[arg(value_name = "HANDLE")]
+    pub handle: String,
+    /// Run the command where this global rank runs [default: on the job's first node]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+    /// Command and its arguments; no shell reads them
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Runs a command beside a rank, and passes its output and exit code on.
+pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
+    let mut request = ExecRequest::new(args.command.iter().cloned());
+    request.rank = args.rank;
+    let client = context.client()?;
+    let (mut stdout, mut stderr) = (context.out.relay_writer(), context.out.stderr_relay_writer());
+    let code = context.block_on(async {
+        let job = context.job(&client, &args.handle).await?;
+        let mut sink = |stream, bytes: &[u8]| {
+            let to = if stream == ExecStream::Stdout { &mut stdout } else { &mut stderr };
+            to.write_all(bytes).and_then(|()| to.flush()).map_err(unwritten)
+        };
+        tokio::select! {
+            code = job.exec(&request, &mut sink) => code,
+            Ok(()) = tokio::signal::ctrl_c() => {
+                Err(Error::new(ErrorKind::Interrupted, "interrupted: the command was ended, and the job goes on"))
+            }
+        }
+    });
+    stdout.finish()?;
+    stderr.finish()?;
+    // A shell reads the exit code of what a signal ended as 128 and more; what is no byte is a failure all the same.
+    code.map(|code| u8::try_from(code).unwrap_or(u8::MAX))
+}

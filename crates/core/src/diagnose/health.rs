@@ -1,0 +1,250 @@
+//! Whether the ranks of a running job make progress, from answers of NCCL's RAS service and the job's own logs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use weftrun_nccl::TransportMap;
+use weftrun_nccl::ras::{Behind, Communicator, Member, Report};
+
+/// How long no rank that is behind may move before a difference counts as confirmed: two windows of it are a stuck job.
+/// A checkpoint or a slow data loader holds one rank back for tens of seconds.
+pub const WINDOW: Duration = Duration::from_secs(60);
+
+/// The shortest time between two requests to one job.
+pub const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Fewest answers that confirm a window.
+const ANSWERS: u32 = 3;
+
+/// What the answers say about a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum HealthState {
+    /// All ranks answer, and those that are behind move.
+    Healthy,
+    /// Ranks are behind and were not seen to move, or a rank reports an error.
+    Suspect,
+    /// Ranks are behind and have not moved for two minutes.
+    Stuck,
+    /// Ranks are missing.
+    Incomplete,
+    /// No RAS service of this job answered.
+    Unreachable,
+    /// The job's NCCL has no RAS service, or one that is not safe to query.
+    Unsupported,
+}
+
+impl HealthState {
+    /// Returns the word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Suspect => "suspect",
+            Self::Stuck => "stuck",
+            Self::Incomplete => "incomplete",
+            Self::Unreachable => "unreachable",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// A rank that holds the others up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Culprit {
+    /// Rank in the smallest communicator that shows it.
+    pub rank: u32,
+    /// Rank in the job; null where the logs do not prove it.
+    pub global_rank: Option<u32>,
+    /// Address or name of its node.
+    pub host: String,
+    /// Process id.
+    pub pid: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// How often a version of NCCL may be queried. RAS itself crashed jobs in several versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Policy {
+    /// There is no RAS service before 2.24.3.
+    Absent,
+    /// Not without the user's consent: a query can crash the job before 2.27.3
+    /// (<https://github.com/NVIDIA/nccl/issues/1669>, <https://github.com/NVIDIA/nccl/issues/1718>, 2026-11-22).
+    Refuse,
+    /// Once for each request of the user: before 2.29.2 a report with missing ranks can crash the RAS thread
+    /// (<https://github.com/NVIDIA/nccl/issues/1762>, 2026-11-22).
+    Once,
+    /// Repeatedly, with [`INTERVAL`] between queries.
+    Repeat,
+}
+
+impl Policy {
+    /// Returns the policy for a version as NCCL prints it: `2.28.9+cuda13.0`.
+    pub fn of_version(version: &str) -> Self {
+        let mut numbers = version
+            .split(|c: char| !c.is_ascii_digit())
+            .map(|number| number.parse::<u32>().unwrap_or(0))
+            .chain(std::iter::repeat(0));
+        let version: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
+        match version {
+            version if version < [2, 24, 3] => Self::Absent,
+            version if version < [2, 27, 3] => Self::Refuse,
+            version if version < [2, 29, 2] => Self::Once,
+            _ => Self::Repeat,
+        }
+    }
+}
+
+/// Judges the answers of one job, one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Observer {
+    /// Operations launched in each communicator, and since when no rank that is behind has moved.
+    still: Option<Still>,
+    last: BTreeMap<u64, Lag>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Still {
+    since: Duration,
+    answers: u32,
+}
+
+/// The counts of the ranks of a communicator that are behind, and of all its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lag {
+    behind: Vec<(u32, u64)>,
+    launched: u64,
+}
+
+impl Observer {
+    /// Takes an answer that came `at` this time after the first one, and returns what all answers together say.
+    pub fn observe(&mut self, at: Duration, report: &Report) -> HealthState {
+        let lags: BTreeMap<u64, Lag> = report
+            .communicators
+            .iter()
+            .filter(|comm| !comm.behind.is_empty())
+            .map(|comm| (comm.hash, Lag { behind: counts(&comm.behind), launched: comm.launched }))
+            .collect();
+        // Only a communicator in which nothing moved stands still; one whose counts changed makes progress.
+        let unmoved = lags.iter().any(|(hash, lag)| self.last.get(hash) == Some(lag));
+        let first = self.last.is_empty();
+        self.last = lags;
+        let missing = report.communicators.iter().any(|comm| !comm.missing.is_empty());
+        if missing || !report.missing_processes.is_empty() {
+            return HealthState::Incomplete;
+        }
+        if self.last.is_empty() || !(first || unmoved) {
+            self.still = None;
+            let failed = report.communicators.iter().any(|comm| !comm.errors.is_empty());
+            return if failed { HealthState::Suspect } else { HealthState::Healthy };
+        }
+        let still = self.still.get_or_insert(Still { since: at, answers: 0 });
+        still.answers += 1;
+        if still.answers >= 2 * ANSWERS && at.saturating_sub(still.since) >= 2 * WINDOW {
+            HealthState::Stuck
+        } else {
+            HealthState::Suspect
+        }
+    }
+}
+
+fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
+    behind.iter().map(|behind| (behind.rank, behind.count)).collect()
+}
+
+/// Returns the ranks that hold the others up: dead and missing ones, else those that launched the fewest operations. The
+/// smallest communicator explains; a rank that is behind in a larger one waits for it.
+pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
+    let mut comms: Vec<&Communicator> = report.communicators.iter().collect();
+    comms.sort_by_key(|comm| (comm.size.unwrap_or(u32::MAX), comm.hash));
+    let mut found = Found { report, logs, culprits: Vec::new() };
+    let dead = comms.iter().any(|comm| comm.missing.iter().any(|missing| missing.dead));
+    for comm in &comms {
+        for missing in comm.missing.iter().filter(|missing| missing.dead || !dead) {
+            let why = if missing.dead { "the process is dead" } else { "the process does not answer" };
+            found.add(&missing.member, why.to_owned());
+        }
+        for error in &comm.errors {
+            found.add(&error.member, error.what.clone());
+        }
+    }
+    if found.culprits.is_empty() {
+        for comm in comms {
+            let lowest = comm.behind.iter().map(|behind| behind.count).min();
+            if comm.behind.iter().any(|behind| found.has(&behind.host, behind.pid)) {
+                continue;
+            }
+            for behind in comm.behind.iter().filter(|behind| Some(behind.count) == lowest) {
+                let member = Member { rank: behind.rank, host: behind.host.clone(), pid: behind.pid };
+                let why =
+                    format!("launched {} of {} {} operations", behind.count, behind.others, behind.operation);
+                found.add(&member, why);
+            }
+        }
+    }
+    found.culprits
+}
+
+struct Found<'a> {
+    report: &'a Report,
+    logs: &'a TransportMap,
+    culprits: Vec<Culprit>,
+}
+
+impl Found<'_> {
+    fn has(&self, host: &str, pid: u64) -> bool {
+        self.culprits.iter().any(|known| known.pid == pid && known.host == host)
+    }
+
+    fn add(&mut self, member: &Member, why: String) {
+        if !self.has(&member.host, member.pid) {
+            let global_rank = self.global_rank(member);
+            let Member { rank, host, pid } = member.clone();
+            self.culprits.push(Culprit { rank, global_rank, host, pid, why });
+        }
+    }
+
+    /// The logs name communicators by the same hashes; a process of a split that they do not name is looked up in the
+    /// other communicators it belongs to, and by its process id where only one rank has it.
+    fn global_rank(&self, of: &Member) -> Option<u32> {
+        let logs = self.logs.snapshot();
+        let mut entries = self.report.communicators.iter().flat_map(|comm| {
+            let missing = comm
+                .missing
+                .iter()
+                .map(|missing| (&missing.member.host, missing.member.pid, missing.member.rank));
+            let behind = comm.behind.iter().map(|behind| (&behind.host, behind.pid, behind.rank));
+            let errors =
+                comm.errors.iter().map(|error| (&error.member.host, error.member.pid, error.member.rank));
+            missing.chain(behind).chain(errors).map(move |entry| (comm.hash, entry))
+        });
+        entries
+            .find_map(|(hash, (host, pid, rank))| {
+                let same = pid == of.pid && *host == of.host;
+                if same { logs.rank_of_member(hash, rank) } else { None }
+            })
+            .or_else(|| {
+                let mut same = logs.ranks().into_iter().filter(|rank| rank.pid == Some(of.pid));
+                let only = same.next()?;
+                if same.next().is_some() { None } else { only.rank }
+            })
+    }
+}
+
+/// Whether a report is about the job of these logs: two jobs of one user on one node share the port. Unknown (and so not
+/// refused) where the logs name no communicator by its hash.
+pub fn is_of(report: &Report, logs: &TransportMap) -> Option<bool> {
+    let logs = logs.snapshot();
+    let named = logs.communicators().iter().any(|comm| comm.id.starts_with("0x") && !comm.id.contains('/'));
+    let hashes: Vec<u64> = report.communicators.iter().map(|comm| comm.hash).collect();
+    if !named || hashes.is_empty() {
+        return None;
+    }
+    Some(hashes.into_iter().any(|hash| logs.has_communicator(hash)))
+}

@@ -1,0 +1,228 @@
+//! Answers of NCCL's RAS service: which ranks of each communicator are missing, behind or failed.
+//!
+//! RAS answers on a socket inside every process of a job since NCCL 2.24.3
+//! (<https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html>, 2026-11-22). [`request`] is
+//! what to send, [`Report::read`] reads what came back: JSON since 2.28.7, text before. Sending and receiving is the
+//! caller's.
+//!
+//! ```
+//! use weftrun_nccl::ras::Report;
+//! let answer = b"SERVER PROTOCOL 2\nOK\nERROR: Unknown command SET FORMAT json\nNCCL version 2.26.2 compiled with CUDA 12.8\n\
+//!     Communicators... (0.00s)\n\n#0-0 (c4cf64bc550944d1) MISMATCH\n  \
+//!     Communicator ranks have different AllReduce operation counts\n  3 ranks have launched up to operation 116\n  \
+//!     Rank 3 has launched up to operation 20 -- GPU 1 managed by process 965 on node 192.0.2.2\n\n";
+//! let report = Report::read(answer)?;
+//! let behind = &report.communicators[0].behind[0];
+//! assert_eq!((behind.rank, behind.count, behind.others), (3, 20, 116));
+//! # Ok::<(), weftrun_nccl::ras::Unreadable>(())
+//! ```
+
+mod json;
+mod text;
+
+use std::fmt;
+
+/// The port RAS listens on unless `NCCL_RAS_ADDR` names another.
+pub const DEFAULT_PORT: u16 = 28028;
+
+/// Most bytes of an answer that are read. A report of 16,384 ranks in JSON has about 12 MB.
+pub const MAX_ANSWER: usize = 64 << 20;
+
+/// Most entries kept of each list of a report.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// What to send for one report: JSON where the server knows it, text otherwise. `seconds` is how long the server may
+/// collect data from other processes.
+pub fn request(seconds: u32) -> String {
+    format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\nSET FORMAT json\nVERBOSE STATUS\n")
+}
+
+/// What RAS reported at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Version of NCCL in the process that answered: `2.28.9`.
+    pub nccl_version: Option<String>,
+    /// The communicators. A report in text has only those with a problem.
+    pub communicators: Vec<Communicator>,
+    /// Processes whose data did not arrive in time, where no communicator names them.
+    pub missing_processes: Vec<Member>,
+    /// Whether the server ran into a time limit while it collected data.
+    pub timed_out: bool,
+    /// Whether the report names every communicator and rank. A report in text does not.
+    pub is_complete: bool,
+    /// Whether a communicator was being initialised, finalised or aborted.
+    pub is_changing: bool,
+}
+
+/// One communicator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Communicator {
+    /// Its hash, which NCCL logs as `commId`.
+    pub hash: u64,
+    /// Its ranks; none where a report in text does not name them.
+    pub size: Option<u32>,
+    /// Ranks whose data did not arrive.
+    pub missing: Vec<Missing>,
+    /// Ranks that launched fewer operations than others.
+    pub behind: Vec<Behind>,
+    /// Errors, each with its rank.
+    pub errors: Vec<RankError>,
+    /// The sum of all operations launched by all ranks: it grows while the job makes progress.
+    pub launched: u64,
+}
+
+/// A process of a communicator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Rank in the communicator.
+    pub rank: u32,
+    /// Address of its node on the bootstrap network, or its name.
+    pub host: String,
+    /// Process id.
+    pub pid: u64,
+}
+
+/// A rank whose data did not arrive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Missing {
+    /// The rank.
+    pub member: Member,
+    /// Whether RAS has given it up; before that it is only unresponsive.
+    pub dead: bool,
+}
+
+/// A rank that launched fewer operations of a kind than most others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Behind {
+    /// Rank in the communicator.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// Its process id.
+    pub pid: u64,
+    /// The operation: `AllReduce`.
+    pub operation: String,
+    /// Operations it launched.
+    pub count: u64,
+    /// Operations the others launched.
+    pub others: u64,
+}
+
+/// An error that a rank reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RankError {
+    /// The rank.
+    pub member: Member,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Why bytes are not a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Nothing came.
+    Empty,
+    /// The server speaks, but not RAS.
+    OtherProtocol,
+    /// The server refused the request, with its words.
+    Refused(String),
+    /// The report ends early or is damaged, with the reason.
+    Damaged(String),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the connection was closed without an answer"),
+            Self::OtherProtocol => f.write_str("the answer is not one of NCCL's RAS service"),
+            Self::Refused(text) => write!(f, "the RAS service refused the request: {text}"),
+            Self::Damaged(why) => write!(f, "the RAS report cannot be read: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Report {
+    /// Reads everything the server sent after [`request`].
+    ///
+    /// # Errors
+    /// [`Unreadable`] where the bytes are not a whole report.
+    pub fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.trim().is_empty() {
+            return Err(Unreadable::Empty);
+        }
+        let (body, refusal, greeted) = body(&text);
+        match (body.trim_start().as_bytes().first(), refusal) {
+            (Some(b'{'), _) => json::read(body),
+            (Some(_), _) if text::is_report(body) => text::read(body),
+            (_, Some(refusal)) => Err(Unreadable::Refused(refusal.chars().take(200).collect())),
+            (None, None) if greeted => {
+                Err(Unreadable::Damaged("there is no report after the greeting".to_owned()))
+            }
+            _ => Err(Unreadable::OtherProtocol),
+        }
+    }
+
+    /// Whether every communicator is complete, without errors and without ranks that are behind.
+    pub fn is_clean(&self) -> bool {
+        self.missing_processes.is_empty()
+            && self
+                .communicators
+                .iter()
+                .all(|comm| comm.missing.is_empty() && comm.behind.is_empty() && comm.errors.is_empty())
+    }
+}
+
+/// The report behind the answers to the other commands, the last refusal among those, and whether the server greeted.
+fn body(text: &str) -> (&str, Option<&str>, bool) {
+    let mut rest = text;
+    let mut refusal = None;
+    let mut greeted = false;
+    loop {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let line = line.trim();
+        if let Some(error) = line.strip_prefix("ERROR: ") {
+            // A server before 2.28.7 does not know the format, and answers in text.
+            if !error.starts_with("Unknown command") || after.trim().is_empty() {
+                refusal = Some(error);
+            }
+        } else if line.starts_with("SERVER PROTOCOL") || line == "OK" {
+            greeted = true;
+        } else if !line.is_empty() || after.is_empty() {
+            return (rest, refusal, greeted);
+        }
+        rest = after;
+    }
+}
+
+/// Finds the ranks that launched fewer operations of a kind than the median rank, or, where most are equally far
+/// behind, than the one that is ahead.
+fn find_behind(operation: &str, counts: &[(Member, u64)]) -> Vec<Behind> {
+    let mut sorted: Vec<u64> = counts.iter().map(|(_, count)| *count).collect();
+    sorted.sort_unstable();
+    let (Some(least), Some(most), Some(median)) =
+        (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
+    else {
+        return Vec::new();
+    };
+    let others = if least < median { *median } else { *most };
+    let behind = counts.iter().filter(|(_, count)| *count < others);
+    behind
+        .map(|(member, count)| Behind {
+            rank: member.rank,
+            host: member.host.clone(),
+            pid: member.pid,
+            operation: operation.to_owned(),
+            count: *count,
+            others,
+        })
+        .collect()
+}

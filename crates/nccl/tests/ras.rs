@@ -1,0 +1,121 @@
+//! Recorded conversations with NCCL's RAS service, each with what it must be read as. `data/ras/README.md` names their source.
+
+use std::path::Path;
+
+use weftrun_nccl::ras::{Report, Unreadable};
+
+/// What the server sent in each conversation of a recording that ended in a report, as one piece.
+fn answers(recording: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ras").join(recording);
+    let text = std::fs::read_to_string(file).unwrap();
+    let talks = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let parts = |talk: &serde_json::Value| -> Option<String> {
+        let talk = talk["talk"].as_array()?;
+        talk.last()?["sent"].as_str()?.strip_suffix("STATUS")?;
+        talk.iter().map(|part| part["got"].as_str().map(str::to_owned)).collect()
+    };
+    talks.filter_map(|talk| parts(&talk)).collect()
+}
+
+fn reports(recording: &str) -> Vec<Report> {
+    answers(recording).iter().map(|answer| Report::read(answer.as_bytes()).unwrap()).collect()
+}
+
+#[test]
+fn healthy_jobs_are_clean_in_both_formats() {
+    for recording in [
+        "v2.28.9/healthy.jsonl",
+        "v2.30.7/healthy.jsonl",
+        "v2.28.9/blocking_init.jsonl",
+        "v2.30.7/split.jsonl",
+    ] {
+        for report in reports(recording) {
+            assert!(report.is_clean(), "{recording}: {report:?}");
+            assert_eq!(report.nccl_version.as_deref(), recording.get(1..7), "{recording}");
+        }
+    }
+}
+
+#[test]
+fn the_rank_that_hangs_is_behind_in_both_formats() {
+    for recording in ["v2.28.9/hang.jsonl", "v2.30.7/hang.jsonl"] {
+        let reports = reports(recording);
+        assert_eq!(reports.len(), 4);
+        for report in reports {
+            let [comm] = report.communicators.as_slice() else { panic!("{report:?}") };
+            let [behind] = comm.behind.as_slice() else { panic!("{report:?}") };
+            assert_eq!((behind.rank, behind.operation.as_str(), behind.count), (3, "AllReduce", 20));
+            assert!(behind.others > 20 && behind.pid > 0 && behind.host == "192.0.2.2", "{behind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mismatch_in_a_group_names_the_group_too() {
+    for report in reports("v2.28.9/mismatch.jsonl") {
+        let behind: Vec<(u64, u32, u64)> = report
+            .communicators
+            .iter()
+            .flat_map(|comm| comm.behind.iter().map(|behind| (comm.hash, behind.rank, behind.pid)))
+            .collect();
+        assert_eq!(behind, [(0x73fa_5378_f3e9_cfa8, 3, 1147), (0xff19_d5e3_9baa_bd34, 1, 1147)]);
+    }
+}
+
+#[test]
+fn killed_ranks_are_missing_also_where_the_json_is_invalid() {
+    for recording in ["v2.28.9/kill.jsonl", "v2.30.7/kill.jsonl", "v2.30.7/killjson.jsonl"] {
+        let last = reports(recording).pop().unwrap();
+        let missing: Vec<(u32, bool)> =
+            last.communicators[0].missing.iter().map(|missing| (missing.member.rank, missing.dead)).collect();
+        assert!(missing.contains(&(3, false)), "{recording}: {missing:?}");
+        assert!(last.communicators[0].missing.iter().all(|missing| missing.member.pid > 0));
+    }
+    let answer = answers("v2.28.9/kill.jsonl").pop().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(answer.split_once("OK\n").unwrap().1).is_err());
+}
+
+#[test]
+fn what_is_not_a_report_says_why() {
+    let read = |text: &str| Report::read(text.as_bytes()).unwrap_err();
+    assert_eq!(read(""), Unreadable::Empty);
+    assert_eq!(read("HTTP/1.1 400 Bad Request\r\n\r\n"), Unreadable::OtherProtocol);
+    assert_eq!(
+        read("SERVER PROTOCOL 2\nERROR: Invalid timeout value x\n"),
+        Unreadable::Refused("Invalid timeout value x".to_owned())
+    );
+    assert!(matches!(read("SERVER PROTOCOL 2\nOK\nOK\n"), Unreadable::Damaged(_)));
+    assert!(matches!(
+        read("SERVER PROTOCOL 2\n{\"communicators\": [{\"hash\": \"0x1\", "),
+        Unreadable::Damaged(_)
+    ));
+}
+
+#[test]
+fn no_cut_answer_is_taken_for_a_clean_one() {
+    for recording in ["v2.28.9/kill.jsonl", "v2.30.7/hang.jsonl"] {
+        for answer in answers(recording) {
+            for end in 0..answer.len() {
+                if let Some(Ok(report)) = answer.get(..end).map(|cut| Report::read(cut.as_bytes())) {
+                    // Text is a report once its table is there; what follows the table may be cut.
+                    assert!(!report.is_complete || !report.is_clean(), "{recording} cut at {end}");
+                }
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
+        let _ = Report::read(&bytes);
+    }
+
+    #[test]
+    fn no_damaged_answer_makes_it_panic(at in 0usize..3000, byte in proptest::num::u8::ANY, which in 0usize..5) {
+        let mut answer = answers("v2.28.9/kill.jsonl").swap_remove(which.min(3)).into_bytes();
+        let at = at % answer.len();
+        answer[at] = byte;
+        let _ = Report::read(&answer);
+    }
+}
