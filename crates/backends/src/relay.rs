@@ -15,8 +15,9 @@ use crate::helper::GroupGuard;
 const AFTER_EXIT: Duration = Duration::from_secs(2);
 const PIECE: usize = 32 << 10;
 
-/// Runs a program to its end. It leads a process group, which ends when the future is dropped. The input stays open until
-/// the program has ended, so that a program on another host can see that nobody waits for it any more.
+/// Runs a program to its end. When the future is dropped, a program without input is killed with its process group. One with
+/// input is left to end itself: its input stays open as long as somebody waits for it, and a program that is killed cannot
+/// end what it started on other hosts.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] where it cannot be started or read; [`ErrorKind::NotFound`] where there is no such program; the error
@@ -25,7 +26,7 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.process_group(0).kill_on_drop(true);
+    command.process_group(0).kill_on_drop(input.is_none());
     let failed = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot read the output of `{program}`")).source(error)
     };
@@ -34,7 +35,7 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
             if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
         Error::new(kind, format!("cannot start `{program}`")).source(error)
     })?;
-    let mut guard = GroupGuard::of(&child);
+    let mut guard = input.is_none().then(|| GroupGuard::of(&child));
     let mut stdin = child.stdin.take();
     if let (Some(stdin), Some(input)) = (&mut stdin, input) {
         // A shell that ended early closes its input; its output says why.
@@ -68,7 +69,7 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
             }
             status = child.wait(), if ended.is_none() => {
                 ended = Some((status.map_err(failed)?, Instant::now()));
-                guard.disarm();
+                guard.iter_mut().for_each(GroupGuard::disarm);
                 false
             }
             () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {

@@ -187,6 +187,10 @@ impl Context {
             .map_err(|error| Error::new(ErrorKind::Io, "cannot start the async runtime").source(error))?;
         let result = runtime.block_on(future);
         runtime.shutdown_background();
+        for note in self.client.get().into_iter().flat_map(Client::take_notes) {
+            let fix = note.fix.map_or_else(String::new, |fix| format!("; {}", fix.text));
+            self.warn(&format!("{}{fix}", note.message));
+        }
         result
     }
 }

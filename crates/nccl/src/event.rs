@@ -45,6 +45,8 @@ pub enum NcclEvent<'a> {
     OfiVersion(&'a str),
     /// A plugin was loaded.
     Plugin(&'a str),
+    /// The RAS service listens on this port of localhost.
+    RasPort(u16),
     /// A variable that NCCL read from the environment.
     Env {
         /// Name.

@@ -84,6 +84,7 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("P2P plugin ", plugin),
         ("MNNVL 1 ", |_| Some(NcclEvent::Mnnvl)),
         ("NCCL_", environment),
+        ("RAS client listening socket at ", ras_port),
     ];
     for (prefix, parse) in PREFIXES {
         if let Some(rest) = message.strip_prefix(prefix.as_bytes()) {
@@ -163,6 +164,12 @@ fn ofi(rest: &[u8]) -> Option<NcclEvent<'_>> {
         rest.strip_prefix(b"Initializing aws-ofi-nccl ").or(rest.strip_prefix(b"Using aws-ofi-nccl "))?;
     let end = version.iter().position(u8::is_ascii_whitespace).unwrap_or(version.len());
     Some(NcclEvent::OfiVersion(text(&version[..end])))
+}
+
+/// `127.0.0.1<28028>`, `::1<28028>`.
+fn ras_port(rest: &[u8]) -> Option<NcclEvent<'_>> {
+    let port = Cursor::new(behind(rest, "<")?).number()?;
+    u16::try_from(port).ok().map(NcclEvent::RasPort)
 }
 
 /// `NCCL_IB_DISABLE set by environment to 1.`, `NCCL_IB_HCA set to mlx5_4`.

@@ -11,7 +11,7 @@ use weftrun_core::fabric::evidence::Form;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Journal, Record, RecordState};
 use crate::{Config, Job, Plan, files};
@@ -222,6 +222,12 @@ impl Client {
         let backend = self.connect(&target).await?;
         let record = self.inner.journal.find(handle)?;
         Ok(Job::new(backend, handle.clone(), record))
+    }
+
+    /// Takes what earlier answers of the backends went on without and why, such as a daemon that did not answer.
+    pub fn take_notes(&self) -> Vec<Finding> {
+        let connected = self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.values().flat_map(|backend| backend.take_notes()).collect()
     }
 
     /// Lists the jobs of a target, newest first where the cluster says when they were made.

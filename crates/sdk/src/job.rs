@@ -96,6 +96,14 @@ impl Job {
 
     /// The same for a job whose description is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
+        let (map, unread) = self.read_logs().await;
+        let mut why = why_of_job(&map, detail);
+        why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
+        why
+    }
+
+    /// Reads the logs there are now, and why they were not read to their end.
+    pub(crate) async fn read_logs(&self) -> (TransportMap, Option<String>) {
         const MOST: usize = 1 << 30;
         let mut map = TransportMap::new();
         let (mut read, mut unread) = (0usize, None);
@@ -116,9 +124,7 @@ impl Job {
             }
         }
         map.end_all();
-        let mut why = why_of_job(&map, detail);
-        why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
-        why
+        (map, unread)
     }
 
     /// Everything known of it: replicas, history, what the backend tells of its own.

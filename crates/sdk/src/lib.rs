@@ -113,6 +113,7 @@ mod client;
 pub mod compressed;
 mod config;
 pub mod files;
+mod health;
 #[cfg(feature = "image")]
 mod image;
 mod job;
@@ -126,6 +127,7 @@ mod trust;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
+pub use health::{HealthOptions, health_at};
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
 pub use journal::{Journal, Owner, Record, RecordState};

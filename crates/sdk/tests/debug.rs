@@ -70,7 +70,7 @@ fn debug_prints_no_environment_and_no_secret() {
     hides("Plan", &plan);
     hides("PlannedJob", plan.planned());
     hides("FabricPlan", plan.fabric());
-    let overrides = Overrides { env: vec![format!("TOKEN={HIDDEN}")], ..Overrides::default() };
+    let overrides = Overrides::default().with("--env", format!("TOKEN={HIDDEN}"));
     hides("Overrides", &overrides);
     hides("EnvVar", &EnvVar { name: "TOKEN".to_owned(), value: HIDDEN.to_owned() });
     hides("Change", &Change::Env { name: "TOKEN".to_owned(), value: HIDDEN.to_owned() });

@@ -15,6 +15,7 @@ pub mod fake;
 #[cfg(feature = "fake-runai")]
 pub mod fake_runai;
 mod plan;
+pub mod ras;
 #[cfg(feature = "fake-registry")]
 pub mod registry;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use weftrun_core::backend::{ExecSink, TargetConfig};
-use weftrun_core::{Error, Result};
+use weftrun_core::{Error, Finding, Result};
 
 use super::cluster::Cluster;
 use super::config::Settings;
@@ -52,6 +52,10 @@ pub struct Client {
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<Cluster>)>>,
+    /// When slurmdbd did not answer, and what was said of it.
+    no_database: std::sync::Mutex<Option<(Instant, String)>>,
+    /// What was gone on without.
+    notes: std::sync::Mutex<Vec<Finding>>,
 }
 
 impl Client {
@@ -71,6 +75,8 @@ impl Client {
             single: Mutex::default(),
             foreign: std::sync::Mutex::default(),
             described: Mutex::new(None),
+            no_database: std::sync::Mutex::default(),
+            notes: std::sync::Mutex::default(),
         })
     }
 
@@ -232,10 +238,48 @@ impl Client {
         }
     }
 
+    /// Keeps a failure that an answer goes on without, for [`Backend::take_notes`](weftrun_core::backend::Backend::take_notes).
+    pub fn note(&self, failed: Option<Error>) {
+        let Some(error) = failed else { return };
+        let note = Finding::warning("SLURM-NO-ACCOUNTING", error.message());
+        let note = error.hints().iter().take(1).fold(note, |note, hint| note.fix(hint.clone()));
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// Takes the notes.
+    pub fn take_notes(&self) -> Vec<Finding> {
+        std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What accounting knows of a job, as far as it answers: the rows, and the error where slurmdbd is down.
+    ///
+    /// # Errors
+    /// Every other failure, as [`Client::accounted`].
+    pub async fn accounted_if_up(&self, id: &JobId) -> Result<(Vec<Job>, Option<Error>)> {
+        or_down(self.accounted(id).await)
+    }
+
+    /// What accounting knows of the user's jobs of some days, as far as it answers.
+    ///
+    /// # Errors
+    /// As [`Client::accounted_if_up`].
+    pub async fn accounted_since_if_up(&self, days: u32) -> Result<(Vec<Job>, Option<Error>)> {
+        or_down(self.accounted_since(days).await)
+    }
+
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
+        let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
+            return Err(error::no_database(&said));
+        }
         let cluster = self.cluster()?;
+        // sacct waits 45 s for a slurmdbd that takes connections and does not answer (seen on 22.05).
         let program = format!(
-            "SLURM_TIME_FORMAT=%s sacct{cluster} -X -D -P -n --delimiter='{}' {selection} --format={}",
+            "{}SLURM_TIME_FORMAT=%s $limit sacct{cluster} -X -D -P -n --delimiter='{}' {selection} --format={}",
+            quote::limit(DATABASE_LIMIT),
             records::FIELD,
             records::accounting_format()
         );
@@ -248,6 +292,11 @@ impl Client {
             ["accounting storage is disabled", "not running a supported accounting_storage", "not found"];
         if none.iter().any(|part| said.contains(part)) {
             return Ok(None);
+        }
+        if error::is_no_database(&said) || matches!(answer.code, 124 | 137) {
+            let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
+            *known = Some((Instant::now(), said.clone()));
+            return Err(error::no_database(&said));
         }
         Err(error::of_command("sacct", &said, answer.code))
     }
@@ -290,6 +339,20 @@ impl Client {
         })?;
         let root = if dir.starts_with('/') { "" } else { "\"${PWD%/}\"/" };
         Ok(format!("cd -- \"${{HOME:-/}}\" || exit 91\ndir={root}{}\n", quote::word(&dir)?))
+    }
+}
+
+/// Seconds that a question to accounting may take.
+const DATABASE_LIMIT: u64 = 30;
+/// How long a slurmdbd that did not answer is not asked again.
+const DATABASE_PAUSE: Duration = Duration::from_secs(30);
+
+/// Keeps the error of a slurmdbd that does not answer beside the rows that are missing then.
+fn or_down(answer: Result<Option<Vec<Job>>>) -> Result<(Vec<Job>, Option<Error>)> {
+    match answer {
+        Ok(rows) => Ok((rows.unwrap_or_default(), None)),
+        Err(error) if error::is_down_database(&error) => Ok((Vec::new(), Some(error))),
+        Err(error) => Err(error),
     }
 }
 

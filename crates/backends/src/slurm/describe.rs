@@ -14,7 +14,8 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let lives = client.accounted(&id).await?.unwrap_or_default();
+    let (lives, down) = client.accounted_if_up(&id).await?;
+    client.note(down);
     let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
     detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
@@ -26,6 +27,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
         }
     }
     detail.findings = findings::at_end(client, &found).await?;
+    detail.findings.extend(client.take_notes());
     detail.history = history(handle, &lives);
     detail.facts = facts(client, &id, &found);
     Ok(detail)

@@ -36,11 +36,13 @@ pub async fn ask(client: &Client) -> Result<Cluster> {
         format!("scontrol{cluster} show config"),
         "srun --mpi=list 2>&1".to_owned(),
         "srun --help 2>&1 | grep -c -e --container-image".to_owned(),
-        "sacctmgr -n -P show assoc user=\"$(id -un)\" format=account,qos 2> /dev/null".to_owned(),
+        "$limit sacctmgr -n -P show assoc user=\"$(id -un)\" format=account,qos 2> /dev/null".to_owned(),
         "printf '%s\\n' \"$HOME\"".to_owned(),
         folder,
     ];
     let mut program = "t=$(mktemp -d) || exit 1\ntrap 'rm -rf -- \"$t\"' EXIT\n".to_owned();
+    // sacctmgr waits 45 s for a slurmdbd that does not answer; without it the QOS of the user are not known.
+    program.push_str(&quote::limit(10));
     for (number, question) in questions.iter().enumerate() {
         program.push_str(&format!("{{ {question}; }} > \"$t/{number}\" &\n"));
     }

@@ -166,6 +166,30 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
 }
 
+/// The message of an error about slurmdbd.
+const NO_DATABASE: &str = "slurmdbd, Slurm's accounting daemon, does not answer";
+
+/// Whether a command of Slurm's or slurmrestd says that slurmdbd does not answer.
+pub fn is_no_database(said: &str) -> bool {
+    ["slurm_persist_conn", "PersistInit", "persist_init", "talking to the database", "slurmdbd", "SlurmDBD"]
+        .iter()
+        .any(|part| said.contains(part))
+}
+
+/// The error of a slurmdbd that does not answer.
+pub fn no_database(said: &str) -> Error {
+    let said = essence(said);
+    let message = if said.is_empty() { NO_DATABASE.to_owned() } else { format!("{NO_DATABASE}: {said}") };
+    Error::new(ErrorKind::Unreachable, message)
+        .hint("jobs that slurmctld has forgotten are known by their exit files only until it is back; tell your cluster administrator")
+        .retryable()
+}
+
+/// Whether an error is that of [`no_database`].
+pub fn is_down_database(error: &Error) -> bool {
+    error.message().starts_with(NO_DATABASE)
+}
+
 /// What a failed `sbatch` says about its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

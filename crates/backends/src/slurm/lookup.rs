@@ -1,12 +1,14 @@
 //! Where a job is: asked of slurmctld first, of accounting second (which lags, and is wrong about exit codes before
 //! 26.05), of the job's own exit file last.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
 use super::ids::JobId;
-use super::records::{Job, Shown};
+use super::records::{Job, Marker, Shown};
 use super::{quote, state, status, submit};
 
 /// What is known of one job.
@@ -48,46 +50,91 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
 /// A job that slurmctld has forgotten.
 async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let own = exit_file(client, id).await?;
-    let lives = client.accounted(id).await?.unwrap_or_default();
+    let (lives, down) = client.accounted_if_up(id).await?;
     let mut rows: Vec<Job> = Vec::new();
     for life in lives.into_iter().filter(|job| job.belongs_to(id)) {
         // The last life of each task counts.
         rows.retain(|job| job.printed != life.printed);
         rows.push(life);
     }
-    if let (Some((code, name)), true) = (&own, rows.is_empty()) {
-        rows.push(Job {
-            printed: id.to_string(),
-            number: id.number,
-            state: if *code == 0 { "COMPLETED" } else { "FAILED" }.to_owned(),
-            name: name.clone(),
-            exit_code: Some(*code),
-            ..Job::default()
-        });
+    match (own, rows.as_mut_slice()) {
+        (Some(own), []) => rows.push(own),
+        (Some(own), [row]) => row.exit_code = own.exit_code,
+        _ => {}
     }
-    if let ([row], Some((code, _))) = (rows.as_mut_slice(), own) {
-        row.exit_code = Some(code);
+    match down {
+        // Nobody who answers knows it, and who may know it does not answer.
+        Some(error) if rows.is_empty() => Err(error),
+        down => {
+            client.note(down);
+            Ok((!rows.is_empty()).then_some(Found { rows, shown: None }))
+        }
     }
-    Ok((!rows.is_empty()).then_some(Found { rows, shown: None }))
 }
 
-/// The exit code a job of ours left behind, and the job's name.
-async fn exit_file(client: &Client, id: &JobId) -> Result<Option<(i32, String)>> {
+/// A job's exit file: what it left behind when it ended.
+#[derive(Debug)]
+struct Exit {
+    job: Job,
+    /// The beginning of the submission, which the file's name ends with.
+    short: String,
+}
+
+/// What a job of ours left behind when it ended.
+async fn exit_file(client: &Client, id: &JobId) -> Result<Option<Job>> {
+    let found = exit_files(client, &format!("-name '*-{id}-????????.exit'")).await?;
+    Ok(found.into_iter().map(|exit| exit.job).rfind(|job| job.belongs_to(id)))
+}
+
+/// The exit files that `find` selects, oldest first. Their submissions are the names of folders beside them.
+async fn exit_files(client: &Client, selection: &str) -> Result<Vec<Exit>> {
     if !client.has_files() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
+    // grep, so that a file of another shape is none.
     let program = format!(
-        "{}for f in \"$dir\"/*-{id}-????????.exit; do [ -f \"$f\" ] && printf '%s/' \"${{f##*/}}\" && head -c 64 -- \"$f\"; done\n:",
+        "{}cd -- \"$dir\" 2> /dev/null || exit 0\n\
+         find . -maxdepth 1 -type f {selection} -exec stat -c 'time %Y %n' -- {{}} + -exec grep -a -H -m 1 '^[0-9]' -- {{}} + 2> /dev/null\n\
+         find . -maxdepth 1 -type d -name '.submit-*' 2> /dev/null\n:",
         client.enter_log_dir()?
     );
-    let text = client.read(&program).await?.text();
-    let read = |line: &str| {
-        let (file, rest) = line.split_once('/')?;
-        let code: i32 = rest.split(' ').next()?.trim().parse().ok()?;
-        let name = file.rsplit_once(&format!("-{id}-")).map_or(file, |(name, _)| name);
-        Some((code, name.to_owned()))
+    Ok(read_exits(&client.read(&program).await?.text()))
+}
+
+/// Reads `time SECONDS ./NAME-ID-SHORT.exit`, `./NAME-ID-SHORT.exit:CODE ATTEMPT` and `./.submit-SUBMISSION`.
+fn read_exits(text: &str) -> Vec<Exit> {
+    let submissions: Vec<SubmissionId> =
+        text.lines().filter_map(|line| SubmissionId::parse(line.strip_prefix("./.submit-")?)).collect();
+    let time = |wanted: &str| {
+        text.lines().find_map(|line| {
+            let (seconds, file) = line.strip_prefix("time ")?.split_once(' ')?;
+            (file == wanted).then(|| jiff::Timestamp::from_second(seconds.parse().ok()?).ok())?
+        })
     };
-    Ok(text.lines().last().and_then(read))
+    let exit = |line: &str| {
+        let (file, rest) = line.strip_prefix("./")?.rsplit_once(".exit:")?;
+        let code: i32 = rest.split(' ').next()?.trim().parse().ok()?;
+        let (before, short) = file.rsplit_once('-')?;
+        let (name, printed) = before.rsplit_once('-')?;
+        let id = JobId::parse(printed)?;
+        let submission = submissions.iter().find(|submission| submission.as_str().starts_with(short));
+        let job = Job {
+            printed: printed.to_owned(),
+            number: id.number,
+            task: id.task,
+            state: if code == 0 { "COMPLETED" } else { "FAILED" }.to_owned(),
+            name: name.to_owned(),
+            exit_code: Some(code),
+            ended: time(&format!("./{file}.exit")),
+            marker: submission
+                .map(|submission| Marker { submission: submission.clone(), fabric: String::new() }),
+            ..Job::default()
+        };
+        Some(Exit { job, short: short.to_owned() })
+    };
+    let mut exits: Vec<Exit> = text.lines().filter_map(exit).collect();
+    exits.sort_by_key(|exit| exit.job.ended);
+    exits
 }
 
 /// Looks for a job that must be there.
@@ -110,50 +157,37 @@ pub fn not_found(client: &Client, id: &JobId) -> Error {
 pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
     let mut rows: Vec<Job> = client.snapshot().await?.iter().cloned().collect();
     if ended {
-        let known: std::collections::BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
-        let older = client.accounted_since(7).await?.unwrap_or_default();
-        let mut last: std::collections::BTreeMap<String, Job> = std::collections::BTreeMap::new();
+        let mut known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
+        let (older, down) = client.accounted_since_if_up(7).await?;
+        client.note(down);
+        let mut last: BTreeMap<String, Job> = BTreeMap::new();
         for job in older.into_iter().filter(|job| !known.contains(&job.number)) {
             last.insert(job.printed.clone(), job);
         }
-        let mut older: Vec<Job> = last.into_values().collect();
-        correct_codes(client, &mut older).await?;
-        rows.extend(older);
+        let exits = exit_files(client, "-name '*-*-????????.exit' -mtime -9").await?;
+        last.values_mut().for_each(|job| correct_code(job, &exits));
+        rows.extend(last.into_values());
+        // What slurmctld has forgotten and accounting does not know: there is none, or slurmdbd is down.
+        known.extend(rows.iter().map(|job| job.number));
+        rows.extend(exits.into_iter().map(|exit| exit.job).filter(|job| !known.contains(&job.number)));
     }
     Ok(rows)
 }
 
-/// Replaces accounting's exit codes by those of the exit files of our jobs, all read in one look.
-async fn correct_codes(client: &Client, rows: &mut [Job]) -> Result<()> {
-    let doubtful = |job: &Job| job.marker.is_some() && job.exit_code.is_some_and(|code| code != 0);
-    if !client.has_files() || !rows.iter().any(doubtful) {
-        return Ok(());
-    }
-    let program = format!(
-        "{}find \"$dir\" -maxdepth 1 -name '*.exit' -mtime -9 -exec grep -a -H -m 1 '^[0-9]' -- {{}} + 2> /dev/null\n:",
-        client.enter_log_dir()?
-    );
-    let text = client.read(&program).await?.text();
-    let codes: std::collections::BTreeMap<&str, i32> = text
-        .lines()
-        .filter_map(|line| {
-            let (file, rest) = line.rsplit_once(".exit:")?;
-            Some((file, rest.split(' ').next()?.parse().ok()?))
-        })
-        .collect();
-    for job in rows.iter_mut().filter(|job| doubtful(job)) {
-        let short: String =
-            job.marker.iter().flat_map(|marker| marker.submission.as_str().chars().take(8)).collect();
-        let end = format!("-{}-{short}", job.printed);
-        let own = codes.iter().find(|(file, _)| file.ends_with(&end));
-        job.exit_code = own.map(|(_, code)| *code).or(job.exit_code);
-    }
-    Ok(())
+/// Replaces accounting's exit code by that of the exit file, where a job of ours has one.
+fn correct_code(job: &mut Job, exits: &[Exit]) {
+    let Some(marker) = job.marker.as_ref().filter(|_| job.exit_code.is_some_and(|code| code != 0)) else {
+        return;
+    };
+    let own = exits.iter().find(|exit| {
+        exit.job.printed == job.printed && marker.submission.as_str().starts_with(exit.short.as_str())
+    });
+    job.exit_code = own.and_then(|own| own.job.exit_code).or(job.exit_code);
 }
 
 /// Rows grouped into jobs, newest first.
 pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
-    let mut groups: std::collections::BTreeMap<u64, Vec<&Job>> = std::collections::BTreeMap::new();
+    let mut groups: BTreeMap<u64, Vec<&Job>> = BTreeMap::new();
     for row in rows {
         groups.entry(row.number).or_default().push(row);
     }
@@ -165,7 +199,7 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
 
 /// Drops the jobs that are copies: their submission was claimed by another job, so that they run nothing.
 pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let of_several =
         jobs.iter().filter_map(|job| job.submission.clone()).filter(|id| !seen.insert(id.clone()));
     let several: Vec<SubmissionId> = of_several.collect();
@@ -199,4 +233,31 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
     let mut nodes: Vec<String> = answer.text().lines().filter_map(sick).collect();
     nodes.dedup();
     Ok(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_files_are_jobs_with_their_code_time_and_submission() {
+        let text = "time 1700000100 ./two-words.v1-7_3-0123abcd.exit\ntime 1700000000 ./a-5-ffffffff.exit\n\
+            ./two-words.v1-7_3-0123abcd.exit:137 2\n./a-5-ffffffff.exit:0 0\n./broken.exit:x\n\
+            ./.submit-0123abcd0000000000000000000000ff\n./.submit-not-an-id\n";
+        let exits = read_exits(text);
+        let read: Vec<_> = exits
+            .iter()
+            .map(|exit| {
+                (
+                    exit.job.name.as_str(),
+                    exit.job.printed.as_str(),
+                    exit.job.exit_code,
+                    exit.job.marker.is_some(),
+                )
+            })
+            .collect();
+        assert_eq!(read, [("a", "5", Some(0), false), ("two-words.v1", "7_3", Some(137), true)]);
+        let second = |exit: &Exit| exit.job.ended.map(jiff::Timestamp::as_second);
+        assert_eq!(exits.iter().map(second).collect::<Vec<_>>(), [Some(1_700_000_000), Some(1_700_000_100)]);
+    }
 }

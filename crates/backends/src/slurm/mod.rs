@@ -180,6 +180,10 @@ impl Backend for Slurm {
         })
     }
 
+    fn take_notes(&self) -> Vec<Finding> {
+        self.client.take_notes()
+    }
+
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.own(job)?;
         exec::exec(&self.client, job, request, sink).await

@@ -15,6 +15,11 @@ pub fn word(text: &str) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
+/// Returns the shell text that sets `limit` to what ends a command after some seconds, where the host has `timeout`.
+pub fn limit(seconds: u64) -> String {
+    format!("limit=\nif command -v timeout > /dev/null 2>&1; then limit='timeout -k 2 {seconds}'; fi\n")
+}
+
 /// Quotes a command line.
 ///
 /// # Errors

@@ -54,6 +54,7 @@ fn codes(detail: &JobDetail) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_is_told_and_nothing_is_lost() {
     let Some(bed) = Bed::named("WEFTRUN_TEST_SLURM_BARE") else { return };
+    slurmdbd_down(&bed).await;
     without_munge(&bed).await;
     slurmctld_down_and_back(&bed).await;
     a_full_disk(&bed).await;
@@ -61,6 +62,49 @@ async fn what_breaks_is_told_and_nothing_is_lost() {
     a_dead_slurmd(&bed).await;
     a_cut_link(&bed).await;
     forgotten_without_accounting(&bed).await;
+}
+
+/// The real sacct with a slurmdbd that refuses connections, and with one that takes them and says nothing.
+async fn slurmdbd_down(bed: &Bed) {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    for (case, port) in [("refuses", 1), ("is silent", port)] {
+        let script = format!(
+            "t=$(mktemp); sed -e '/^AccountingStorage/d' /etc/slurm/slurm.conf > \"$t\"\n\
+             printf 'AccountingStorageType=accounting_storage/slurmdbd\\nAccountingStorageHost=127.0.0.1\\nAccountingStoragePort={port}\\n' >> \"$t\"\n\
+             SLURM_CONF=$t exec \"$real\" \"$@\""
+        );
+        let target = bed.wrapped(Way::Ssh, "sacct", &script);
+        let backend = Slurm::new(&target).expect("the target is good");
+        let handle = submitted(&backend, job("no-dbd", 1, "echo said-it; exit 3")).await;
+        for _ in 0..200 {
+            if bed.ctl(&format!("head squeue -h -t all -j {0},{0}", handle.name())).trim().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let began = std::time::Instant::now();
+        // Anew, as another process would.
+        let backend = Slurm::new(&target).expect("the target is good");
+        let detail = backend.describe(&handle).await.expect(case);
+        assert_eq!((detail.summary.phase, detail.summary.exit_code), (JobPhase::Failed, Some(3)), "{case}");
+        assert_eq!(detail.summary.name, "no-dbd", "{case}");
+        let note = detail.findings.iter().find(|finding| finding.code == "SLURM-NO-ACCOUNTING");
+        assert!(note.is_some_and(|note| note.message.contains("slurmdbd")), "{case}: {:?}", detail.findings);
+        assert!(output(&backend, &handle).await.contains("said-it"), "{case}");
+        assert_eq!(last(&events(&backend, &handle).await), JobPhase::Failed, "{case}");
+        let listed = backend.list(&JobFilter::all()).await.expect(case);
+        let ours =
+            listed.iter().find(|job| job.handle == handle).unwrap_or_else(|| panic!("{case}: {listed:?}"));
+        assert_eq!((ours.phase, ours.exit_code, ours.name.as_str()), (JobPhase::Failed, Some(3), "no-dbd"));
+        assert!(backend.take_notes().iter().any(|note| note.message.contains("slurmdbd")), "{case}");
+        let unknown = backend.describe(&JobHandle::new("slurm", "bed", ["4000000"])).await.expect_err(case);
+        assert!(
+            unknown.kind() == ErrorKind::Unreachable && unknown.to_string().contains("slurmdbd"),
+            "{case}: it may be there: {unknown}"
+        );
+        assert!(began.elapsed() < Duration::from_secs(180), "{case}: {:?}", began.elapsed());
+    }
 }
 
 async fn without_munge(bed: &Bed) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use weftrun_backends::slurm::Slurm;
-use weftrun_core::backend::{Backend, TargetConfig};
-use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
+use weftrun_core::backend::{Backend, ExecRequest, TargetConfig};
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind};
 use weftrun_testkit::planned;
@@ -67,6 +67,52 @@ async fn plugins_and_login_scripts_that_print_do_no_harm() {
         assert_eq!(output(&*backend, &job).await, "said-it\n", "{way:?}");
     }
     std::fs::write(&bashrc, "").expect("written");
+}
+
+/// A step whose caller is gone holds nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exec_ends_with_its_caller() {
+    let Some(bed) = Bed::find() else { return };
+    // Over ssh: the local commands of the bed are wrappers that do not pass signals on.
+    for way in [Way::Ssh] {
+        let backend = bed.connect(way);
+        let rendered = backend.render(&planned(job("exec-caller", "echo up; sleep 600"))).expect("renders");
+        let job = backend.submit(&rendered).await.expect("is taken");
+        until_running(&*backend, &job).await;
+        let steps = || bed.ctl(&format!("head squeue -h -s -j {} -o %j", job.name()));
+        let request = ExecRequest::new(["sleep", "1234"]);
+        let mut sink = |_, _: &[u8]| Ok(());
+        let mut running = Box::pin(backend.exec(&job, &request, &mut sink));
+        for _ in 0..120 {
+            if steps().lines().any(|name| name == "sleep") {
+                break;
+            }
+            let ended = tokio::time::timeout(Duration::from_millis(500), &mut running).await;
+            assert!(ended.is_err(), "{way:?}: {ended:?}");
+        }
+        assert!(steps().lines().any(|name| name == "sleep"), "{way:?}: the step never started: {}", steps());
+        drop(running);
+        let mut left = steps();
+        for _ in 0..120 {
+            if !left.lines().any(|name| name == "sleep") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            left = steps();
+        }
+        assert!(!left.lines().any(|name| name == "sleep"), "{way:?}: {left}");
+        backend.act(&job, Action::Cancel).await.expect("cancelled");
+    }
+}
+
+async fn until_running(backend: &dyn Backend, job: &JobHandle) {
+    for _ in 0..240 {
+        if backend.describe(job).await.expect("known").summary.phase == JobPhase::Running {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    panic!("{job} does not run");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,10 +81,11 @@ fn table(jobs: &[JobSummary]) -> String {
     let now = Timestamp::now();
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["HANDLE", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
+    table.set_header(["HANDLE", "NAME", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
     for job in jobs {
         table.add_row([
             job.handle.to_string(),
+            clean_text(&job.name).into_owned(),
             job.phase.to_string(),
             format!("{}/{}", job.ready.0, job.ready.1),
             job.fabric.map_or_else(|| "-".to_owned(), |fabric| format!("{fabric:?}").to_lowercase()),

@@ -10,6 +10,7 @@ pub mod describe;
 pub mod doctor;
 pub mod exec;
 pub mod explain;
+pub mod health;
 pub mod import;
 pub mod init;
 pub mod instances;
@@ -49,6 +50,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
+        Some(Command::Health(args)) => health::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Exec(args)) => exec::run(context, &args),
         Some(Command::Watch(args)) => watch::run(context, &args),

@@ -4,7 +4,7 @@ use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
-use weftrun::{Plan, Result};
+use weftrun::{Finding, Plan, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -44,6 +44,15 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         let rendered = context.block_on(plan.render());
         findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
     }
+    // What the cluster would refuse, as `submit --dry-run=server` asks it; the plan is printed in any case.
+    let checked = if args.online { context.block_on(plan.check()) } else { Ok(Vec::new()) };
+    if let Ok(refused) = &checked {
+        let known = |one: &Finding| {
+            findings.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
+        };
+        let new: Vec<Finding> = refused.iter().filter(|one| !known(one)).cloned().collect();
+        findings.extend(new);
+    }
     if context.out.format == Format::Table {
         context.out.text(&text(&plan))?;
         context.out.findings(&findings);
@@ -52,7 +61,8 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         findings.extend(context.noted());
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
-    let failed = findings.iter().any(weftrun::Finding::is_error);
+    checked?;
+    let failed = findings.iter().any(Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 

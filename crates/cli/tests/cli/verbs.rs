@@ -146,6 +146,55 @@ fn suspended_ranks_stand_still() {
 }
 
 #[test]
+fn exec_runs_beside_a_rank_with_its_environment_and_ends_with_the_code_of_the_command() {
+    let place = Place::new();
+    let folder = place.path("data");
+    std::fs::create_dir(&folder).unwrap();
+    place.write(
+        "job.toml",
+        format!(
+            "name = \"ranks\"\nlaunch = \"per-rank\"\nranks_per_node = 2\nworkdir = \"{}\"\nenv = {{ COLOUR = \"blue\" }}\n\
+             command = [\"sleep\", \"600\"]\n",
+            folder.display()
+        ),
+    );
+    let handle = place.run("submit job.toml").ok().out.trim().to_owned();
+    comes_to(&place, "running");
+    let exec = |words: &[&str]| {
+        let words = [&["exec", handle.as_str()], words].concat();
+        place.command(words).output().unwrap()
+    };
+    let done = exec(&[
+        "--rank",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "printf '\\033[2J\\377%s %s %s' $RANK $COLOUR $PWD; echo e >&2; exit 9",
+    ]);
+    let wanted = [b"\x1b[2J\xff1 blue ".as_slice(), folder.as_os_str().as_encoded_bytes()].concat();
+    assert_eq!(
+        (done.status.code(), done.stdout, done.stderr.as_slice()),
+        (Some(9), wanted, b"e\n".as_slice())
+    );
+    // Options behind `--` are the command's, and a name serves as the handle.
+    assert_eq!(
+        place.command(["exec", "ranks", "--", "echo", "--rank", "-q"]).output().unwrap().stdout,
+        b"--rank -q\n"
+    );
+
+    let beyond = exec(&["--rank", "2", "--", "true"]);
+    let said = String::from_utf8_lossy(&beyond.stderr).into_owned();
+    assert!(beyond.status.code() == Some(6) && said.contains("rank 2") && said.contains("0, 1"), "{said}");
+    let missing = exec(&["--", "no-such-program-weftrun"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(missing.status.code() == Some(6) && said.contains("no-such-program-weftrun"), "{said}");
+    place.run(&format!("cancel {handle}")).ok();
+    comes_to(&place, "cancelled");
+    assert_eq!(exec(&["--", "true"]).status.code(), Some(4));
+}
+
+#[test]
 fn instances_are_looked_up() {
     let place = Place::new();
     let all = place.run("instances -o json").ok().json();

@@ -77,6 +77,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// has ended and every byte was given.
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>>;
 
+    /// Takes what earlier answers went on without and why, such as a daemon that did not answer.
+    fn take_notes(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
     /// Runs a command beside a rank of a running job, gives its output to the sink as it comes, and returns its exit code.
     /// Dropping the future ends the command. A rank that the job does not have is
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run

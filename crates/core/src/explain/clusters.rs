@@ -463,6 +463,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Free some space, or set `log-dir` of the target to another shared folder.",
     ),
     code(
+        "SLURM-NO-ACCOUNTING",
+        "slurmdbd, Slurm's accounting daemon, does not answer",
+        "What is shown comes from slurmctld and from the exit files and logs of the jobs; jobs of others and of other hosts that slurmctld has forgotten are missing.",
+        "Tell your cluster administrator; `systemctl status slurmdbd` on its host says more.",
+    ),
+    code(
         "SLURM-NO-PLUGIN",
         "this cluster's srun has no such option",
         "Containers need a plugin (pyxis), and so does each kind of `--mpi`.",

@@ -4,9 +4,9 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
     ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
-    ErrorReport, EventLine, ExplainReport, ImportReport, InstancesReport, LintReport, ListReport,
-    MutateReport, PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport, WaitReport,
-    WhyReport,
+    ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, LintReport,
+    ListReport, MutateReport, PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport,
+    WaitReport, WhyReport,
 };
 
 /// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
@@ -34,6 +34,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("transport", of::<TransportReport>()),
         ("wait", of::<WaitReport>()),
         ("why", of::<WhyReport>()),
+        ("health", of::<HealthReport>()),
     ]
 }
 

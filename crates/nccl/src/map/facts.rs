@@ -88,6 +88,7 @@ impl TransportMap {
                     }
                 }
             }
+            NcclEvent::RasPort(port) => self.seen.ras_port = Some(port),
             NcclEvent::Initialised(network) => self.seen.initialised = Some(cut(network).into()),
             _ => {}
         }

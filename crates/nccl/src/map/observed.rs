@@ -45,6 +45,8 @@ pub(super) struct Observed {
     /// Lists of devices, by network.
     pub listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     pub env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// Port of the RAS service, the last one announced.
+    pub ras_port: Option<u16>,
     /// The network that was last initialised.
     pub initialised: Option<Box<str>>,
     /// What the lines of complete rings say of GPUDirect RDMA.

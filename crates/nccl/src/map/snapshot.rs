@@ -93,6 +93,11 @@ impl<'a> Snapshot<'a> {
         &self.seen.plugins
     }
 
+    /// Returns the port of localhost on which a rank said that its RAS service listens.
+    pub fn ras_port(&self) -> Option<u16> {
+        self.seen.ras_port
+    }
+
     /// Returns the values that NCCL read from the environment for one variable, named without `NCCL_`.
     pub fn env(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.seen.env.get(name).into_iter().flatten().map(|value| &**value)

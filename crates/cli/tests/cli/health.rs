@@ -1,0 +1,145 @@
+//! `weftrun health`: recorded conversations with NCCL's RAS service, at an address and inside jobs.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weftrun_testkit::ras::{Personality, recording};
+
+use crate::place::Place;
+
+fn asked(place: &Place, recording: &str, more: &str) -> Value {
+    let port = Personality::of(recording).serve();
+    place.run(&format!("health --observe 0s -o json --address 127.0.0.1:{port} {more}")).ok().json()
+}
+
+#[test]
+fn each_recording_has_its_state_and_its_culprits() {
+    let place = Place::new();
+    for (recording, state, culprits) in [
+        ("v2.28.9/healthy", "healthy", json!([])),
+        ("v2.28.9/blocking_init", "healthy", json!([])),
+        ("v2.30.7/split", "healthy", json!([])),
+        ("v2.28.9/hang", "suspect", json!([3])),
+        ("v2.30.7/hang", "suspect", json!([3])),
+        // The group of ranks 2 and 3 explains: there it is rank 1.
+        ("v2.28.9/mismatch", "suspect", json!([1])),
+        // Rank 3 was killed; rank 0, which reported to it, does not answer either.
+        ("v2.30.7/killjson", "incomplete", json!([0, 3])),
+    ] {
+        let report = asked(&place, recording, "");
+        let ranks: Vec<&Value> =
+            report["culprits"].as_array().unwrap().iter().map(|one| &one["rank"]).collect();
+        assert_eq!((&report["state"], json!(ranks)), (&json!(state), culprits), "{recording}: {report:#}");
+        assert_eq!(report["nccl_version"], recording[1..7], "{recording}");
+    }
+    let report = asked(&place, "v2.28.9/kill", "");
+    assert_eq!(
+        (&report["state"], &report["culprits"][0]["why"]),
+        (&json!("incomplete"), &json!("the process does not answer"))
+    );
+    let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["schema", "state", "reason", "nccl_version", "communicators", "culprits", "asked"]);
+}
+
+#[test]
+fn logs_prove_the_global_rank() {
+    let place = Place::new();
+    let init = |rank: u32, hash: &str| {
+        format!(
+            "vm:{pid}:{pid} [0] NCCL INFO ncclCommInitRankConfig comm 0x1 rank {rank} nranks 4 cudaDev 0 nvmlDev 0 busId 60 \
+             commId {hash} - Init COMPLETE\n",
+            pid = 1144 + rank
+        )
+    };
+    let log: String = (0..4).map(|rank| init(rank, "0x73fa5378f3e9cfa8")).collect();
+    place.write("job.log", log);
+    let report = asked(&place, "v2.28.9/mismatch", "job.log");
+    let culprit = &report["culprits"][0];
+    assert_eq!(
+        (&culprit["rank"], &culprit["global_rank"], &culprit["pid"]),
+        (&json!(1), &json!(3), &json!(1147)),
+        "{report:#}"
+    );
+    // The port may belong to another job of the same user on that node.
+    let other: String = (0..4).map(|rank| init(rank, "0x1234")).collect();
+    place.write("other.log", other);
+    let port = Personality::of("v2.28.9/mismatch").serve();
+    let report = place.run(&format!("health -o json --address 127.0.0.1:{port} other.log")).code(5).json();
+    assert!(report["reason"].as_str().unwrap().contains("another job"), "{report:#}");
+}
+
+#[test]
+fn counts_that_move_are_a_slow_rank_and_not_a_hang() {
+    let place = Place::new();
+    let mut moving = Personality::of("v2.30.7/hang");
+    let last = moving.json.remove(0);
+    moving.json = vec![last.clone(), last.replace("\"AllReduce\": 20\n", "\"AllReduce\": 21\n")];
+    assert_ne!(moving.json[0], moving.json[1]);
+    let port = moving.serve();
+    let report = place.run(&format!("health -o json --observe 11s --address 127.0.0.1:{port}")).ok().json();
+    assert_eq!((&report["state"], &report["asked"]["answers"]), (&json!("healthy"), &json!(2)), "{report:#}");
+}
+
+#[test]
+fn a_service_that_hangs_floods_or_lies_costs_no_more_than_the_time_limit() {
+    let place = Place::new();
+    let serve = |answer: fn(std::net::TcpStream)| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            listener.incoming().flatten().for_each(|stream| drop(std::thread::spawn(move || answer(stream))))
+        });
+        port
+    };
+    let silent = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let flood = serve(|mut stream| while stream.write_all(&[b'x'; 65536]).is_ok() {});
+    let other =
+        serve(|mut stream| drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")));
+    let lies = serve(|mut stream| {
+        drop(stream.write_all(b"SERVER PROTOCOL 2\nOK\nOK\n{\"communicators\": [{\"hash\": \"0x1\", \"size\": 4, \"ranks\": [{\"rank\": -1}]}]}"));
+    });
+    for port in [silent, flood, other, lies, 1] {
+        let began = Instant::now();
+        let done = place.run(&format!("health --timeout 3s -o json --address 127.0.0.1:{port}")).code(5);
+        let report = done.json();
+        assert_eq!(report["state"], "unreachable", "{report:#}");
+        assert!(!report["reason"].as_str().unwrap().is_empty());
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+    place.run("health --address nonsense").code(2);
+    place.run("health").code(2);
+}
+
+#[test]
+fn a_local_job_is_queried_from_inside() {
+    let place = Place::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/ras_server.py");
+    let job = format!(
+        "name = \"hangs\"\nlaunch = \"per-node\"\ncommand = [\"python3\", {:?}, {:?}, \"{port}\"]\n",
+        server,
+        recording("v2.30.7/hang")
+    );
+    place.write("job.toml", job);
+    place.run("submit job.toml -b local").ok();
+    let began = Instant::now();
+    let report = loop {
+        let report = place.run("health -o json --observe 0s hangs -b local").json();
+        if report["state"] != "unreachable" || began.elapsed() > Duration::from_secs(60) {
+            break report;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    place.run("cancel hangs -b local").ok();
+    assert_eq!(
+        (&report["state"], &report["culprits"][0]["rank"]),
+        (&json!("suspect"), &json!(3)),
+        "{report:#}"
+    );
+    assert!(report["asked"]["via"].as_str().unwrap().starts_with("exec"), "{report:#}");
+    let ended = place.run("health -o json hangs -b local").code(5).json();
+    assert!(ended["reason"].as_str().unwrap().contains("cancelled"), "{ended:#}");
+}

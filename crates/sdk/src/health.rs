@@ -1,0 +1,377 @@
+//! Queries NCCL's RAS service inside a running job: whether its ranks make progress, and which one does not.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use weftrun_core::backend::{ExecRequest, ExecStream};
+use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
+use weftrun_core::nccl::TransportMap;
+use weftrun_core::nccl::ras::{self, Report};
+use weftrun_core::report::{Asked, HealthReport};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::Job;
+
+/// How a job's RAS service is queried.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HealthOptions {
+    /// How long ranks that are behind are watched for movement. One answer is all where the job's NCCL version is not
+    /// safe to query repeatedly.
+    pub observe: Duration,
+    /// How long one query may take.
+    pub timeout: Duration,
+    /// Query versions of NCCL whose RAS service can crash the job.
+    pub force: bool,
+}
+
+impl Default for HealthOptions {
+    fn default() -> Self {
+        Self { observe: Duration::from_secs(20), timeout: Duration::from_secs(20), force: false }
+    }
+}
+
+/// The seconds RAS may wait for other processes: less than a query may take, and what the official client uses.
+const COLLECT: u32 = 5;
+
+/// Most places of a job that are tried, one after another.
+const PLACES: usize = 3;
+
+/// Why a query gave no report.
+enum NoReport {
+    /// Nothing can be learnt here, from any place of the job.
+    Final(HealthState, String),
+    /// Another place may answer.
+    Next(String),
+}
+
+impl Job {
+    /// Queries NCCL's RAS service inside the job, through [`Job::exec`]. Nothing is changed in the job; the service is in
+    /// every process since NCCL 2.24.3. The logs say which version it is, and whether it is safe to query.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
+    /// let health = job.health(&weftrun::HealthOptions::default()).await?;
+    /// for culprit in &health.culprits {
+    ///     println!("rank {} on {}: {}", culprit.rank, culprit.host, culprit.why);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] and what else ends [`Job::describe`]. That there is no answer is a state, not an error.
+    pub async fn health(&self, options: &HealthOptions) -> Result<HealthReport> {
+        let summary = self.describe().await?.summary;
+        if summary.phase.is_terminal() {
+            let reason =
+                format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
+            return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
+        }
+        let (logs, _) = self.read_logs().await;
+        if let Some((state, reason)) = refusal(&logs, options) {
+            return Ok(HealthReport::without_answer(state, reason, Asked::default()));
+        }
+        let port = port(&logs);
+        let places = places(&logs);
+        let mut at = 0;
+        let mut watch = Watch::new(&logs, options);
+        loop {
+            let rank = places.get(at).copied();
+            let via = rank.map_or_else(|| "exec".to_owned(), |rank| format!("exec on rank {rank}"));
+            let asked = tokio::time::timeout(options.timeout, self.query(port, rank)).await;
+            let asked = asked.unwrap_or_else(|_| {
+                Err(NoReport::Next(format!("no answer within {} s", options.timeout.as_secs())))
+            });
+            match watch.take(asked, &via) {
+                Next::Done(report) => return Ok(report),
+                Next::Repeat => tokio::time::sleep(INTERVAL).await,
+                Next::Elsewhere(_) if at + 1 < places.len().min(PLACES) => at += 1,
+                Next::Elsewhere(report) => return Ok(report),
+            }
+        }
+    }
+
+    /// One query from inside the job: through bash, or Python where there is none.
+    async fn query(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
+        let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
+        request.rank = rank;
+        let (mut answer, mut stderr) = (Vec::new(), Vec::new());
+        let mut sink = |stream, bytes: &[u8]| {
+            let (to, most) = match stream {
+                ExecStream::Stdout => (&mut answer, ras::MAX_ANSWER),
+                ExecStream::Stderr => (&mut stderr, 4096),
+            };
+            let room = most.saturating_sub(to.len());
+            to.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            if bytes.len() > room && stream == ExecStream::Stdout {
+                return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
+            }
+            Ok(())
+        };
+        match self.exec(&request, &mut sink).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(NoReport::Final(HealthState::Unsupported, error.to_string()))
+            }
+            Err(error) => Err(NoReport::Next(error.to_string())),
+            Ok(NO_TOOL) => {
+                let reason = "the container has neither bash nor python3 to reach the RAS service with";
+                Err(NoReport::Final(HealthState::Unsupported, reason.to_owned()))
+            }
+            Ok(NO_CONNECTION) => {
+                Err(NoReport::Next(format!("nothing listens on port {port} of localhost inside the job")))
+            }
+            Ok(_) => Report::read(&answer).map_err(|error| {
+                let stderr = String::from_utf8_lossy(&stderr);
+                let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+                NoReport::Next(if answer.is_empty() && !last.is_empty() {
+                    format!("{error}: {}", last.chars().take(200).collect::<String>())
+                } else {
+                    error.to_string()
+                })
+            }),
+        }
+    }
+}
+
+/// Queries the RAS service at `HOST:PORT`. `logs` are those of its job, where they are at hand: they prove global ranks.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for what is not an address. That there is no answer is a state, not an error.
+pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
+    let named =
+        address.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if named.is_none() {
+        return Err(Error::new(ErrorKind::Usage, format!("`{address}` is not HOST:PORT"))
+            .hint(format!("localhost:{} is NCCL's own address", ras::DEFAULT_PORT)));
+    }
+    if let Some((state, reason)) = refusal(logs, options) {
+        return Ok(HealthReport::without_answer(state, reason, Asked::default()));
+    }
+    let via = format!("tcp {address}");
+    let mut watch = Watch::new(logs, options);
+    loop {
+        let asked = tokio::time::timeout(options.timeout, query_address(address)).await;
+        let asked = match asked {
+            Ok(answer) => answer.map_err(NoReport::Next),
+            Err(_) => Err(NoReport::Next(format!("no answer within {} s", options.timeout.as_secs()))),
+        };
+        match watch.take(asked, &via) {
+            Next::Done(report) | Next::Elsewhere(report) => return Ok(report),
+            Next::Repeat => tokio::time::sleep(INTERVAL).await,
+        }
+    }
+}
+
+async fn query_address(address: &str) -> std::result::Result<Report, String> {
+    let stream =
+        TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
+    let (from, mut to) = stream.into_split();
+    let mut from = BufReader::new(from.take(ras::MAX_ANSWER as u64));
+    let mut answer = Vec::new();
+    let request = ras::request(COLLECT);
+    let mut lines = request.lines().peekable();
+    while let Some(line) = lines.next() {
+        let failed = |error: std::io::Error| format!("the connection to {address} broke: {error}");
+        // The official client waits for each answer before it sends the next line.
+        to.write_all(format!("{line}\n").as_bytes()).await.map_err(failed)?;
+        let read = match lines.peek() {
+            Some(_) => from.read_until(b'\n', &mut answer).await,
+            None => from.read_to_end(&mut answer).await,
+        };
+        match read {
+            Ok(0) if lines.peek().is_some() => break,
+            Ok(_) => {}
+            // A server that closes with unread bytes resets the connection: what came before counts.
+            Err(_) if !answer.is_empty() => break,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    if answer.len() >= ras::MAX_ANSWER {
+        return Err("the answer is too long for a RAS report".to_owned());
+    }
+    Report::read(&answer).map_err(|error| error.to_string())
+}
+
+/// What to do after a query.
+enum Next {
+    Done(HealthReport),
+    Repeat,
+    /// Another place may answer; the report says why this one did not.
+    Elsewhere(HealthReport),
+}
+
+/// The answers of one job, one after another.
+struct Watch<'a> {
+    logs: &'a TransportMap,
+    options: &'a HealthOptions,
+    observer: Observer,
+    started: Instant,
+    asked: Asked,
+    last: Option<HealthReport>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(logs: &'a TransportMap, options: &'a HealthOptions) -> Self {
+        let (observer, started, asked) = (Observer::default(), Instant::now(), Asked::default());
+        Self { logs, options, observer, started, asked, last: None }
+    }
+
+    fn take(&mut self, answer: std::result::Result<Report, NoReport>, via: &str) -> Next {
+        let at = self.started.elapsed();
+        self.asked.via = via.to_owned();
+        self.asked.seconds = at.as_secs_f64();
+        let report = match answer {
+            Ok(report) => report,
+            // The job may have ended since; what was seen still counts.
+            Err(_) if self.last.is_some() => {
+                return Next::Done(
+                    self.last.take().unwrap_or_else(|| unreachable(String::new(), &self.asked)),
+                );
+            }
+            Err(NoReport::Final(state, reason)) => {
+                return Next::Done(HealthReport::without_answer(state, reason, self.asked.clone()));
+            }
+            Err(NoReport::Next(reason)) => return Next::Elsewhere(unreachable(reason, &self.asked)),
+        };
+        if health::is_of(&report, self.logs) == Some(false) {
+            let reason = "another job on the same node answered: its communicators are not those of the logs";
+            return Next::Elsewhere(unreachable(reason.to_owned(), &self.asked));
+        }
+        self.asked.answers += 1;
+        let state = self.observer.observe(at, &report);
+        let repeat = report
+            .nccl_version
+            .as_deref()
+            .is_some_and(|version| Policy::of_version(version) == Policy::Repeat);
+        let culprits = match state {
+            HealthState::Healthy => Vec::new(),
+            _ => health::culprits(&report, self.logs),
+        };
+        let result = HealthReport::new(state, &report, culprits, self.asked.clone());
+        if state == HealthState::Suspect && repeat && at + INTERVAL <= self.options.observe {
+            self.last = Some(result);
+            return Next::Repeat;
+        }
+        Next::Done(result)
+    }
+}
+
+fn unreachable(reason: String, asked: &Asked) -> HealthReport {
+    HealthReport::without_answer(HealthState::Unreachable, reason, asked.clone())
+}
+
+/// Why the logs say not to query.
+fn refusal(logs: &TransportMap, options: &HealthOptions) -> Option<(HealthState, String)> {
+    let logs = logs.snapshot();
+    if logs.env("RAS_ENABLE").any(|value| value == "0") {
+        return Some((HealthState::Unsupported, "NCCL_RAS_ENABLE=0 is set in the job".to_owned()));
+    }
+    let oldest = logs.live_versions().min_by_key(|version| Policy::of_version(version) as u8)?;
+    match Policy::of_version(oldest) {
+        Policy::Absent => Some((
+            HealthState::Unsupported,
+            format!("NCCL {oldest} has no RAS service; it exists since 2.24.3"),
+        )),
+        Policy::Refuse if !options.force => Some((
+            HealthState::Unsupported,
+            format!(
+                "a query can crash a job with NCCL {oldest} (fixed in 2.27.3); --force queries it anyway"
+            ),
+        )),
+        _ => None,
+    }
+}
+
+/// The port of the service inside the job: the one in the logs, or else NCCL's own.
+fn port(logs: &TransportMap) -> u16 {
+    logs.snapshot().ras_port().unwrap_or(ras::DEFAULT_PORT)
+}
+
+/// One rank of each node, as far as the logs prove them; none means the job's first place.
+fn places(logs: &TransportMap) -> Vec<u32> {
+    let ranks = logs.snapshot().ranks();
+    let mut nodes = std::collections::BTreeMap::new();
+    for view in &ranks {
+        if let Some(rank) = view.rank {
+            let first = nodes.entry(view.node).or_insert(rank);
+            *first = rank.min(*first);
+        }
+    }
+    nodes.into_values().collect()
+}
+
+/// Exit codes of [`script`].
+const NO_CONNECTION: i32 = 97;
+const NO_TOOL: i32 = 98;
+
+/// A script for any POSIX shell that sends the request to localhost, over IPv4 or IPv6, and prints what comes back. All
+/// processes of a node share the port, and one that hangs may get the connection: it tries three times.
+fn script(port: u16) -> String {
+    let request = ras::request(COLLECT);
+    let lines: Vec<&str> = request.lines().collect();
+    let (last, first) = lines.split_last().map_or(("", &[][..]), |(last, first)| (*last, first));
+    let talk: String = first
+        .iter()
+        .map(|line| {
+            format!("printf '{line}\\n' >&3; IFS= read -r -t 2 a <&3 || continue; printf '%s\\n' \"$a\"; ")
+        })
+        .collect();
+    let bash = format!(
+        "for try in 1 2 3; do for host in 127.0.0.1 ::1; do \
+         {{ exec 3<>\"/dev/tcp/$host/{port}\"; }} 2>/dev/null || continue; \
+         {talk}printf '{last}\\n' >&3; cat <&3; exit 0; done; done; exit {NO_CONNECTION}"
+    );
+    let python = format!(
+        "import socket, sys\n\
+         for host in (\"127.0.0.1\", \"::1\") * 3:\n    try:\n        s = socket.create_connection((host, {port}), 2)\n        \
+         f = s.makefile(\"rb\")\n        out = sys.stdout.buffer\n        for line in {first:?}:\n            \
+         s.sendall(line.encode() + b\"\\n\")\n            out.write(f.readline())\n        s.settimeout(15)\n        \
+         s.sendall(b\"{last}\\n\")\n        out.write(f.read())\n        sys.exit(0)\n    except OSError:\n        pass\n\
+         sys.exit({NO_CONNECTION})\n"
+    );
+    format!(
+        "if command -v bash >/dev/null 2>&1; then exec bash -c {}; \
+         elif command -v python3 >/dev/null 2>&1; then exec python3 -c {}; else exit {NO_TOOL}; fi",
+        quoted(&bash),
+        quoted(&python)
+    )
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_is_one_that_shells_read() {
+        for shell in ["sh", "bash"] {
+            let checked =
+                std::process::Command::new(shell).args(["-n", "-c", &script(28028)]).output().unwrap();
+            assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
+        }
+    }
+
+    #[test]
+    fn old_versions_are_not_queried_unasked() {
+        let map = |version: &str| {
+            let mut map = TransportMap::new();
+            let source = std::sync::Arc::new(weftrun_core::nccl::SourceId::new("a"));
+            let line = format!("vm:7:7 [0] NCCL INFO NCCL version {version}+cuda12.8\n");
+            let _ = map.read(&source, line.as_bytes());
+            map
+        };
+        let state = |version: &str, force: bool| {
+            let options = HealthOptions { force, ..HealthOptions::default() };
+            refusal(&map(version), &options).map(|(state, _)| state)
+        };
+        assert_eq!(state("2.23.4", true), Some(HealthState::Unsupported));
+        assert_eq!(state("2.26.2", false), Some(HealthState::Unsupported));
+        assert_eq!(state("2.26.2", true), None);
+        assert_eq!(state("2.28.9", false), None);
+    }
+}

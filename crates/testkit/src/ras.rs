@@ -1,0 +1,81 @@
+//! A server that plays recorded conversations with NCCL's RAS service.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a release of NCCL answers, from a recording of `crates/nccl/tests/data/ras`.
+#[derive(Clone, Debug, Default)]
+pub struct Personality {
+    /// The reports in JSON, in the order they were recorded; none for a release that knows only text.
+    pub json: Vec<String>,
+    /// The reports in text.
+    pub text: Vec<String>,
+}
+
+/// Returns the file of a recording: `v2.28.9/hang`.
+pub fn recording(name: &str) -> PathBuf {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nccl/tests/data/ras");
+    data.join(format!("{name}.jsonl"))
+}
+
+impl Personality {
+    /// Reads a recording.
+    pub fn of(name: &str) -> Self {
+        let text = std::fs::read_to_string(recording(name)).expect("the recording is in the tree");
+        let mut personality = Self::default();
+        for line in text.lines() {
+            let talk: serde_json::Value = serde_json::from_str(line).expect("a recording is JSON");
+            let last = talk["talk"].as_array().and_then(|talk| talk.last());
+            let sent = last.and_then(|last| last["sent"].as_str()).unwrap_or_default();
+            if let Some(got) = last.and_then(|last| last["got"].as_str()).filter(|_| sent.ends_with("STATUS"))
+            {
+                let reports =
+                    if got.starts_with('{') { &mut personality.json } else { &mut personality.text };
+                reports.push(got.to_owned());
+            }
+        }
+        personality
+    }
+
+    /// Plays it on a free port of localhost until the program ends. Each conversation gets the next report; the last one
+    /// is repeated.
+    pub fn serve(self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("localhost has a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let personality = Arc::new(self);
+        std::thread::spawn(move || {
+            for (at, stream) in listener.incoming().flatten().enumerate() {
+                let personality = Arc::clone(&personality);
+                std::thread::spawn(move || personality.talk(stream, at));
+            }
+        });
+        port
+    }
+
+    fn talk(&self, stream: TcpStream, at: usize) -> Option<()> {
+        let mut out = stream.try_clone().ok()?;
+        let mut in_json = false;
+        for line in BufReader::new(stream).lines() {
+            let line = line.ok()?;
+            let answer = match line.trim() {
+                "CLIENT PROTOCOL 2" => "SERVER PROTOCOL 2\n".to_owned(),
+                "SET FORMAT json" if !self.json.is_empty() => {
+                    in_json = true;
+                    "OK\n".to_owned()
+                }
+                "STATUS" | "VERBOSE STATUS" => {
+                    let reports = if in_json { &self.json } else { &self.text };
+                    out.write_all(reports.get(at).or(reports.last())?.as_bytes()).ok()?;
+                    out.shutdown(Shutdown::Both).ok()?;
+                    return None;
+                }
+                timeout if timeout.starts_with("TIMEOUT ") => "OK\n".to_owned(),
+                other => format!("ERROR: Unknown command {other}\n"),
+            };
+            out.write_all(answer.as_bytes()).ok()?;
+        }
+        None
+    }
+}
