@@ -214,6 +214,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "W-POD-SCRIPT",
+        title: "a script of the fabric is not read before the ranks start",
+        meaning: "The fabric's settings are kept in a script of the nodes, which must be read by the shell that starts the ranks. The command of the image is not known, or mpirun starts the ranks, so the script was not put before it. Without it NCCL takes another network.",
+        fix: "Write `command` out, or read the script yourself before the program starts.",
+        source: "",
+    },
+    Code {
         code: "W-POD-SECURITY",
         title: "the namespace's Pod Security level forbids this",
         meaning: "`baseline` and `restricted` forbid hostPath volumes and the capability IPC_LOCK, so every pod would be refused.",
