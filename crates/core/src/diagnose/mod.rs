@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 pub use job::why_of_job;
 pub use rules::{Rule, rules};
 
+use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::request::Fabric;
@@ -35,6 +36,8 @@ pub struct Diagnosis {
     pub planned: Option<Fabric>,
     /// What is wrong, the worst first.
     pub findings: Vec<Finding>,
+    /// The bus bandwidth of a large all-reduce on the planned instance type and as many nodes, where it was published.
+    pub expected: Option<Expected>,
 }
 
 impl Diagnosis {
@@ -76,7 +79,11 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     findings.extend(anomalies::findings(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
-    Diagnosis { verdict: seen.verdict, ok, planned, findings }
+    let expected = plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
+        let nodes = map.snapshot().ranks().iter().map(|rank| rank.node + 1).max()?;
+        catalogue::expected(instance, nodes, "all_reduce")
+    });
+    Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
 }
 
 /// Whether all is well: by the plan where there is one, else by what was found.
