@@ -45,13 +45,12 @@ pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
         });
         let resource = match (kind, object["kind"].as_str()) {
             (Some(kind), _) => kind.resource(),
-            (None, Some("ConfigMap")) => Resource::CONFIG_MAPS,
             (None, other) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidSpec,
-                    "this is no object that a Kubeflow job is made of",
-                )
-                .with("kind", other.unwrap_or("none")));
+                let known = Resource::COMPANIONS.into_iter().find(|known| Some(known.kind) == other);
+                known.ok_or_else(|| {
+                    Error::new(ErrorKind::InvalidSpec, "this is no object that a Kubeflow job is made of")
+                        .with("kind", other.unwrap_or("none"))
+                })?
             }
         };
         Ok(Sent { resource, kind, object })

@@ -81,9 +81,14 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     if let Some(map) = draft.delivery.object(&object["metadata"]) {
         rendered.documents.push(document("ConfigMap".to_owned(), &map));
     }
+    for object in draft.companions(&applied) {
+        let title = object["kind"].as_str().unwrap_or_default().to_owned();
+        rendered.documents.push(document(title, &object));
+    }
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
     rendered.findings.extend(preflight::findings(&draft, &object));
+    rendered.findings.extend(missing_image(&draft));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));
         if trainer_assumed {
@@ -135,6 +140,16 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
         return Ok(fitting[0]);
     }
     fitting.iter().copied().find(|kind| served.contains(kind)).ok_or_else(|| missing(fitting))
+}
+
+/// Reports a job of which no part names an image: the API server takes it, and the operator makes no pod of it. That of a
+/// TrainJob may come from its runtime.
+fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
+    let spec = draft.spec;
+    let role = spec.workers().find(|role| role.image.is_none() && spec.image.is_none())?;
+    let message = format!("role `{}` names no container image, so no pod can be created", role.name);
+    let finding = Finding::error("K8S-NO-IMAGE", message).at("image");
+    (draft.kind != Kind::TrainJob).then(|| finding.fix("set `image` in the job file, or give `--image`"))
 }
 
 /// Pods and services are named after the job, and everything must fit a DNS label.
@@ -215,6 +230,9 @@ impl Draft<'_> {
 
     /// The words that start the ranks of a node, with what the operator's environment says of it.
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
+        if self.spec.starts_entrypoint(role) {
+            return Vec::new();
+        }
         escape::words(at, |at| {
             let command = self.delivery.command(self.spec, node_command(self.spec, role, at));
             wrap_of(self.job, role).into_iter().chain(command).collect()
@@ -263,6 +281,20 @@ impl Draft<'_> {
         policy
     }
 
+    /// The objects that the pods refer to, with the labels by which an interrupted submission knows them again.
+    fn companions(&self, applied: &[Op]) -> Vec<Value> {
+        let objects = applied.iter().filter_map(|op| match &op.change {
+            Change::Companion { object } => Some(object.clone()),
+            _ => None,
+        });
+        objects
+            .map(|mut object| {
+                object["metadata"]["labels"] = json!(self.labels);
+                object
+            })
+            .collect()
+    }
+
     /// The replicas' restart policy.
     pub fn restart_policy(&self) -> &'static str {
         match self.spec.restart {
@@ -273,39 +305,60 @@ impl Draft<'_> {
         }
     }
 
-    /// Puts the plan's ops into the object; those that have no place are given back with the reason.
+    /// Puts the plan's ops into the object; those that have no place are given back with the reason. What one rule does to
+    /// the pods of a role goes together: a claim that cannot be made must not take the devices' resource out.
     fn apply(&self, object: &mut Value) -> (Vec<Op>, Vec<Inexpressible>) {
+        let (mut tried, mut without) = (object.clone(), Vec::new());
+        for op in &self.job.plan.ops {
+            if let Err(reason) = self.apply_one(&mut tried, op) {
+                without.push((op, reason));
+            }
+        }
         let (mut applied, mut not) = (Vec::new(), Vec::new());
         for op in &self.job.plan.ops {
-            if matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. }) {
-                // They are in the command already.
-                applied.push(op.clone());
-                continue;
-            }
-            let roles = self.roles_of(op, object);
-            if roles.is_empty() {
-                let reason = format!("a {} has no pod for the role `{}`", self.kind.resource().kind, op.role);
-                not.push(Inexpressible { op: op.clone(), reason });
-                continue;
-            }
-            let named: Vec<Op> = roles
-                .iter()
-                .map(|role| {
-                    let mut op = op.clone();
-                    (*role).clone_into(&mut op.role);
-                    op
-                })
-                .collect();
-            let before = object.clone();
-            match apply_ops(object, &named, &self.runtimes, self.trainer) {
-                Ok(()) => applied.push(op.clone()),
-                Err(finding) => {
-                    *object = before;
-                    not.push(Inexpressible { op: op.clone(), reason: finding.message });
-                }
+            let together = |other: &Op| {
+                other == op
+                    || (op.rule.starts_with("pod.") && (&other.rule, &other.role) == (&op.rule, &op.role))
+            };
+            match without.iter().find(|(other, _)| together(other)) {
+                Some((_, reason)) => not.push(Inexpressible { op: op.clone(), reason: reason.clone() }),
+                None => match self.apply_one(object, op) {
+                    Ok(()) => applied.push(op.clone()),
+                    Err(reason) => not.push(Inexpressible { op: op.clone(), reason }),
+                },
             }
         }
         (applied, not)
+    }
+
+    /// Puts one op into the object, or says why it has no place there.
+    fn apply_one(&self, object: &mut Value, op: &Op) -> std::result::Result<(), String> {
+        let entrypoint =
+            self.spec.roles.iter().any(|role| role.name == op.role && self.spec.starts_entrypoint(role));
+        if entrypoint && matches!(op.change, Change::Wrap { .. }) {
+            return Err("the image's entrypoint is started, and nothing can be put before it".to_owned());
+        }
+        if matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. }) {
+            // They are in the command already.
+            return Ok(());
+        }
+        let roles = self.roles_of(op, object);
+        if roles.is_empty() {
+            return Err(format!("a {} has no pod for the role `{}`", self.kind.resource().kind, op.role));
+        }
+        let named: Vec<Op> = roles
+            .iter()
+            .map(|role| {
+                let mut op = op.clone();
+                (*role).clone_into(&mut op.role);
+                op
+            })
+            .collect();
+        let before = object.clone();
+        apply_ops(object, &named, &self.runtimes, self.trainer).map_err(|finding| {
+            *object = before;
+            finding.message
+        })
     }
 
     /// What the object calls an op's role.

@@ -17,17 +17,17 @@ use crate::kubernetes::code::VOLUME;
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
-/// Removes ConfigMaps of a job that was not made. One that stays is named in the error.
-async fn remove_maps(cluster: &Cluster, names: &[String], error: Error) -> Error {
+/// Removes the companions of a job that was not made. One that stays is named in the error.
+async fn remove_companions(cluster: &Cluster, made: &[(Resource, String)], error: Error) -> Error {
     let mut error = error;
-    for name in names {
-        match cluster.delete(&Resource::CONFIG_MAPS, name, None).await {
+    for (resource, name) in made {
+        match cluster.delete(resource, name, None).await {
             Ok(()) => {}
             Err(removal) if is_not_found(&removal) => {}
             Err(removal) => {
                 error = error
-                    .with("left behind", format!("the ConfigMap {name}: {}", removal.message()))
-                    .hint(format!("`kubectl delete configmap {name}` removes it"));
+                    .with("left behind", format!("the {} {name}: {}", resource.kind, removal.message()))
+                    .hint(format!("`kubectl delete {} {name}` removes it", resource.kind.to_lowercase()));
             }
         }
     }
@@ -37,17 +37,22 @@ async fn remove_maps(cluster: &Cluster, names: &[String], error: Error) -> Error
 /// Makes a job the owner of the ConfigMaps it mounts, so that they go with it. The job runs without that too: where it is refused,
 /// or this process ends before, the ConfigMap only stays when the job is deleted.
 pub async fn adopt_maps(cluster: &Cluster, job: &Job) {
+    let own = format!("{}-code", job.name());
+    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
+        adopt(cluster, job, &Resource::CONFIG_MAPS, name).await;
+    }
+}
+
+/// Makes a job the owner of an object.
+async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &str) {
     let resource = job.kind.resource();
     let owner = json!({
         "apiVersion": resource.api_version(), "kind": resource.kind, "name": job.name(), "uid": job.uid(),
         "controller": false, "blockOwnerDeletion": false,
     });
-    let own = format!("{}-code", job.name());
-    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
-        let patch = json!({"metadata": {"ownerReferences": [owner]}});
-        if let Err(error) = cluster.patch(&Resource::CONFIG_MAPS, name, &patch).await {
-            tracing::warn!(%error, name, "the ConfigMap stays when the job is deleted");
-        }
+    let patch = json!({"metadata": {"ownerReferences": [owner]}});
+    if let Err(error) = cluster.patch(companion, name, &patch).await {
+        tracing::warn!(%error, name, kind = companion.kind, "the object stays when the job is deleted");
     }
 }
 
@@ -74,23 +79,25 @@ impl Client {
     /// Creates the job once. After a lost answer the name is looked up before anything is sent again; the API server
     /// gives a name to one object only, so nothing can be there twice.
     ///
-    /// A ConfigMap is made before the job that mounts it: whoever is killed in between leaves no job whose pods wait for ever.
+    /// ConfigMaps and claim templates are made before the job that refers to them: an interruption in between leaves no job whose
+    /// pods wait for ever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
         let documents = error::documents(rendered)?;
-        let (jobs, maps): (Vec<_>, Vec<_>) = documents.iter().partition(|document| document.kind.is_some());
+        let (jobs, companions): (Vec<_>, Vec<_>) =
+            documents.iter().partition(|document| document.kind.is_some());
         let [document] = jobs.as_slice() else {
             return Err(Error::new(ErrorKind::Unexpected, "a submission has exactly one job"));
         };
         let kind = document.kind.ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is no job"))?;
         let cluster = document.in_namespace(base);
         let mut made = Vec::new();
-        for map in &maps {
-            if let Err(error) = create_once(base, map, rendered).await {
+        for companion in &companions {
+            if let Err(error) = create_once(base, companion, rendered).await {
                 self.cache().await?.forget().await;
-                return Err(remove_maps(&cluster, &made, error).await);
+                return Err(remove_companions(&cluster, &made, error).await);
             }
-            made.push(map.name());
+            made.push((companion.resource, companion.name()));
         }
         let object = match create_once(base, document, rendered).await {
             Ok(object) => object,
@@ -98,11 +105,14 @@ impl Client {
                 self.cache().await?.forget().await;
                 // After a lost answer the job may be there, and need it.
                 let made = if is_unsent(&error) { Vec::new() } else { made };
-                return Err(remove_maps(&cluster, &made, error).await);
+                return Err(remove_companions(&cluster, &made, error).await);
             }
         };
         let job = Job { kind, object };
         adopt_maps(&cluster, &job).await;
+        for (resource, name) in made.iter().filter(|(resource, _)| *resource != Resource::CONFIG_MAPS) {
+            adopt(&cluster, &job, resource, name).await;
+        }
         Ok(job.handle(&self.target))
     }
 }

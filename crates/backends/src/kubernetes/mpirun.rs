@@ -26,13 +26,13 @@ pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
     launcher
 }
 
-/// What a rule puts before whatever starts the ranks of a role.
+/// What rules put before whatever starts the ranks of a role.
 pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
-    let mut wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
+    let wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
         Change::Wrap { argv } => Some(argv.clone()),
         _ => None,
     });
-    wraps.next_back().unwrap_or_default()
+    wraps.flatten().collect()
 }
 
 /// The launcher's command. A command that is an `mpirun` already is completed; before any other a whole one is put, with

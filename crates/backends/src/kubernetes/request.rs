@@ -71,6 +71,13 @@ impl Resource {
     pub const DEVICE_CLASSES: Self =
         Self { namespaced: false, ..Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass") };
 
+    /// What is made beside a job, and refers to nothing else.
+    pub const COMPANIONS: [Self; 3] = [
+        Self::CONFIG_MAPS,
+        Self::of("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+        Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
+    ];
+
     const fn core(plural: &'static str, kind: &'static str) -> Self {
         Self::of("", "v1", plural, kind)
     }

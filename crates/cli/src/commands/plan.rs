@@ -40,11 +40,10 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.block_on(check_image(context, &mut plan))?;
     }
     let (fabric, mut findings) = (plan.fabric(), plan.findings());
-    if args.online || plan.target().backend == "slurm" {
-        // What is seen only in what would be sent: names and amounts that the cluster does not have, the folder it runs in.
-        let rendered = context.block_on(plan.render());
-        findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
-    }
+    // What is seen only in what would be sent: values that the cluster has no field for, names and amounts that it does
+    // not have, the folder the job runs in.
+    let rendered = context.block_on(plan.render());
+    findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
     // What the cluster would refuse, as `submit --dry-run=server` asks it; the plan is printed in any case.
     let checked = if args.online { context.block_on(plan.check()) } else { Ok(Vec::new()) };
     if let Ok(refused) = &checked {

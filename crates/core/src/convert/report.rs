@@ -222,6 +222,11 @@ fn actions(job: &JobView, ops: &[Op], field: &str) -> Vec<String> {
                 (1..count).for_each(|_| actions.push(format!("{}: mpirun rewritten", op.role)));
                 "mpirun rewritten".to_owned()
             }
+            Change::Member { .. } | Change::Companion { .. } => format!("{} added", op.change.target()),
+            Change::Remove { .. } => format!("{} removed", op.change.target()),
+            Change::PodField { .. } | Change::JobField { .. } => {
+                format!("{}={}", op.change.target(), op.change.value())
+            }
             Change::Wrap { .. } | Change::Mpirun { .. } => continue,
         };
         let patched =

@@ -60,6 +60,13 @@ pub(super) const ERRORS: &[Code] = &[
         source: "https://www.open-mpi.org/faq/?category=building#installdirs",
     },
     Code {
+        code: "E-POD-ANNOTATION",
+        title: "an annotation of the pods cannot be completed",
+        meaning: "The profile adds members to a list that an annotation holds (the interfaces of GKE), and what the pods have there is no list in JSON or YAML.",
+        fix: "Write the annotation as a list, or switch the rule off: --no-fabric-rule pod.annotations.",
+        source: "",
+    },
+    Code {
         code: "E-PROFILE-FABRIC",
         title: "the profile says nothing about this fabric",
         meaning: "A profile carries names and sizes for the fabrics of its site. This one has no table for the fabric that was asked.",

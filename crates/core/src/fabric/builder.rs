@@ -1,7 +1,8 @@
 //! A plan while the rules write it.
 
-use super::{Change, FabricPlan, JobView, Op};
+use super::{Change, FabricPlan, JobView, Op, PodList};
 use crate::Finding;
+use crate::fabric::view::RoleView;
 use crate::fabric::{Decision, Profile, Skipped};
 use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, Origin, RuleSetting};
@@ -35,6 +36,10 @@ pub(crate) struct RoleRef<'a> {
 fn profile_key(rule: &str, change: &Change) -> String {
     match (rule, change) {
         ("profile.env", Change::Env { name, .. }) => format!("env.{name}"),
+        (_, Change::Annotation { key, .. }) if rule == "pod.annotations" => format!("pod.annotations.{key}"),
+        (_, Change::Member { list: PodList::ResourceClaims | PodList::InitContainers, name, .. }) => {
+            format!("pod.add.{name}")
+        }
         (rule, _) => rule.replacen("ib.", "infiniband.", usize::from(rule.starts_with("ib."))),
     }
 }
@@ -143,6 +148,20 @@ impl<'a> PlanBuilder<'a> {
     /// The changes so far, each with its role.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
         self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
+    }
+
+    /// The command of a role's container as the changes so far leave it, and how many of its words are `command`.
+    pub(crate) fn command_of(&self, at: RoleRef, role: &RoleView) -> (Vec<String>, usize) {
+        let ours = self.entries.iter().rev().filter(|entry| entry.role == at.index);
+        let changed = ours.filter_map(|entry| match &entry.op.as_ref()?.change {
+            Change::Command { after, command_words, .. } => Some((after.clone(), *command_words)),
+            _ => None,
+        });
+        let container = &role.container;
+        changed
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| (container.argv().map(ToOwned::to_owned).collect(), container.command.len()))
     }
 
     /// Returns whether a finding of a code was reported.

@@ -41,12 +41,14 @@ pub fn decide(
     let mut launch = Launch::default();
     let applies = apply_fabric(&ctx, &mut plan, &mut launch);
     if applies {
+        rules::pod::decide(&ctx, &mut plan, &mut launch);
         profile_env(&ctx, &mut plan, &mut launch);
         rules::strict::decide(&ctx, &mut plan, &mut launch);
     }
     if !applies || fabric != Fabric::Efa {
         rules::webhook::keep_out(&ctx, &mut plan);
     }
+    rules::queue::decide(&ctx, &mut plan);
     rules::detect::decide(&ctx, &mut plan, &mut launch);
     give_launchers_values(&ctx, &mut plan, &launch);
     rules::launch::decide(&ctx, &mut plan, &launch);
@@ -97,8 +99,10 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         Fabric::Roce => rules::roce::decide(ctx, plan, launch),
         Fabric::InfiniBand => rules::infiniband::decide(ctx, plan, launch),
         Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
-        // A site whose fabric has no rules of its own: its environment is all that is set.
-        Fabric::Auto if !ctx.profile.env.is_empty() => ctx.is_distributed_with_gpus(plan),
+        // A site whose fabric has no rules of its own: its environment and what its pods get are all that is set.
+        Fabric::Auto if !ctx.profile.env.is_empty() || !ctx.profile.pod.is_empty() => {
+            ctx.is_distributed_with_gpus(plan)
+        }
         Fabric::Auto | Fabric::Off => {
             if ctx.is_distributed_with_gpus(plan) {
                 plan.skip_fabric(Fabric::Auto, choose::UNKNOWN, choose::looked_for());

@@ -24,6 +24,7 @@ pub(super) fn of(spec: &JobSpec) -> JobView {
         namespace: None,
         queue: spec.queue.clone(),
         annotations: texts(&spec.annotations),
+        labels: spec.labels.clone(),
         roles,
         mpi: if by_mpi || has_launcher { Some(Mpi::OpenMpi) } else { None },
         devices_go_to_launcher: false,

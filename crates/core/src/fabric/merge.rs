@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::span::yaml_documents;
+
 /// `LD_LIBRARY_PATH` with our folders first, then the user's entries without ours and without empty ones (an empty
 /// entry means the current directory). Where the user sets none, `tail` follows ours.
 pub(crate) fn library_path(ours: &[String], tail: &[String], user: Option<&str>) -> String {
@@ -43,6 +45,40 @@ pub(crate) fn networks(
         Some(text) if json => Some(append_json(text, &missing)),
         Some(text) => Some(format!("{},{}", text.trim_end_matches(','), missing.join(","))),
     })
+}
+
+/// An annotation that holds a list as JSON or YAML, with the members that are missing behind those that are there. A
+/// member is there if one has the same value of its first key. None if nothing is missing.
+///
+/// # Errors
+/// A sentence, if what is there is no list.
+pub(crate) fn list(existing: Option<&str>, wanted: &[Value]) -> Result<Option<String>, String> {
+    let Some(text) = existing.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Ok(Some(Value::Array(wanted.to_vec()).to_string()));
+    };
+    let read = yaml_documents(text).ok().and_then(|documents| Some(documents.first()?.root.to_json()));
+    let Some(Value::Array(there)) = read else { return Err("it holds no list".to_owned()) };
+    let first = |member: &Value| match member.as_object().and_then(|map| map.iter().next()) {
+        Some((key, value)) => (key.clone(), value.clone()),
+        None => (String::new(), member.clone()),
+    };
+    let is_there = |member: &&Value| {
+        let (key, value) = first(member);
+        there.iter().any(|other| if key.is_empty() { *other == value } else { other[&key] == value })
+    };
+    let missing: Vec<String> =
+        wanted.iter().filter(|member| !is_there(member)).map(Value::to_string).collect();
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(match text.strip_suffix(']') {
+        Some(inside) => {
+            let comma = if inside.trim_end().ends_with('[') { "" } else { "," };
+            format!("{}{comma}{}]", inside.trim_end(), missing.join(","))
+        }
+        // A member of a YAML list may be written as JSON.
+        None => missing.iter().fold(text.to_owned(), |text, member| format!("{text}\n- {member}")) + "\n",
+    }))
 }
 
 /// `namespace/name@interface`, whose namespace is the pod's own where it is left out.

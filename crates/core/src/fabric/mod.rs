@@ -21,11 +21,11 @@ pub mod view;
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
 pub use decide::{decide, too_many_roles};
 pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
-pub use op::{Change, Op};
+pub use op::{Change, Op, PodList, Removed};
 pub use plan::{Decision, FabricPlan, Skipped};
 pub use profile::{
-    EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, Profile, RoceProfile,
-    StackProfile, TolerationProfile,
+    AddProfile, EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, PodProfile, Profile,
+    QueueProfile, RemoveProfile, RoceProfile, StackProfile, TolerationProfile,
 };
 pub use profiles::Profiles;
 pub use view::JobView;

@@ -1,6 +1,7 @@
 //! One change to one role, with the rule behind it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::request::Origin;
 
@@ -22,6 +23,81 @@ pub struct Op {
     /// Where the fact behind it is written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+/// A list of the pod, or of the container the ranks run in, whose members have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PodList {
+    /// `volumes` of the pod.
+    Volumes,
+    /// `volumeMounts` of the container; their name here is the path.
+    VolumeMounts,
+    /// `initContainers` of the pod: one with `restartPolicy: Always` is a sidecar.
+    InitContainers,
+    /// `resourceClaims` of the pod.
+    ResourceClaims,
+    /// `resources.claims` of the container.
+    ContainerClaims,
+}
+
+impl PodList {
+    /// Returns the name of the list in the API.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Volumes => "volumes",
+            Self::VolumeMounts => "volumeMounts",
+            Self::InitContainers => "initContainers",
+            Self::ResourceClaims => "resourceClaims",
+            Self::ContainerClaims => "claims",
+        }
+    }
+
+    /// Returns the key of a member's name.
+    pub fn key(self) -> &'static str {
+        if self == Self::VolumeMounts { "mountPath" } else { "name" }
+    }
+
+    /// Returns whether it is a list of the pod, and not of a container.
+    pub fn is_of_pod(self) -> bool {
+        matches!(self, Self::Volumes | Self::InitContainers | Self::ResourceClaims)
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Volumes => "volume",
+            Self::VolumeMounts => "mount",
+            Self::InitContainers => "sidecar",
+            Self::ResourceClaims => "resource claim",
+            Self::ContainerClaims => "claim of the container",
+        }
+    }
+}
+
+/// What is taken out of the container the ranks run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Removed {
+    /// An environment variable.
+    Env,
+    /// The mount at a path.
+    Mount,
+    /// A resource, in limits and requests.
+    Resource,
+}
+
+impl Removed {
+    fn what(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::Mount => "mount",
+            Self::Resource => "resources",
+        }
+    }
 }
 
 /// What changes. Values are final: merging with the user's own happened when the op was made.
@@ -106,6 +182,41 @@ pub enum Change {
         /// The words.
         argv: Vec<String>,
     },
+    /// A member is added to a list of the pod or the container.
+    Member {
+        /// The list.
+        list: PodList,
+        /// Name of the member, by which it is known to be there already.
+        name: String,
+        /// The whole member.
+        value: Json,
+    },
+    /// A field of the pod is set (`hostNetwork`).
+    PodField {
+        /// Its name.
+        key: String,
+        /// Its value.
+        value: Json,
+    },
+    /// Something is taken out of the container: it belongs to another fabric.
+    Remove {
+        /// What.
+        what: Removed,
+        /// Its name, or the path of a mount.
+        name: String,
+    },
+    /// An object beside the job, in its namespace (a ResourceClaimTemplate). It is written before the job.
+    Companion {
+        /// The whole object.
+        object: Json,
+    },
+    /// A field of the job's own object is set (the label of a Kueue queue).
+    JobField {
+        /// JSON pointer of the field.
+        pointer: String,
+        /// Its value.
+        value: String,
+    },
     /// The `mpirun` that the backend writes itself, for `launch = "mpi"`, is this one and forwards these variables.
     Mpirun {
         /// Absolute path, or `mpirun`.
@@ -144,15 +255,31 @@ impl Change {
             Self::Toleration { key, .. } => format!("toleration {key}"),
             Self::Command { .. } | Self::Wrap { .. } => "command".to_owned(),
             Self::Mpirun { .. } => "mpirun".to_owned(),
+            Self::Member { list, name, .. } => format!("{} {name}", list.what()),
+            Self::PodField { key, .. } => key.clone(),
+            Self::Remove { what, name } => format!("{} {name}", what.what()),
+            Self::Companion { object } => {
+                let text = |pointer: &str| object.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+                format!("object {} {}", text("/kind"), text("/metadata/name"))
+            }
+            Self::JobField { pointer, .. } => match pointer.strip_prefix("/metadata/labels/") {
+                Some(label) => format!("label {}", label.replace("~1", "/")),
+                None => pointer.trim_start_matches('/').replace('/', "."),
+            },
         }
     }
 
     /// The value it sets, as a person reads it.
     pub fn value(&self) -> String {
         match self {
-            Self::Env { value, .. } | Self::Annotation { value, .. } | Self::NodeSelector { value, .. } => {
-                value.clone()
+            Self::Env { value, .. }
+            | Self::Annotation { value, .. }
+            | Self::NodeSelector { value, .. }
+            | Self::JobField { value, .. } => value.clone(),
+            Self::Member { value, .. } | Self::PodField { value, .. } | Self::Companion { object: value } => {
+                shown_command(&[value.to_string()])
             }
+            Self::Remove { .. } => "removed".to_owned(),
             Self::Mount { host_path, read_only, .. } => {
                 format!("{host_path} of the node{}", if *read_only { ", read-only" } else { "" })
             }
@@ -171,14 +298,19 @@ impl Change {
     }
 
     /// Where it stands among the changes of a role.
+    #[expect(clippy::match_same_arms, reason = "in the order of the phases")]
     pub(crate) fn phase(&self) -> u8 {
         match self {
-            Self::Mount { .. } => 0,
+            Self::Companion { .. } | Self::Remove { .. } | Self::Mount { .. } => 0,
+            Self::Member { list: PodList::Volumes | PodList::VolumeMounts, .. } => 0,
             Self::Env { .. } => 1,
-            Self::Resource { .. } => 2,
+            Self::Resource { .. } | Self::Member { .. } => 2,
             Self::Capability { .. } => 3,
-            Self::Annotation { .. } => 4,
-            Self::NodeSelector { .. } | Self::Colocate { .. } | Self::Toleration { .. } => 5,
+            Self::Annotation { .. } | Self::JobField { .. } => 4,
+            Self::NodeSelector { .. }
+            | Self::Colocate { .. }
+            | Self::Toleration { .. }
+            | Self::PodField { .. } => 5,
             Self::Command { .. } | Self::Wrap { .. } | Self::Mpirun { .. } => 6,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::request::{Fabric, Gid, Webhook};
 
@@ -53,6 +54,10 @@ pub struct Profile {
     pub launcher: LauncherProfile,
     /// Where workers stand.
     pub placement: Placement,
+    /// What the pods of workers get, whatever the fabric.
+    pub pod: PodProfile,
+    /// The queue of jobs, and how near their pods are to each other.
+    pub queue: QueueProfile,
 }
 
 impl std::fmt::Debug for Profile {
@@ -183,6 +188,96 @@ pub struct Placement {
     pub tolerations: Vec<TolerationProfile>,
 }
 
+/// What the pods of workers get beside devices and variables. Texts may contain `{job}`, `{nodes}`, `{accelerators}`,
+/// `{index}` and `{efa}` (EFA interfaces for each accelerator); a text that is only one of the numbers becomes a number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct PodProfile {
+    /// Puts the pods on the host's network, with the DNS policy that goes with it.
+    pub host_network: bool,
+    /// Annotations. A list is merged with the list that is there, member by member.
+    pub annotations: BTreeMap<String, Json>,
+    /// Further resources (`networking.gke.io.networks/rdma-0`).
+    pub resources: BTreeMap<String, String>,
+    /// Linux capabilities.
+    pub capabilities: Vec<String>,
+    /// Folders put before the user's `LD_LIBRARY_PATH`, in order.
+    pub library_dirs: Vec<String>,
+    /// A script of the container that bash reads before the command, in the same process.
+    pub script: Option<String>,
+    /// Node labels.
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints.
+    pub tolerations: Vec<TolerationProfile>,
+    /// A node label that all pods share, where the job has no more nodes than `colocate-nodes`.
+    pub colocate: Option<String>,
+    /// How many nodes have the label's value in common.
+    pub colocate_nodes: u64,
+    /// Volumes, sidecars and resource claims, by name.
+    pub add: BTreeMap<String, AddProfile>,
+    /// What belongs to another fabric and is taken out.
+    pub remove: RemoveProfile,
+}
+
+impl PodProfile {
+    /// Returns whether it changes anything.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Something with a name that a pod gets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct AddProfile {
+    /// A volume, without its name.
+    pub volume: Option<Json>,
+    /// Where the volume appears in the container of the ranks.
+    pub mount: Option<String>,
+    /// Whether writing there is refused.
+    pub read_only: bool,
+    /// A sidecar, without its name: an init container that runs as long as the pod.
+    pub sidecar: Option<Json>,
+    /// A resource claim, without its name, which the container of the ranks uses.
+    pub claim: Option<Json>,
+    /// The object that the volume or claim refers to.
+    pub companion: Option<Json>,
+    /// The resource that the claim stands for, which is taken out.
+    pub replaces: Option<String>,
+    /// The claim is made once for each accelerator, as `NAME-0`, `NAME-1`, …
+    pub each_accelerator: bool,
+}
+
+/// What is taken out of the containers of workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct RemoveProfile {
+    /// Variables; one that ends in `*` stands for all that begin so.
+    pub env: Vec<String>,
+    /// Paths of mounts.
+    pub mounts: Vec<String>,
+    /// Resources.
+    pub resources: Vec<String>,
+}
+
+/// The queue of jobs, of Kueue or of Volcano, and how near Kueue places the pods of workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct QueueProfile {
+    /// A LocalQueue of Kueue.
+    pub kueue: Option<String>,
+    /// A Queue of Volcano.
+    pub volcano: Option<String>,
+    /// A topology level of Kueue that all workers must share (`cloud.provider.com/topology-block`).
+    pub topology_required: Option<String>,
+    /// A topology level that the workers share where that is possible.
+    pub topology_preferred: Option<String>,
+}
+
 /// A taint that workers tolerate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -220,6 +315,8 @@ impl Default for Profile {
             infiniband: None,
             launcher: LauncherProfile::default(),
             placement: Placement::default(),
+            pod: PodProfile::default(),
+            queue: QueueProfile::default(),
         }
     }
 }

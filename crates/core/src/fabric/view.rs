@@ -20,6 +20,8 @@ pub struct JobView {
     pub queue: Option<String>,
     /// Annotations of the job itself (`metadata.annotations`); the pods' own are in the roles.
     pub annotations: BTreeMap<String, Annotation>,
+    /// Labels of the job itself.
+    pub labels: BTreeMap<String, String>,
     /// Its roles, in the order of the file.
     pub roles: Vec<RoleView>,
     /// Who starts the ranks with `mpirun`, if that is how they start.
@@ -143,6 +145,12 @@ pub struct RoleView {
     pub volumes: Vec<VolumeView>,
     /// Whether the pod is on the host's network.
     pub host_network: bool,
+    /// The pod's DNS policy, if it names one.
+    pub dns_policy: Option<String>,
+    /// Names of the pod's init containers.
+    pub init_containers: Vec<String>,
+    /// Names of the pod's resource claims.
+    pub resource_claims: Vec<String>,
     /// The container the ranks run in.
     pub container: ContainerView,
     /// The pod's other containers (not the init containers), for their resources and for lint.

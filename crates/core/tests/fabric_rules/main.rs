@@ -8,6 +8,7 @@
 mod detection;
 mod opting_out;
 mod own_values;
+mod pods;
 mod rdma;
 mod situation;
 mod stack;

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{JobReport, Settings, Start, TrainerVersion, apply_ops, mutate};
+use weftrun_core::convert::{JobReport, Settings, Splitter, Start, TrainerVersion, apply_ops, mutate};
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
@@ -48,8 +48,21 @@ fn run(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
         runtimes: &call.runtimes,
         ..Settings::offline(&profile, &call.options, &catalogue)
     };
-    let done = mutate(text, Start::of("x.yaml"), &settings).map_err(|finding| finding.message)?;
-    Ok((done.text.into_owned(), done.jobs))
+    let (mut new, mut jobs) = (String::new(), Vec::new());
+    for document in documents(text) {
+        let done = mutate(&document, Start::of("x.yaml"), &settings).map_err(|finding| finding.message)?;
+        new.push_str(&done.text);
+        jobs.extend(done.jobs);
+    }
+    Ok((new, jobs))
+}
+
+/// The documents of a text, as the command line cuts a stream.
+fn documents(text: &str) -> Vec<String> {
+    let mut splitter = Splitter::default();
+    splitter.push(text.as_bytes());
+    splitter.finish();
+    std::iter::from_fn(|| splitter.next_document()).map(|bytes| String::from_utf8(bytes).unwrap()).collect()
 }
 
 /// Laws 1 to 4 of one text and one call.
@@ -291,7 +304,20 @@ fn object() -> impl Strategy<Value = Json> {
 fn call() -> impl Strategy<Value = Call> {
     let rules: Vec<&'static str> = RULES.iter().map(|rule| rule.id).collect();
     let off = prop::collection::vec(prop::sample::select(rules), 0..3);
-    let profile = one_of(&["dgxc", "dgxc", "eks-image", "roce", "infiniband", "neuron", "parallelcluster"]);
+    let profile = one_of(&[
+        "dgxc",
+        "dgxc",
+        "eks-image",
+        "roce",
+        "infiniband",
+        "neuron",
+        "parallelcluster",
+        "gke-tcpxo",
+        "gke-a4x",
+        "eks-gb300",
+        "eks-dra",
+        "oci-host",
+    ]);
     let gid = prop::option::of(one_of(&[Gid::Auto, Gid::Compute, Gid::Index(3)]));
     let stack = one_of(&[Stack::Auto, Stack::Auto, Stack::Mounted, Stack::Bundled]);
     let webhook = one_of(&[Webhook::Auto, Webhook::Yes, Webhook::No]);
@@ -316,7 +342,11 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 /// Keys under which the ops change something; everything else must be equal.
-const CHANGED: [&str; 13] = [
+const CHANGED: [&str; 17] = [
+    "initContainers",
+    "resourceClaims",
+    "hostNetwork",
+    "dnsPolicy",
     "env",
     "resources",
     "resourcesPerNode",
@@ -350,7 +380,10 @@ fn without_changes(value: &Json) -> Json {
 }
 
 fn data(text: &str) -> Vec<Json> {
-    yaml_documents(text).unwrap().iter().map(|document| document.root.to_json()).collect()
+    let read = |text: String| -> Vec<Json> {
+        yaml_documents(&text).unwrap().iter().map(|document| document.root.to_json()).collect()
+    };
+    documents(text).into_iter().filter(|text| !text.trim().is_empty()).flat_map(read).collect()
 }
 
 proptest! {
@@ -365,7 +398,9 @@ proptest! {
         };
         match holds(&text, &call) {
             Ok((after, jobs)) => {
-                let (before, after) = (data(&text), data(&after));
+                let (before, mut after) = (data(&text), data(&after));
+                // Objects that the pods refer to stand before the job.
+                let after = after.split_off(after.len() - before.len());
                 let version = call.trainer.and_then(TrainerVersion::parse).unwrap_or_default();
                 let mut made = object.clone();
                 apply_ops(&mut made, &jobs[0].plan.ops, &call.runtimes, version).unwrap();

@@ -48,7 +48,7 @@ impl Translated {
             ScriptChange::Memlock => self.memlock = Some(op.clone()),
             ScriptChange::OneSwitch => self.one_switch = Some(op.clone()),
             ScriptChange::Command(after) => self.command = Some(after.to_vec()),
-            ScriptChange::Wrap(argv) => self.wrap = argv.to_vec(),
+            ScriptChange::Wrap(argv) => self.wrap.extend(argv.iter().cloned()),
         }
     }
 }

@@ -148,7 +148,8 @@ impl<'t> Editor<'t> {
     }
 
     fn apply(mut self) -> Result<String, Blocked> {
-        self.splices.sort_by_key(|splice| splice.range.start);
+        // An insertion goes before a removal that starts at the same byte.
+        self.splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
         let mut out = String::with_capacity(self.text.len() + 1024);
         let mut at = 0;
         for splice in &self.splices {
@@ -205,14 +206,26 @@ impl<'t> Editor<'t> {
         place: &Place<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
+        let new: Vec<(&String, &Json)> = wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
+        let gone: Vec<bool> = entries.iter().map(|entry| !wanted.contains_key(entry.key.as_ref())).collect();
+        if gone.iter().all(|gone| *gone) && !new.is_empty() {
+            self.replace_entries(entries, &new, flow);
+            return Ok(());
+        }
+        if flow {
+            let spans: Vec<Range<usize>> =
+                entries.iter().map(|entry| entry.key_span.start..self.end_of(entry)).collect();
+            self.remove_flow(&spans, &gone);
+        }
         for (index, entry) in entries.iter().enumerate() {
             let Some(value) = wanted.get(entry.key.as_ref()) else {
-                let removed = self.remove_entry(entries, index, flow);
-                removed.ok_or_else(|| Blocked {
-                    path: place.below(&entry.key),
-                    span: entry.key_span.clone(),
-                    why: "it cannot be taken out of its line".into(),
-                })?;
+                if !flow {
+                    self.remove_entry(entries, index).ok_or_else(|| Blocked {
+                        path: place.below(&entry.key),
+                        span: entry.key_span.clone(),
+                        why: "it cannot be taken out of its line".into(),
+                    })?;
+                }
                 continue;
             };
             let twice = entries.iter().filter(|other| other.key == entry.key).count() > 1;
@@ -226,8 +239,8 @@ impl<'t> Editor<'t> {
                 self.node(&entry.value, value, &Place { above, key, in_flow: place.in_flow || flow })?;
             }
         }
-        let new: Vec<(&String, &Json)> = wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
-        let Some(last) = entries.iter().max_by_key(|entry| self.end_of(entry)) else { return Ok(()) };
+        let kept = entries.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(entry, _)| entry);
+        let Some(last) = kept.max_by_key(|entry| self.end_of(entry)) else { return Ok(()) };
         if new.is_empty() {
             return Ok(());
         }
@@ -244,7 +257,8 @@ impl<'t> Editor<'t> {
         Ok(())
     }
 
-    /// Pairs the items that changed between those in front and behind that did not; what is left over is new or gone.
+    /// Takes out the items whose name is gone, and pairs the others that changed between those in front and behind that did
+    /// not; what is left over is new.
     fn seq(
         &mut self,
         node: &SpanTree<'_>,
@@ -253,6 +267,10 @@ impl<'t> Editor<'t> {
         place: &Place<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
+        if wanted.is_empty() {
+            let why = "all items would be taken out of the list".into();
+            return Err(Blocked { path: place.path(), span: node.span.clone(), why });
+        }
         let front = items.iter().zip(wanted).take_while(|(a, b)| same(a, b)).count();
         let back = items[front..]
             .iter()
@@ -261,25 +279,40 @@ impl<'t> Editor<'t> {
             .take_while(|(a, b)| same(a, b))
             .count();
         let (old, new) = (&items[front..items.len() - back], &wanted[front..wanted.len() - back]);
-        for (index, (item, value)) in old.iter().zip(new).enumerate() {
-            let above = Some((place, Step::Item(front + index)));
+        let gone = gone(old, new);
+        if flow && gone.contains(&true) {
+            let is_gone = |index: usize| index.checked_sub(front).and_then(|at| gone.get(at)) == Some(&true);
+            let gone: Vec<bool> = (0..items.len()).map(is_gone).collect();
+            let spans: Vec<Range<usize>> = items.iter().map(|item| item.span.clone()).collect();
+            self.remove_flow(&spans, &gone);
+        }
+        let mut old: Vec<(usize, &SpanTree<'_>)> = Vec::new();
+        for (index, item) in items.iter().enumerate().take(items.len() - back).skip(front) {
+            match gone[index - front] {
+                true if !flow => self.remove_lines(item.span.start, item.span.end),
+                true => {}
+                false => old.push((index, item)),
+            }
+        }
+        for ((index, item), value) in old.iter().zip(new) {
+            let above = Some((place, Step::Item(*index)));
             self.node(item, value, &Place { above, key: None, in_flow: place.in_flow || flow })?;
         }
         if new.len() < old.len() {
-            let why = "items would be taken out of the list".into();
+            let why = "items without a name would be taken out of the list".into();
             return Err(Blocked { path: place.path(), span: node.span.clone(), why });
         }
         let added = &new[old.len()..];
         if added.is_empty() {
             return Ok(());
         }
-        let before = front + old.len();
         let dash = self.column(node.span.start);
         let texts: Vec<String> = added
             .iter()
             .map(|item| if flow { self.layout.flow(item) } else { self.layout.item(item, dash) })
             .collect();
-        match (before.checked_sub(1).and_then(|index| items.get(index)), flow) {
+        let before = front.checked_sub(1).and_then(|index| items.get(index));
+        match (old.last().map(|(_, last)| *last).or(before), flow) {
             (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, &texts),
             (Some(last), false) => self.append_lines(last.span.end, dash, &texts),
             (None, true) => {
@@ -292,6 +325,23 @@ impl<'t> Editor<'t> {
             }
         }
         Ok(())
+    }
+
+    /// Takes out the lines of what starts and ends at these bytes, with the line break before them: what is added behind
+    /// stands before the break that follows.
+    fn remove_lines(&mut self, start: usize, end: usize) {
+        let start = start - self.column(start);
+        let before = &self.text[..start];
+        let newline = |text: &str| if text.ends_with("\r\n") { 2 } else { usize::from(text.ends_with('\n')) };
+        let own = newline(&self.text[..end]);
+        let end = if own > 0 { end - own } else { self.line_end(end) };
+        if start > 0 {
+            self.splice(start - newline(before)..end, "");
+        } else {
+            let rest = &self.text[end..];
+            let newline = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+            self.splice(start..end + newline, "");
+        }
     }
 
     /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
@@ -409,29 +459,44 @@ impl<'t> Editor<'t> {
         self.splice(end..end, text);
     }
 
-    /// Takes an entry out of its map.
-    fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize, flow: bool) -> Option<()> {
+    /// Puts new entries in the place of all that are there.
+    fn replace_entries(&mut self, entries: &[Entry<'_>], new: &[(&String, &Json)], flow: bool) {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let (start, end) = (first.key_span.start, self.end_of(last));
+        let indent = self.column(start);
+        let text = |(key, value): &(&String, &Json)| {
+            if flow { self.layout.flow_entry(key, value) } else { self.layout.entry(key, value, indent) }
+        };
+        let texts: Vec<String> = new.iter().map(text).collect();
+        let separator = if flow { ", ".to_owned() } else { self.layout.line(indent) };
+        let tail = if self.text[..end].ends_with('\n') { self.layout.newline } else { "" };
+        self.splice(start..end, texts.join(&separator) + tail);
+    }
+
+    /// Takes members out from between brackets, each with the comma that goes with it.
+    fn remove_flow(&mut self, spans: &[Range<usize>], gone: &[bool]) {
+        let last_kept = gone.iter().rposition(|gone| !gone);
+        for (index, span) in spans.iter().enumerate().filter(|(index, _)| gone[*index]) {
+            match (spans.get(index + 1), last_kept) {
+                (Some(next), Some(last)) if index < last => self.splice(span.start..next.start, ""),
+                _ => break,
+            }
+        }
+        let (Some(end), Some(first)) = (spans.last(), spans.first()) else { return };
+        let start = last_kept.map_or(first.start, |last| spans[last].end);
+        if last_kept.is_none_or(|last| last + 1 < spans.len()) {
+            self.splice(start..end.end, "");
+        }
+    }
+
+    /// Takes an entry out of its map, which has lines of its own.
+    fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize) -> Option<()> {
         let entry = &entries[index];
         let (start, end) = (entry.key_span.start, self.end_of(entry));
         let next = entries.get(index + 1).map(|next| next.key_span.start);
-        if flow {
-            let range = match (next, index.checked_sub(1)) {
-                (Some(next), _) => start..next,
-                (None, Some(before)) => self.end_of(&entries[before])..end,
-                (None, None) => start..end,
-            };
-            self.splice(range, "");
-            return Some(());
-        }
         let line_start = start - self.column(start);
         if self.text[line_start..start].trim().is_empty() && entries.len() > 1 {
-            let end = if self.text[..end].ends_with('\n') {
-                end
-            } else {
-                (self.line_end(end) + 1).min(self.text.len())
-            };
-            let end = if self.text[..end].ends_with('\r') { (end + 1).min(self.text.len()) } else { end };
-            self.splice(line_start..end, "");
+            self.remove_lines(start, end);
         } else {
             self.splice(start..next?, "");
         }
@@ -461,6 +526,27 @@ impl<'t> Editor<'t> {
             memchr::memchr(b'\n', &self.text.as_bytes()[at..]).map_or(self.text.len(), |found| at + found);
         if self.text[at..end].ends_with('\r') { end - 1 } else { end }
     }
+}
+
+/// Which items have a name that no wanted item has; one in whose place another new name stands is renamed. The path of a
+/// mount is its name, since a volume may be mounted several times.
+fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
+    let name = |item: &SpanTree<'_>| {
+        ["mountPath", "name"].into_iter().find_map(|key| Some((key, item.get(key)?.as_str()?.to_owned())))
+    };
+    let names: Vec<_> = items.iter().map(name).collect();
+    let is = |(key, name): &(&str, String), other: &Json| other[*key] == name.as_str();
+    let mut removed = 0;
+    let of = |(index, own): (usize, &Option<(&'static str, String)>)| {
+        let Some(own) = own.as_ref().filter(|own| !wanted.iter().any(|other| is(own, other))) else {
+            return false;
+        };
+        let known = |other: &Json| names.iter().flatten().any(|name| name != own && is(name, other));
+        let gone = wanted.get(index - removed).is_none_or(known);
+        removed += usize::from(gone);
+        gone
+    };
+    names.iter().enumerate().map(of).collect()
 }
 
 /// How far the document's first list below a key is indented.

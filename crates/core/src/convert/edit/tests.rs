@@ -194,3 +194,45 @@ fn a_quoted_scalar_of_several_lines_keeps_the_lines_that_do_not_change() {
     let new = change(text, put("/a", j!("x: # y\u{7}")));
     assert_eq!(yaml(&new).unwrap().root.to_json()["a"], j!("x: # y\u{7}"));
 }
+
+#[test]
+fn named_items_are_taken_out_with_their_lines() {
+    let without = |names: &'static [&'static str], added: &'static [&'static str]| {
+        move |data: &mut Json| {
+            let list = data["e"].as_array_mut().unwrap();
+            list.retain(|item| !names.contains(&item["name"].as_str().unwrap()));
+            list.extend(added.iter().map(|name| j!({"name": name})));
+        }
+    };
+    let block = "e:\n  # of a\n  - name: a\n    value: |\n      x\n  - name: b # b\n  - name: c\nz: 1\n";
+    assert_eq!(change(block, without(&["a"], &[])), "e:\n  # of a\n  - name: b # b\n  - name: c\nz: 1\n");
+    assert_eq!(
+        change(block, without(&["b"], &["d"])),
+        "e:\n  # of a\n  - name: a\n    value: |\n      x\n  - name: c\n  - name: d\nz: 1\n"
+    );
+    assert_eq!(change(block, without(&["a", "c"], &[])), "e:\n  # of a\n  - name: b # b\nz: 1\n");
+    assert_eq!(change("e: [{name: a}, {name: b}]\n", without(&["a"], &["c"])), "e: [{name: b}, {name: c}]\n");
+    assert_eq!(change("e: [{name: a}, {name: b}]\n", without(&["b"], &[])), "e: [{name: a}]\n");
+    let three = "e: [{name: a}, {name: b}, {name: c}]\n";
+    assert_eq!(change(three, without(&["b", "c"], &[])), "e: [{name: a}]\n");
+    assert_eq!(change(three, without(&["a", "b"], &[])), "e: [{name: c}]\n");
+    assert_eq!(change("e:\n- name: a\n- name: b", without(&["b"], &[])), "e:\n- name: a");
+    let renamed = change("e:\n- name: a\n  v: 1\n- name: b\n", put("/e/0/name", j!("c")));
+    assert_eq!(renamed, "e:\n- name: c\n  v: 1\n- name: b\n", "a new name in its place is a new name");
+}
+
+#[test]
+fn entries_are_taken_out_while_others_are_added() {
+    let swap = |gone: &'static [&'static str], new: &'static str| {
+        move |data: &mut Json| {
+            let map = data["a"].as_object_mut().unwrap();
+            map.retain(|key, _| !gone.contains(&key.as_str()));
+            map.insert(new.to_owned(), j!([1]));
+        }
+    };
+    let block = "a:\n  b: 1\n  c: 2 # c\nz: 1\n";
+    assert_eq!(change(block, swap(&["c"], "d")), "a:\n  b: 1\n  d:\n  - 1\nz: 1\n");
+    assert_eq!(change("a:\n  b:\n    c: 2\nz: 1\n", swap(&["b"], "d")), "a:\n  d:\n  - 1\nz: 1\n");
+    assert_eq!(change("a: {b: 1, c: 2}\n", swap(&["c"], "d")), "a: {b: 1, d: [1]}\n");
+    assert_eq!(change("a: {b: 1, c: 2}\n", swap(&["b", "c"], "d")), "a: {d: [1]}\n");
+}

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::job;
-use super::object::{ObjectKind, kind_of_json, pointer_mut};
+use super::object::{ObjectKind, kind_of_json, pointer_mut, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::workload;
 use crate::Finding;
 use crate::fabric::view::{JobKind, JobView, RoleView};
-use crate::fabric::{Change, Op};
+use crate::fabric::{Change, Op, PodList, Removed};
 
 /// Makes the changes of ops on a whole job object, as [`mutate`](crate::convert::mutate) does on its text: what a backend
 /// renders and what `weftrun mutate` writes are the same. Ops name the object's own roles (`Worker`, `trainer`).
@@ -74,6 +74,15 @@ pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op)
             let Some(container) = pointer_mut(object, at) else { return };
             container_op(container, "resources", &op.change);
         }
+        Change::Member { list, value, .. } if list.is_of_pod() => {
+            let Some(spec) = pointer_mut(object, &format!("{template}/spec")) else { return };
+            push(spec, list.field(), value.clone());
+        }
+        Change::PodField { key, value } => {
+            let Some(spec) = pointer_mut(object, &format!("{template}/spec")) else { return };
+            set(spec, &[], key, value.clone());
+        }
+        Change::JobField { pointer, value } => job_field(object, pointer, value),
         change => {
             let Some(container) = pointer_mut(object, at) else { return };
             container_op(container, "resources", change);
@@ -103,8 +112,60 @@ pub(super) fn container_op(container: &mut Json, resources: &str, change: &Chang
             }
         }
         Change::Command { after, command_words, .. } => command(container, after, *command_words),
+        Change::Member { list: PodList::VolumeMounts, value, .. } => {
+            push(container, "volumeMounts", value.clone());
+        }
+        Change::Member { list: PodList::ContainerClaims, value, .. } => {
+            if let Some(resources) = map_at(container, &[resources]) {
+                push(resources, "claims", value.clone());
+            }
+        }
+        Change::Remove { what, name } => remove(container, resources, *what, name),
         _ => {}
     }
+}
+
+/// Takes out every member of a name, and the list if nothing is left of it.
+fn remove(container: &mut Json, resources: &str, what: Removed, name: &str) {
+    let Some(map) = container.as_object_mut() else { return };
+    let (list, key) = match what {
+        Removed::Env => ("env", "name"),
+        Removed::Mount => ("volumeMounts", "mountPath"),
+        Removed::Resource => {
+            let Some(all) = map.get_mut(resources).and_then(Json::as_object_mut) else { return };
+            for side in ["limits", "requests"] {
+                let Some(amounts) = all.get_mut(side).and_then(Json::as_object_mut) else { continue };
+                if amounts.shift_remove(name).is_some() && amounts.is_empty() {
+                    all.shift_remove(side);
+                }
+            }
+            if all.is_empty() {
+                map.shift_remove(resources);
+            }
+            return;
+        }
+    };
+    let Some(members) = map.get_mut(list).and_then(Json::as_array_mut) else { return };
+    members.retain(|member| member[key] != name);
+    if members.is_empty() {
+        map.shift_remove(list);
+    }
+}
+
+/// Sets a field of the object itself, making the maps above it.
+fn job_field(object: &mut Json, pointer: &str, value: &str) {
+    let steps: Vec<_> = steps(pointer).collect();
+    let Some((last, above)) = steps.split_last() else { return };
+    let above: Vec<&str> = above.iter().map(AsRef::as_ref).collect();
+    set(object, &above, last, json!(value));
+}
+
+/// The objects that ops put beside a job.
+pub(super) fn companions(ops: &[Op]) -> impl Iterator<Item = &Json> {
+    ops.iter().filter_map(|op| match &op.change {
+        Change::Companion { object } => Some(object),
+        _ => None,
+    })
 }
 
 /// The last variable of a name gets the value, or a new one is added.
@@ -196,8 +257,36 @@ fn train_job(
     runtime: &Runtime<'_>,
     version: TrainerVersion,
 ) -> Result<(), Finding> {
+    let has = |what: Removed, name: &str| {
+        let trainer = object.pointer("/spec/trainer").unwrap_or(&Json::Null);
+        match what {
+            Removed::Env => {
+                trainer["env"].as_array().is_some_and(|env| env.iter().any(|v| v["name"] == name))
+            }
+            Removed::Mount => false,
+            Removed::Resource => {
+                let asks = |side: &str| !trainer["resourcesPerNode"][side][name].is_null();
+                asks("limits") || asks("requests")
+            }
+        }
+    };
     match &op.change {
-        Change::Env { .. } | Change::Command { .. } => {
+        Change::Companion { .. } => {}
+        Change::JobField { pointer, value } => job_field(object, pointer, value),
+        Change::Remove { what, name } if !has(*what, name) => {
+            return Err(missing(op, version, &format!("taking out {name}, which its runtime sets")));
+        }
+        Change::Member { list: PodList::InitContainers, .. } => {
+            return Err(missing(op, version, "a sidecar"));
+        }
+        Change::Member { list: PodList::ResourceClaims, .. } => {
+            return Err(missing(op, version, "resource claims of its pods"));
+        }
+        Change::PodField { key, .. } => return Err(missing(op, version, key)),
+        Change::Env { .. }
+        | Change::Command { .. }
+        | Change::Remove { .. }
+        | Change::Member { list: PodList::ContainerClaims, .. } => {
             let Some(trainer) = map_at(object, &["spec", "trainer"]) else { return Ok(()) };
             container_op(trainer, "resourcesPerNode", &op.change);
         }
@@ -258,6 +347,12 @@ fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {
             }
         }
         Change::Capability { .. } => {
+            if let Some(container) = named(spec, "containers", container) {
+                container_op(container, "resources", change);
+            }
+        }
+        Change::Member { list: PodList::Volumes, value, .. } => push(spec, "volumes", value.clone()),
+        Change::Member { .. } => {
             if let Some(container) = named(spec, "containers", container) {
                 container_op(container, "resources", change);
             }

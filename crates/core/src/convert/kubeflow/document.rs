@@ -319,6 +319,7 @@ fn object(
                 None => report.fail(finding),
             }
         }
+        extra.extend(apply::companions(&report.plan.ops).cloned());
     }
     for finding in &mut report.plan.findings {
         if finding.span.is_none() {

@@ -14,6 +14,8 @@ pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
         kind,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
         namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        queue: text_at(object, "/spec/runPolicy/schedulingPolicy/queue").map(str::to_owned),
+        labels: pod::texts(pointer(object, "/metadata/labels")),
         annotations: pod::annotations(pointer(object, "/metadata/annotations")),
         roles: roles
             .into_iter()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::object::{number, placeholder, text_at};
+use super::object::{number, placeholder, pointer, text_at};
 use super::trainjob::Runtime;
 use super::{apply, job::implementation, pod};
 use crate::fabric::view::{JobKind, JobView, RoleView};
@@ -28,6 +28,7 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>) -> Option<JobView> {
         kind: JobKind::TrainJob,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
         namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        labels: pod::texts(pointer(object, "/metadata/labels")),
         annotations: pod::annotations(object.pointer("/metadata/annotations")),
         roles,
         mpi: Some(implementation(text_at(&runtime, "/spec/mlPolicy/mpi/mpiImplementation"))),

@@ -25,6 +25,9 @@ pub(super) fn role(template: &Json, at: &str, main: impl Fn(&[Json]) -> usize) -
         tolerates: list(spec, "tolerations").iter().filter_map(|t| text(t, "key")).collect(),
         volumes: volumes(spec, at),
         host_network: spec.get("hostNetwork").and_then(Json::as_bool).unwrap_or(false),
+        dns_policy: text(spec, "dnsPolicy"),
+        init_containers: list(spec, "initContainers").iter().filter_map(|one| text(one, "name")).collect(),
+        resource_claims: list(spec, "resourceClaims").iter().filter_map(|one| text(one, "name")).collect(),
         container: if chosen < containers.len() { view(chosen) } else { ContainerView::default() },
         sidecars: (0..containers.len()).filter(|&index| index != chosen).map(view).collect(),
         ..RoleView::default()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value as Json, json};
 
 use super::job::implementation;
-use super::object::{list, number, placeholder, text_at};
+use super::object::{list, number, placeholder, pointer, text_at};
 use super::pod;
 use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 
@@ -198,6 +198,7 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>, version: TrainerVersion
         kind: JobKind::TrainJob,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
         namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        labels: pod::texts(pointer(object, "/metadata/labels")),
         annotations: pod::annotations(object.pointer("/metadata/annotations")),
         roles: vec![role],
         mpi,

@@ -205,6 +205,10 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
             .unwrap_or_default()
             .to_owned(),
         namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        queue: (kind == Workload::VolcanoJob)
+            .then(|| text_at(object, "/spec/queue").map(str::to_owned))
+            .flatten(),
+        labels: pod::texts(pointer(object, "/metadata/labels")),
         annotations: pod::annotations(annotations),
         roles,
         mpi,

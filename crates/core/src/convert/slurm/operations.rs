@@ -84,6 +84,11 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
         "the cluster reports no topology (TopologyPlugin is not set): the nodes of a partition are assumed to be close to each other",
     ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
+    (
+        "pod",
+        "Slurm jobs have no pods: sidecars, claims, shared memory and the host's network are the node's own, or the container's",
+    ),
+    ("remove", "what a script sets is left to the script: take it out there"),
     ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
     (
         "whole-nodes",
@@ -131,6 +136,11 @@ pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptCh
         Change::Annotation { .. } => return Err("annotation"),
         Change::Toleration { .. } => return Err("toleration"),
         Change::Mpirun { .. } => return Err("mpirun"),
+        Change::Remove { .. } => return Err("remove"),
+        Change::Member { .. }
+        | Change::PodField { .. }
+        | Change::Companion { .. }
+        | Change::JobField { .. } => return Err("pod"),
     })
 }
 

@@ -21,9 +21,15 @@ pub struct Site {
 
 /// Profiles that are applied only if they are named: the names of networks and resources differ from cluster to cluster.
 const TO_BE_NAMED: &[(&str, &str)] = &[
+    ("aws-roce", "eks-gb300"),
     ("azure-ib", "azure-nd"),
     ("coreweave", "coreweave"),
     ("crusoe", "crusoe"),
+    ("efa-dra", "eks-dra"),
+    ("gke-a4x", "gke-a4x"),
+    ("gke-gib", "gke-gib"),
+    ("gke-tcpx", "gke-tcpx"),
+    ("gke-tcpxo", "gke-tcpxo"),
     ("lambda", "lambda"),
     ("nebius", "nebius"),
     ("nscale", "nscale"),
@@ -56,7 +62,8 @@ pub const SITES: &[Site] = &[
     site("google", "Google Cloud", Fabric::Auto, NONE, None),
     site("gke-tcpx", "Google GPUDirect-TCPX (A3 High)", Fabric::Auto, NONE, Some("google")),
     site("gke-tcpxo", "Google GPUDirect-TCPXO (A3 Mega)", Fabric::Auto, NONE, Some("google")),
-    site("gke-gib", "Google RDMA (A3 Ultra, A4, A4X)", Fabric::Roce, NONE, Some("google")),
+    site("gke-gib", "Google RDMA (A3 Ultra, A4)", Fabric::Roce, NONE, Some("google")),
+    site("gke-a4x", "Google RDMA (A4X)", Fabric::Roce, NONE, Some("gke-gib")),
     site("verbs", "InfiniBand or RoCE", Fabric::Auto, NONE, None),
     site("infiniband", "InfiniBand", Fabric::InfiniBand, (Some("infiniband"), None), Some("verbs")),
     site("azure-ib", "InfiniBand of Azure", Fabric::InfiniBand, NONE, Some("infiniband")),

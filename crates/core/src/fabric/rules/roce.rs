@@ -22,7 +22,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
     for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
         let own = (roce.devices.as_deref(), own_networks(ctx, roce));
-        if !rdma_present::report(plan, at, role, own, &["roce.network", "roce.devices"]) {
+        let asks = own.0.is_some() || !own.1.is_empty();
+        if asks && !rdma_present::report(plan, at, role, own, &["roce.network", "roce.devices"]) {
             network(ctx, plan, roce, at, role);
             devices(ctx, plan, roce, at, role);
         }

@@ -1,0 +1,416 @@
+//! What a profile puts into the pods of workers whatever the fabric: volumes, sidecars, claims, annotations, a script
+//! before the command; and what it takes out.
+
+use serde_json::{Value as Json, json};
+
+use super::{Context, Launch, set};
+use crate::Finding;
+use crate::fabric::builder::{PlanBuilder, RoleRef};
+use crate::fabric::node::Count;
+use crate::fabric::view::{Annotation, RoleView};
+use crate::fabric::{AddProfile, Change, PodList, Removed, merge};
+use crate::request::Origin;
+
+/// `$0` of the shell that reads a script before the command.
+const SHELL_NAME: &str = "fabric-env";
+
+/// Decides for all workers with accelerators.
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
+    let pod = &ctx.profile.pod;
+    if pod.is_empty() {
+        return;
+    }
+    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
+        let worker = Worker { ctx, at, role };
+        worker.remove(plan);
+        for (name, add) in &pod.add {
+            worker.add(plan, name, add);
+        }
+        worker.resources(plan);
+        worker.annotations(plan);
+        worker.host_network(plan);
+        worker.nodes(plan);
+        worker.library_path(plan, launch);
+        if let Some(script) = pod.script.as_deref().filter(|_| plan.active("pod.script")) {
+            worker.script(plan, script);
+        }
+    }
+}
+
+/// A role whose pods are changed.
+#[derive(Clone, Copy)]
+struct Worker<'a> {
+    ctx: &'a Context<'a>,
+    at: RoleRef<'a>,
+    role: &'a RoleView,
+}
+
+impl Worker<'_> {
+    fn origin(&self) -> Origin {
+        Origin::Profile(self.ctx.profile.name.clone())
+    }
+
+    /// Makes a change, or records that what it makes is there.
+    fn change(&self, plan: &mut PlanBuilder, rule: &'static str, there: bool, change: Change, why: &str) {
+        if there {
+            plan.kept(self.at, rule, &change, "already there");
+        } else {
+            plan.op(self.at, rule, change, why, self.origin());
+        }
+    }
+
+    fn remove(&self, plan: &mut PlanBuilder) {
+        const RULE: &str = "pod.remove";
+        if !plan.active(RULE) {
+            return;
+        }
+        let (remove, container) = (&self.ctx.profile.pod.remove, &self.role.container);
+        let is_named = |wanted: &String, name: &str| match wanted.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == wanted,
+        };
+        let mut found: Vec<(Removed, &str)> = Vec::new();
+        let variables = container.env.iter().map(|var| var.name.as_str());
+        let of_other = |name: &&str| remove.env.iter().any(|wanted| is_named(wanted, name));
+        found.extend(variables.filter(of_other).map(|name| (Removed::Env, name)));
+        let mounts = container.mounts.iter().map(|mount| mount.path.as_str());
+        found.extend(
+            mounts
+                .filter(|path| remove.mounts.iter().any(|known| known == path))
+                .map(|p| (Removed::Mount, p)),
+        );
+        let resources = container.limits.keys().chain(container.requests.keys()).map(String::as_str);
+        found.extend(
+            resources
+                .filter(|name| remove.resources.iter().any(|r| r == name))
+                .map(|r| (Removed::Resource, r)),
+        );
+        found.sort_by_key(|(what, name)| (*what as u8, *name));
+        found.dedup();
+        for (what, name) in found {
+            let change = Change::Remove { what, name: name.to_owned() };
+            plan.op(
+                self.at,
+                RULE,
+                change,
+                "it belongs to another fabric than this cluster has",
+                self.origin(),
+            );
+        }
+    }
+
+    fn add(&self, plan: &mut PlanBuilder, name: &str, add: &AddProfile) {
+        if let Some(volume) = &add.volume {
+            self.volume(plan, name, add, volume);
+        }
+        if let Some(sidecar) = &add.sidecar {
+            self.sidecar(plan, name, sidecar);
+        }
+        if let Some(claim) = &add.claim {
+            let count = if add.each_accelerator { self.ctx.accelerators(self.role) } else { 1 };
+            for index in 0..count.min(64) {
+                let name = if add.each_accelerator { format!("{name}-{index}") } else { name.to_owned() };
+                self.claim(plan, &name, add, claim, index);
+            }
+        }
+    }
+
+    fn volume(&self, plan: &mut PlanBuilder, name: &str, add: &AddProfile, volume: &Json) {
+        const RULE: &str = "pod.volumes";
+        if !plan.active(RULE) {
+            return;
+        }
+        let mount = add.mount.as_deref().map(|path| {
+            let mut mount = json!({ "name": name, "mountPath": path });
+            if add.read_only {
+                mount["readOnly"] = json!(true);
+            }
+            Change::Member { list: PodList::VolumeMounts, name: path.to_owned(), value: mount }
+        });
+        let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
+        let mounted =
+            |path: &str| self.role.container.mounts.iter().any(|mount| trimmed(&mount.path) == trimmed(path));
+        // Something of the user's at the same path serves the same end.
+        if let (Some(path), Some(change)) = (&add.mount, &mount)
+            && mounted(path)
+        {
+            plan.kept(self.at, RULE, change, "something is mounted there already");
+            return;
+        }
+        let value = self.member(name, volume, 0);
+        let there = self.role.volumes.iter().any(|volume| volume.name == name);
+        if !there {
+            self.companion(plan, RULE, add);
+        }
+        let change = Change::Member { list: PodList::Volumes, name: name.to_owned(), value };
+        self.change(plan, RULE, there, change, "the fabric's files are in this volume");
+        if let Some(change) = mount {
+            self.change(plan, RULE, false, change, "the fabric's library looks for its files there");
+        }
+    }
+
+    fn sidecar(&self, plan: &mut PlanBuilder, name: &str, sidecar: &Json) {
+        const RULE: &str = "pod.sidecars";
+        if !plan.active(RULE) {
+            return;
+        }
+        let mut value = self.member(name, sidecar, 0);
+        value["restartPolicy"] = json!("Always");
+        let there = self.role.init_containers.iter().any(|other| other == name)
+            || self.role.sidecars.iter().any(|other| other.name == name);
+        let change = Change::Member { list: PodList::InitContainers, name: name.to_owned(), value };
+        let why = "the fabric's daemon runs beside the ranks and ends with them";
+        self.change(plan, RULE, there, change, why);
+    }
+
+    fn claim(&self, plan: &mut PlanBuilder, name: &str, add: &AddProfile, claim: &Json, index: u64) {
+        const RULE: &str = "pod.claims";
+        if !plan.active(RULE) {
+            return;
+        }
+        let there = self.role.resource_claims.iter().any(|other| other == name);
+        if !there && index == 0 {
+            self.companion(plan, RULE, add);
+        }
+        let value = self.member(name, claim, index);
+        let change = Change::Member { list: PodList::ResourceClaims, name: name.to_owned(), value };
+        self.change(plan, RULE, there, change, "the devices are given out by resource claims");
+        let there = self.role.container.claims.iter().any(|other| other == name);
+        let asks = |resource: &&String| self.role.container.asks(resource).is_some();
+        if let Some(resource) = add.replaces.as_ref().filter(asks).filter(|_| index == 0) {
+            let change = Change::Remove { what: Removed::Resource, name: resource.clone() };
+            plan.op(self.at, RULE, change, "the claims stand in its place", self.origin());
+        }
+        let value = json!({ "name": name });
+        let change = Change::Member { list: PodList::ContainerClaims, name: name.to_owned(), value };
+        self.change(
+            plan,
+            RULE,
+            there,
+            change,
+            "a container gets a claim's devices only if it names the claim",
+        );
+    }
+
+    /// The object that a volume or claim refers to. Several roles share one.
+    fn companion(&self, plan: &mut PlanBuilder, rule: &'static str, add: &AddProfile) {
+        let Some(object) = &add.companion else { return };
+        let mut object = self.filled(object, 0);
+        if let Some(namespace) = &self.ctx.job.namespace {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        let change = Change::Companion { object };
+        let there = plan.changes().any(|(_, other)| *other == change);
+        if !there {
+            plan.op(self.at, rule, change, "the pods refer to this object by name", self.origin());
+        }
+    }
+
+    fn member(&self, name: &str, value: &Json, index: u64) -> Json {
+        let mut member = json!({ "name": name });
+        if let (Some(member), Json::Object(value)) = (member.as_object_mut(), self.filled(value, index)) {
+            member.extend(value);
+        }
+        member
+    }
+
+    /// EFA interfaces for each accelerator, as the catalogue has them.
+    fn interfaces(&self) -> u64 {
+        let node = self.ctx.node(self.role);
+        match node.efa {
+            Count::Known(count, _) => (u64::from(count) / node.accelerators.max(1)).max(1),
+            _ => 1,
+        }
+    }
+
+    /// A value of the profile with the job's own name and numbers in it.
+    fn filled(&self, value: &Json, index: u64) -> Json {
+        let numbers = [
+            ("{nodes}", self.ctx.job.worker_pods()),
+            ("{accelerators}", self.ctx.accelerators(self.role)),
+            ("{index}", index),
+            ("{efa}", self.interfaces()),
+        ];
+        match value {
+            Json::String(text) => {
+                if let Some((_, number)) = numbers.iter().find(|(name, _)| name == text) {
+                    return json!(number);
+                }
+                let text = text.replace("{job}", self.ctx.job.name.trim_end_matches('-'));
+                let filled =
+                    |text: String, (name, number): &(&str, u64)| text.replace(name, &number.to_string());
+                json!(numbers.iter().fold(text, filled))
+            }
+            Json::Array(items) => items.iter().map(|item| self.filled(item, index)).collect(),
+            Json::Object(map) => {
+                map.iter().map(|(key, value)| (key.clone(), self.filled(value, index))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn resources(&self, plan: &mut PlanBuilder) {
+        const RULE: &str = "pod.resources";
+        let pod = &self.ctx.profile.pod;
+        if plan.active(RULE) {
+            for (name, quantity) in &pod.resources {
+                let why = "the network or device is given only to pods that request it";
+                set::resource(plan, self.at, self.role, RULE, (name, quantity), why, self.origin());
+            }
+        }
+        let capabilities: &[String] = if plan.active("pod.capabilities") { &pod.capabilities } else { &[] };
+        for name in capabilities {
+            let container = &self.role.container;
+            let has = |own: &String| own == name || own == "ALL";
+            let there = container.privileged || container.capabilities.iter().any(has);
+            let change = Change::Capability { name: name.clone() };
+            self.change(plan, "pod.capabilities", there, change, "the fabric's library needs it");
+        }
+    }
+
+    fn annotations(&self, plan: &mut PlanBuilder) {
+        const RULE: &str = "pod.annotations";
+        if !plan.active(RULE) {
+            return;
+        }
+        for (key, wanted) in &self.ctx.profile.pod.annotations {
+            let existing = self.role.annotations.get(key).and_then(Annotation::text);
+            let change = |value: String| Change::Annotation { key: key.clone(), value };
+            let why = "the cluster gives the pod its interfaces and devices by this annotation";
+            match (self.filled(wanted, 0), existing) {
+                (Json::Array(list), existing) => match merge::list(existing, &self.renamed(list)) {
+                    Ok(Some(value)) => plan.op(self.at, RULE, change(value), why, self.origin()),
+                    Ok(None) => {
+                        plan.kept(
+                            self.at,
+                            RULE,
+                            &change(existing.unwrap_or_default().to_owned()),
+                            "already there",
+                        );
+                    }
+                    Err(error) => plan.report(
+                        Finding::error(
+                            "E-POD-ANNOTATION",
+                            format!("the annotation {key} cannot be completed: {error}"),
+                        )
+                        .at(self.at.name)
+                        .fix("write it as a JSON or YAML list, or switch `pod.annotations` off"),
+                    ),
+                },
+                (value, None) => {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    plan.op(self.at, RULE, change(text), why, self.origin());
+                }
+                (_, Some(own)) => plan.kept(self.at, RULE, &change(own.to_owned()), "set by the user, kept"),
+            }
+        }
+    }
+
+    /// The list with the networks that the user names, in order, in place of the profile's; `default` stays.
+    fn renamed(&self, mut list: Vec<Json>) -> Vec<Json> {
+        let mut names = self.ctx.options.networks.iter();
+        for member in &mut list {
+            let named = member.get("network").is_some_and(|network| network != "default");
+            if let Some(name) = named.then(|| names.next()).flatten() {
+                member["network"] = json!(name);
+            }
+        }
+        list
+    }
+
+    fn host_network(&self, plan: &mut PlanBuilder) {
+        const RULE: &str = "pod.host-network";
+        if !self.ctx.profile.pod.host_network || !plan.active(RULE) {
+            return;
+        }
+        let field = |key: &str, value: Json| Change::PodField { key: key.to_owned(), value };
+        let why = "the fabric's interfaces are those of the node";
+        self.change(plan, RULE, self.role.host_network, field("hostNetwork", json!(true)), why);
+        let policy = field("dnsPolicy", json!("ClusterFirstWithHostNet"));
+        let why = "pods on the host's network find the other pods by name only with this policy";
+        self.change(plan, RULE, self.role.dns_policy.is_some(), policy, why);
+    }
+
+    fn nodes(&self, plan: &mut PlanBuilder) {
+        const RULE: &str = "pod.nodes";
+        let pod = &self.ctx.profile.pod;
+        if !plan.active(RULE) {
+            return;
+        }
+        for (key, value) in &pod.node_selector {
+            let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
+            let there = self.role.node_selector.contains_key(key);
+            self.change(plan, RULE, there, change, "only nodes with this label have the fabric");
+        }
+        for taint in &pod.tolerations {
+            let change = Change::Toleration {
+                key: taint.key.clone(),
+                value: taint.value.clone(),
+                effect: taint.effect.clone(),
+            };
+            let there = self.role.tolerates.contains(&taint.key);
+            self.change(plan, RULE, there, change, "the nodes of the profile carry this taint");
+        }
+        if let Some(key) = pod.colocate.as_ref().filter(|_| self.ctx.job.worker_pods() <= pod.colocate_nodes)
+        {
+            let there = self.role.colocated_by.contains(key) || self.role.node_selector.contains_key(key);
+            let change = Change::Colocate { topology_key: key.clone() };
+            self.change(plan, RULE, there, change, "nodes with the same label reach each other over NVLink");
+        }
+    }
+
+    fn library_path(&self, plan: &mut PlanBuilder, launch: &mut Launch) {
+        const RULE: &str = "pod.library-path";
+        const NAME: &str = "LD_LIBRARY_PATH";
+        let dirs = &self.ctx.profile.pod.library_dirs;
+        if dirs.is_empty() || !plan.active(RULE) {
+            return;
+        }
+        let own = self.role.container.env(NAME);
+        if own.is_some_and(|own| own.value.is_none()) {
+            let why = format!("{}: {NAME} is taken from elsewhere (valueFrom)", self.at.name);
+            plan.skip_rule(RULE, "set-by-user", why);
+            return;
+        }
+        let own = own.and_then(|own| own.value.as_deref());
+        let value = merge::library_path(dirs, &[], own);
+        let there = own == Some(value.as_str());
+        let change = Change::Env { name: NAME.to_owned(), value };
+        self.change(plan, RULE, there, change, "the loader finds the fabric's libraries in these folders");
+        launch.forward(RULE, NAME);
+    }
+
+    fn script(&self, plan: &mut PlanBuilder, script: &str) {
+        const RULE: &str = "pod.script";
+        let why = format!("{script} sets what the fabric's library needs");
+        let text = format!(". '{}' && exec \"$@\"", script.replace('\'', "'\\''"));
+        let wrapper = ["/bin/bash", "-c", &text, SHELL_NAME].map(str::to_owned);
+        let container = &self.role.container;
+        let (before, words) = plan.command_of(self.at, self.role);
+        if self.ctx.is_job_file() {
+            plan.op(self.at, RULE, Change::Wrap { argv: wrapper.to_vec() }, why, self.origin());
+        } else if before.iter().any(|word| word.contains(script)) {
+            let change = Change::Command { before: before.clone(), after: before, command_words: words };
+            plan.kept(self.at, RULE, &change, "the command reads it already");
+        } else if self.ctx.job.mpi.is_some() || container.command.is_empty() {
+            let what = if self.ctx.job.mpi.is_some() {
+                "the ranks are started through mpirun, not by this container's command"
+            } else {
+                "the command of the image is not known here"
+            };
+            plan.report(
+                Finding::warning(
+                    "W-POD-SCRIPT",
+                    format!("{script} must be read before the ranks start: {what}"),
+                )
+                .at(self.at.name)
+                .fix(format!("write `command` out, or put `. {script}` before the program")),
+            );
+            plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.at.name));
+        } else {
+            let after: Vec<String> = wrapper.iter().cloned().chain(before.iter().cloned()).collect();
+            let change = Change::Command { before, after, command_words: wrapper.len() + words };
+            plan.op(self.at, RULE, change, why, self.origin());
+        }
+    }
+}
