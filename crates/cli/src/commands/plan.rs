@@ -1,6 +1,7 @@
 //! `plan`: every decision with its why.
 
 use clap::Args;
+use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
@@ -100,9 +101,10 @@ pub fn text(plan: &Plan) -> String {
         ));
     }
     for decision in &plan.fabric().decisions {
+        let (target, value, why) = decision_text(decision, &plan.target().backend);
         text.push_str(&format!(
-            "{note}{:<18}{note:#} {} = {bold}{}{bold:#}\n{:<18} {dim}{}{dim:#}\n",
-            decision.rule, decision.target, decision.value, "", decision.why
+            "{note}{:<18}{note:#} {target} = {bold}{value}{bold:#}\n{:<18} {dim}{why}{dim:#}\n",
+            decision.rule, ""
         ));
     }
     for skipped in &plan.fabric().skipped {

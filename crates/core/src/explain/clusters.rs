@@ -327,7 +327,7 @@ pub(super) const CLUSTERS: &[Code] = &[
         "SLURM-TIME-LIMIT",
         "the job ran into its time limit",
         "Slurm ends it with TERM, and with KILL a little later.",
-        "Raise `time_limit`; a signal before the end gives time for a last checkpoint.",
+        "Raise `time_limit`. With `signal = \"USR1@300\"` in `[backend.slurm]` the ranks get USR1 five minutes before the end, for a last checkpoint: install a handler in the program. torchrun itself ignores USR1 and USR2.",
     ),
     code(
         "K8S-NODE-LOST",

@@ -73,7 +73,8 @@ impl Chunk {
         let assigned = before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_name(name)));
         let dense = |text: &str| text.replace([' ', '\t', '\n', '\\'], "");
         let only = dense(&before.concat()) == dense(self.text.get(..command.start)?);
-        (words_fit && assigned && only && behind.trim().is_empty()).then_some((before, command))
+        (words_fit && assigned && only && behind.chars().all(|c| c.is_whitespace() || c == '\\'))
+            .then_some((before, command))
     }
 
     /// The raw words of the single command from one on.
