@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Splitter, Start, lint_document};
+use weftrun_core::convert::{Settings, Splitter, Start, lint_document, lint_sbatch};
 use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::Profiles;
 use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView};
@@ -243,6 +243,8 @@ fn every_finding_has_a_source_and_a_fix() {
             &settings,
         ));
     }
+    let script = "#!/bin/bash\n#SBATCH -o $HOME/log\nexport LD_LIBRARY_PATH=lib:/usr/lib\n#SBATCH -N 2\nif true; then\n";
+    found.extend(lint_sbatch(script, Start::of("every.sbatch"), &settings));
     for finding in &found {
         let (source, fix) = (finding.source.is_some(), finding.fix.is_some());
         assert!(source && fix && finding.span.is_some(), "{finding:?}");
@@ -303,4 +305,69 @@ fn example_manifests_have_no_misspelt_setting() {
     missed.sort();
     missed.dedup();
     assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// The codes of a script's findings, each with its line.
+fn of_script(text: &str) -> Vec<(String, usize)> {
+    let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
+    let options = FabricRequest::default();
+    let settings = Settings::offline(&profile, &options, &catalogue);
+    let found = lint_sbatch(text, Start::of("a.sbatch"), &settings);
+    found.into_iter().map(|finding| (finding.code, finding.span.unwrap().line)).collect()
+}
+
+#[test]
+fn directives_that_slurm_does_not_read_as_they_stand_are_found() {
+    let late = "#!/bin/bash\n#SBATCH --nodes=2\n\n# a note\nmodule load x\n#SBATCH --time=1:00\n";
+    assert_eq!(of_script(late), [("L-SBATCH-LATE".to_owned(), 6)]);
+    for line in ["--output=$HOME/log", "-o ${SCRATCH}/%j.out # mine", "--export=ALL,A=$B"] {
+        let text = format!("#!/bin/bash\n#SBATCH {line}\nsrun a\n");
+        assert_eq!(of_script(&text), [("L-SBATCH-VARIABLE".to_owned(), 2)], "{line}");
+    }
+    for line in ["--output=%x-%j.out", "--comment='5$ a day'", "-o log # $HOME is not used"] {
+        assert_eq!(of_script(&format!("#!/bin/bash\n#SBATCH {line}\nsrun a\n")), [], "{line}");
+    }
+    // A script that writes a script: what is between the words of its here-document is not its own.
+    let nested =
+        "#!/bin/bash\n#SBATCH -N 2\ncat > b.sh <<EOF\n#!/bin/bash\n#SBATCH -N $N\nEOF\nsbatch b.sh\n";
+    assert_eq!(of_script(nested), []);
+}
+
+#[test]
+fn a_script_that_no_shell_can_read_is_found_at_its_line() {
+    let head = "#!/bin/bash\n#SBATCH -N 2\n";
+    for (body, line) in [
+        ("for i in 1 2; do\n  echo $i\n", 5),
+        ("srun python train.py --lr \"1e-4\n", 4),
+        ("if true; then\n  srun a\n", 5),
+        ("srun a | | b\n", 3),
+        ("export DATA=<your path>\nsrun a\n", 3),
+    ] {
+        let found = of_script(&format!("{head}{body}"));
+        assert!(
+            matches!(&found[..], [(code, at)] if code == "L-SHELL-SYNTAX" && at.abs_diff(line) <= 1),
+            "{body}: {found:?}"
+        );
+    }
+    for body in [
+        "[[ $a =~ ^(x|y)$ ]] && srun a\n",
+        "a=(1 2 3)\nfor i in \"${a[@]}\"; do srun -n 1 b & done; wait\n",
+        "function f { srun a; }\nf\n",
+        "srun bash -c 'echo \"$SLURM_PROCID\"'\n",
+        "(( n = 1 + 2 ))\ncase $n in 3) srun a;; *) exit 1;; esac\n",
+    ] {
+        assert_eq!(of_script(&format!("{head}{body}")), [], "{body}");
+    }
+    assert_eq!(of_script("#!/usr/bin/env python\n#SBATCH -N 2\nprint('it''s (')\n"), [], "another language");
+}
+
+#[test]
+fn a_relative_library_folder_is_found() {
+    let found = |value: &str| codes(role(&[("LD_LIBRARY_PATH", value)], &[]));
+    for value in ["lib:/usr/lib", "./lib", "/a:../b", "/a:."] {
+        assert!(found(value).contains(&"L-LIBRARY-RELATIVE".to_owned()), "{value}");
+    }
+    for value in ["/usr/lib:/a", "$HOME/lib:/a", "${A:+$A:}/lib", "/x:$(dirname a)/lib", "/a:", "~/lib"] {
+        assert!(!found(value).contains(&"L-LIBRARY-RELATIVE".to_owned()), "{value}");
+    }
 }

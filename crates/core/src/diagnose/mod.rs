@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 pub use job::why_of_job;
 pub use rules::{Rule, rules};
 
+use crate::advisories;
 use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
@@ -77,6 +78,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     findings.extend(not_as_planned(&seen));
     findings.extend(silent(plan, &seen));
     findings.extend(anomalies::findings(&seen));
+    findings.extend(known_bad_versions(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
     let expected = plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
@@ -84,6 +86,20 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         catalogue::expected(instance, nodes, "all_reduce")
     });
     Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
+}
+
+/// Versions in the log that are known to be bad. It is a note: the log need not show the effect.
+fn known_bad_versions(seen: &Seen<'_>) -> Vec<Finding> {
+    let nccl = seen.map.live_versions().map(|version| ("nccl", version));
+    let plugins = seen.map.plugins().iter().filter(|plugin| &*plugin.name == "aws-ofi-nccl");
+    let plugins = plugins.filter_map(|plugin| Some(("aws-ofi-nccl", plugin.version.as_deref()?)));
+    let found: Vec<(&str, &str)> = nccl.chain(plugins).collect();
+    let note = |mut finding: Finding| {
+        finding.severity = Severity::Info;
+        finding.confidence = Some(Confidence::Medium);
+        finding
+    };
+    advisories::findings(&found).into_iter().map(note).collect()
 }
 
 /// Whether all is well: by the plan where there is one, else by what was found.

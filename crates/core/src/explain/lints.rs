@@ -106,6 +106,13 @@ pub(super) const LINTS: &[Code] = &[
         source: NCCL_ENV,
     },
     Code {
+        code: "L-LIBRARY-RELATIVE",
+        title: "a library path is relative",
+        meaning: "An entry of LD_LIBRARY_PATH that does not begin with a slash is looked up in the folder that the process happens to run in, which differs between the launcher and the ranks.",
+        fix: "Write the folder out from the root.",
+        source: "https://man7.org/linux/man-pages/man8/ld.so.8.html",
+    },
+    Code {
         code: "L-NAME-MISSPELT",
         title: "a setting's name is nearly a known one",
         meaning: "Libraries ignore variables they do not know, so a misspelt setting fails silently. Seen in public examples: RDMAV_FORM_SAFE, NCCL_BUFFERSIZE, FI_HMEM_CUDA_USE_BMABUF.",
@@ -167,6 +174,27 @@ pub(super) const LINTS: &[Code] = &[
         meaning: "They belong to rdma-core's old fork support, can break newer kernels, and are not for EFA.",
         fix: "Remove them.",
         source: EFA_VARS,
+    },
+    Code {
+        code: "L-SBATCH-LATE",
+        title: "an #SBATCH line stands behind the first command",
+        meaning: "Slurm reads #SBATCH lines up to the first command of the script and ignores the others without a message: the job runs with other limits, partitions or files than the script says.",
+        fix: "Move the line above the first command.",
+        source: "https://slurm.schedmd.com/sbatch.html",
+    },
+    Code {
+        code: "L-SBATCH-VARIABLE",
+        title: "a variable in an #SBATCH line",
+        meaning: "sbatch expands no shell variables in #SBATCH lines; the text is taken as it stands, so a file named $HOME/log is made, or the option is refused. Slurm's own patterns (%j, %x, %u) are expanded.",
+        fix: "Write the value out, use a pattern of Slurm, or give the option to sbatch on the command line.",
+        source: "https://slurm.schedmd.com/sbatch.html",
+    },
+    Code {
+        code: "L-SHELL-SYNTAX",
+        title: "the shell cannot read the script",
+        meaning: "A quote, a brace or an `fi` is missing, or a placeholder was not filled in. The shell reads a script line by line, so that the job starts and fails when it gets there, with all its nodes.",
+        fix: "Correct the line that is named; `bash -n FILE` reads the script without running it.",
+        source: "https://www.gnu.org/software/bash/manual/bash.html",
     },
     Code {
         code: "L-SHM-HOSTPATH",

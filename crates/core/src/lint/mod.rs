@@ -3,6 +3,7 @@
 
 mod commands;
 mod names;
+pub(crate) mod script;
 mod settings;
 mod shapes;
 

@@ -229,6 +229,15 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
                     .source("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
             ];
         }
+        ("LD_LIBRARY_PATH", list) if relative_folder(list).is_some() => warn(
+            "L-LIBRARY-RELATIVE",
+            &format!(
+                "`{}` in LD_LIBRARY_PATH is relative: it is looked up in the folder that each process runs in",
+                relative_folder(list).unwrap_or_default()
+            ),
+            "the entry, or write it out from the root",
+            "https://man7.org/linux/man-pages/man8/ld.so.8.html",
+        ),
         ("NCCL_TOPO_FILE", _) if setting.fabric == Fabric::Efa => {
             info("L-EFA-TUNING", "the plugin sets the topology file of p4d, p4de and g5.48xlarge itself", name, PLATFORM)
         }
@@ -243,6 +252,19 @@ fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
 
 fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
     Finding::info(code, message).fix(format!("{name} can go")).source(source)
+}
+
+/// The first entry of a list of folders that is a relative path. What a variable or a command fills in is not known.
+fn relative_folder(list: &str) -> Option<&str> {
+    let is_path = |entry: &str| {
+        entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+/".contains(&byte))
+            && !entry.starts_with('/')
+    };
+    // `${A:+:}`, `$(…)`: the colon is not one of the list.
+    if list.contains("${") || list.contains("$(") || list.contains('`') {
+        return None;
+    }
+    list.split(':').find(|entry| !entry.is_empty() && is_path(entry))
 }
 
 fn excludes_ethernet(list: &str) -> bool {

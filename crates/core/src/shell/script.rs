@@ -39,6 +39,18 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     Ok(of_the_script.filter_map(|command| script_command(text, &command)).collect())
 }
 
+/// The bytes of a script's here-documents; none if it cannot be read.
+pub(crate) fn documents(text: &str) -> Vec<Range<usize>> {
+    reader::read(text, 0..text.len()).map(|contents| contents.documents).unwrap_or_default()
+}
+
+/// The line at which no shell can read a script, and why. None where it can, and where it is only too long for us.
+pub(crate) fn syntax_error(text: &str) -> Option<(usize, String)> {
+    let error = reader::read(text, 0..text.len()).err()?;
+    let (line, why) = error.strip_prefix("line ")?.split_once(": ")?;
+    Some((line.parse().ok()?, why.to_owned()))
+}
+
 fn script_command(text: &str, command: &Simple) -> Option<ScriptCommand> {
     let words: Vec<String> =
         command.words.iter().map(|word| unquoted(&text[word.clone()]).to_owned()).collect();

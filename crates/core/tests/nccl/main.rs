@@ -1,5 +1,6 @@
 //! NCCL's logs: real captures and their truth, the laws of the parser, every rule, every format, and logs that lie.
 
+mod advisories;
 mod bounds;
 mod captures;
 mod flight_recorder;

@@ -22,6 +22,7 @@ use super::report::JobReport;
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::explain;
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::fabric::{FabricPlan, Op, Skipped, decide};
@@ -87,12 +88,16 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
     let fabric = settings.profile.fabric;
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = lint::script::check(text, &script.blocks)
+        .into_iter()
+        .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))
+        .collect();
     for (name, value, range) in &script.exports {
         for finding in lint::variable(name, value, fabric, script.nodes() > 1) {
             findings.push(finding.at(format!("export {name}")).span(start.span(text, range)));
         }
     }
+    findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
     findings
 }
 

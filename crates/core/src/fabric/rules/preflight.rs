@@ -38,13 +38,14 @@ fn huge_pages(ctx: &Context, plan: &mut PlanBuilder) {
     const NAME: &str = "hugepages-2Mi";
     let amount = |text: &String| Quantity::parse(text);
     let most = ctx.facts.nodes.iter().filter_map(|group| group.allocatable.get(NAME).and_then(amount)).max();
-    let asked = plan
-        .changes()
-        .filter_map(|(role, change)| match change {
-            Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
-            _ => None,
-        })
-        .max_by_key(|(_, quantity)| amount(quantity));
+    let ours = plan.changes().filter_map(|(role, change)| match change {
+        Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
+        _ => None,
+    });
+    let own = ctx
+        .roles()
+        .filter_map(|(at, role)| Some((at.name.to_owned(), role.container.asks(NAME)?.to_owned())));
+    let asked = ours.chain(own).max_by_key(|(_, quantity)| amount(quantity));
     let (Some(most), Some((role, quantity))) = (most, asked) else { return };
     if amount(&quantity).is_some_and(|asked| asked > most) {
         plan.report(

@@ -1,0 +1,88 @@
+//! Slips of batch scripts that Slurm and the shell do not report, or only when the nodes are there.
+
+use std::ops::Range;
+
+use crate::Finding;
+use crate::shell;
+
+/// Looks at the text of a batch script. Bytes in `skip` are not the user's.
+pub(crate) fn check(text: &str, skip: &[Range<usize>]) -> Vec<(Finding, Range<usize>)> {
+    let mut found = Vec::new();
+    directives(text, skip, &mut found);
+    if is_shell(text)
+        && let Some((line, why)) = shell::syntax_error(text)
+    {
+        let finding = Finding::error("L-SHELL-SYNTAX", format!("the shell cannot read the script: {why}"))
+            .fix("correct it; `bash -n FILE` reads the script without running it");
+        found.push((finding, line_range(text, line)));
+    }
+    found
+}
+
+/// Whether the script is one of a shell: a script may be Python, and its first line then says so.
+fn is_shell(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.starts_with("#!")
+        && ["/bash", "/sh", " bash", " sh", "/dash"].iter().any(|name| {
+            let words = first.split(" -").next().unwrap_or(first).trim_end();
+            words.ends_with(name)
+        })
+}
+
+fn line_range(text: &str, number: usize) -> Range<usize> {
+    let lines = text.split_inclusive('\n');
+    let start: usize = lines.clone().take(number.saturating_sub(1)).map(str::len).sum();
+    let length = lines.skip(number.saturating_sub(1)).map(|line| line.trim_end().len()).next().unwrap_or(0);
+    start..start + length
+}
+
+/// `#SBATCH` lines that Slurm does not read, and variables in those that it reads.
+fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range<usize>)>) {
+    let documents = shell::documents(text);
+    let (mut at, mut first_command) = (0, None);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let (start, body) = (at, line.trim_end());
+        at += line.len();
+        let is_ours = |range: &Range<usize>| range.contains(&start);
+        if skip.iter().any(is_ours) || documents.iter().any(is_ours) {
+            continue;
+        }
+        let place = start..start + body.len();
+        match (body.strip_prefix("#SBATCH"), first_command) {
+            (Some(_), Some(command)) => {
+                let message =
+                    format!("Slurm ignores this line: it stands behind the first command (line {command})");
+                let finding =
+                    Finding::warning("L-SBATCH-LATE", message).fix("move it above the first command");
+                found.push((finding, place));
+            }
+            (Some(options), None) => {
+                if let Some(variable) = variable(options) {
+                    let message = format!(
+                        "Slurm takes `{variable}` literally: it expands no variables in #SBATCH lines"
+                    );
+                    let finding = Finding::warning("L-SBATCH-VARIABLE", message)
+                        .fix("write the value out, or give the option to sbatch on the command line");
+                    found.push((finding, place));
+                }
+            }
+            (None, None) if !body.trim_start().is_empty() && !body.trim_start().starts_with('#') => {
+                first_command = Some(number + 1);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// The first `$NAME` or `${NAME}` of a directive, without its comment.
+fn variable(options: &str) -> Option<&str> {
+    let options = options.split(" #").next().unwrap_or(options);
+    let at = options.match_indices('$').map(|(at, _)| at).find(|at| {
+        let escaped = options.get(..*at).is_some_and(|before| before.ends_with('\\'));
+        let next = options.as_bytes().get(at + 1);
+        !escaped && next.is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{'))
+    })?;
+    let rest = options.get(at..)?;
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '$' | '_' | '{' | '}')));
+    rest.get(..end.unwrap_or(rest.len()))
+}
