@@ -45,7 +45,7 @@ fn each_recording_has_its_state_and_its_culprits() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[1],
-        "  rank 3 of its communicator, process 965 on 192.0.2.2: launched 20 of 353 AllReduce operations"
+        "  rank 3 of its communicator, process 965 on 192.0.2.2: launched 20 of 116 AllReduce operations"
     );
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["schema", "state", "reason", "nccl_version", "communicators", "culprits", "asked"]);
