@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod discover;
 mod error;
+mod exec;
 mod kinds;
 mod logs;
 mod mpi_job;
@@ -27,7 +28,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::backend::{
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+};
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Finding, Result, register_backend};
@@ -61,7 +64,7 @@ impl Backend for Kubeflow {
             containers: true,
             mpi: true,
             // They are there as long as the pod is; the pods of a failed job are removed, which frees its GPUs.
-            exec: false,
+            exec: true,
             previous_logs: false,
             rank_logs: false,
             log_times: true,
@@ -115,6 +118,10 @@ impl Backend for Kubeflow {
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
         watch::watch(Arc::clone(&self.client), filter)
+    }
+
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.client.exec(job, request, sink).await
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

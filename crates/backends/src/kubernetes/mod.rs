@@ -6,6 +6,7 @@
 //! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
 //! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
 //! | `request` | get, list, create, patch, delete of plain JSON objects |
+//! | `exec` | a command in a container |
 //! | `watcher` | a list and a watch that outlive 410, restarts and rotated tokens |
 //! | `pod` | what is read of a pod |
 //! | `pending` | why pods do not start, and what to do |
@@ -19,6 +20,7 @@ pub mod code;
 mod connect;
 mod error;
 pub mod escape;
+mod exec;
 mod exec_plugin;
 mod facts;
 pub mod logs;
@@ -34,6 +36,7 @@ pub use connect::{Cluster, ClusterConfig};
 pub use error::{
     from_kube, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
 };
+pub use exec::exec;
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};
 pub use pending::{NODE_LOST, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};

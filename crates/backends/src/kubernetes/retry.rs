@@ -116,9 +116,10 @@ impl Service<Request<Body>> for Retrying {
     }
 }
 
-/// Whether a request is a watch or a log: their readers open them again where they were left.
+/// Whether a request is a watch or a log, whose readers open them again where they were left, or a command, which may have run.
 fn is_stream(uri: &Uri) -> bool {
-    uri.path().ends_with("/log") || uri.query().is_some_and(|query| query.contains("watch="))
+    ["/log", "/exec"].iter().any(|end| uri.path().ends_with(end))
+        || uri.query().is_some_and(|query| query.contains("watch="))
 }
 
 fn turned_away(status: StatusCode, read: bool) -> bool {

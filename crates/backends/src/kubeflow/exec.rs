@@ -1,0 +1,136 @@
+//! `exec`: a command in the container of a rank.
+
+use serde_json::Value;
+use weftrun_core::backend::{ExecRequest, ExecSink};
+use weftrun_core::job::JobHandle;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::{Client, pod_of};
+use super::kinds::Kind;
+use super::status::Job;
+use crate::kubernetes::{Pod, Resource, State, exec};
+
+/// What stands before the number of ranks in the command of a job with `launch = "per-rank"`.
+const PER_RANK: &str = "weftrun-ranks";
+
+impl Client {
+    /// Runs a command in the pod of a rank.
+    pub async fn exec(
+        &self,
+        handle: &JobHandle,
+        request: &ExecRequest,
+        sink: &mut ExecSink<'_>,
+    ) -> Result<i32> {
+        let named = self.named(handle).await?;
+        let job = self.job(&named).await?;
+        let selector = named.kind.selector(&named.name);
+        let read = |object| Pod::of_json(&object);
+        let mut pods = named.cluster.list_as(&Resource::PODS, &selector, "", read).await?;
+        pods.retain(|pod| pod_of(pod, &job));
+        let all: Vec<&Pod> = pods.iter().collect();
+        let (phase, _) = job.phase(&all);
+        if phase.is_terminal() {
+            return Err(
+                Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+            );
+        }
+        let node = job.node_of(request.rank).map_err(|error| error.with("handle", handle))?;
+        let pod = all.into_iter().find(|pod| !pod.deleting && job.node_number(pod) == Some(node));
+        let main = pod.and_then(|pod| Some((pod, job.kind.place(pod).main?)));
+        let running = main.filter(|(pod, main)| {
+            pod.container(main).is_some_and(|container| container.state == State::Running)
+        });
+        let Some((pod, container)) = running else {
+            let message = format!("the pod of node {node} does not run now");
+            return Err(Error::new(ErrorKind::Refused, message).with("handle", handle));
+        };
+        exec(&named.cluster, &pod.name, &container, &request.command, sink).await
+    }
+}
+
+impl Job {
+    /// The number of the node that runs a rank; the first node if none is named.
+    fn node_of(&self, rank: Option<u32>) -> Result<u32> {
+        let Some(rank) = rank else { return Ok(0) };
+        let (nodes, ranks) = (self.nodes(), self.ranks_of_a_node());
+        let node = rank / ranks;
+        if node < nodes {
+            return Ok(node);
+        }
+        let last = nodes.saturating_mul(ranks).saturating_sub(1);
+        Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
+            .with("ranks", format!("0-{last}")))
+    }
+
+    /// The number of the node that a pod is; none for a launcher.
+    fn node_number(&self, pod: &Pod) -> Option<u32> {
+        let place = self.kind.place(pod);
+        let master = self.object.pointer("/spec/pytorchReplicaSpecs/Master").is_some();
+        match place.role.as_str() {
+            "launcher" => None,
+            "worker" => place.replica.checked_add(u32::from(master)),
+            _ => Some(place.replica),
+        }
+    }
+
+    /// How many ranks a node has.
+    fn ranks_of_a_node(&self) -> u32 {
+        let at = |pointer: &str| {
+            let value = self.object.pointer(pointer)?;
+            value.as_u64().or_else(|| value.as_str()?.parse().ok())
+        };
+        let said = match self.kind {
+            Kind::PyTorchJob => at("/spec/nprocPerNode"),
+            Kind::MpiJobV1 | Kind::MpiJobV2 => at("/spec/slotsPerWorker"),
+            Kind::TrainJob => at("/spec/trainer/numProcPerNode").or_else(|| self.ranks_of_command()),
+        };
+        said.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(1).max(1)
+    }
+
+    /// The number of ranks that the words of a TrainJob's command start, as they are rendered here.
+    fn ranks_of_command(&self) -> Option<u64> {
+        let words = self.object.pointer("/spec/trainer/command")?.as_array()?;
+        let mut words = words.iter().filter_map(Value::as_str);
+        while let Some(word) = words.next() {
+            if word == PER_RANK {
+                return words.next()?.parse().ok();
+            }
+            if let Some(ranks) = word.strip_prefix("--nproc-per-node=") {
+                return ranks.parse().ok();
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rank_is_on_the_node_that_its_number_says() {
+        let job = |kind, spec| Job { kind, object: json!({"spec": spec}) };
+        let torch = job(
+            Kind::PyTorchJob,
+            json!({"nprocPerNode": "8", "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}}),
+        );
+        assert_eq!([0, 7, 8, 23].map(|rank| torch.node_of(Some(rank)).unwrap()), [0, 0, 1, 2]);
+        let error = torch.node_of(Some(24)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("0-23"), "{error}");
+        let mpi = job(
+            Kind::MpiJobV2,
+            json!({"slotsPerWorker": 4, "mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 2}}}),
+        );
+        assert_eq!([3, 4].map(|rank| mpi.node_of(Some(rank)).unwrap()), [0, 1]);
+        for words in [
+            json!(["torchrun", "--nproc-per-node=4", "x.py"]),
+            json!(["/bin/sh", "-c", "…", "weftrun-ranks", "4", "0", "2"]),
+        ] {
+            let train = job(Kind::TrainJob, json!({"trainer": {"numNodes": 2, "command": words}}));
+            assert_eq!(train.node_of(Some(5)).unwrap(), 1);
+        }
+    }
+}

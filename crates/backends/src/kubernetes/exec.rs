@@ -1,0 +1,125 @@
+//! A command in a container of a pod, over the API server.
+
+use k8s_openapi::api::core::v1::Pod as Object;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{Api, AttachParams, AttachedProcess};
+use kube::client::UpgradeConnectionError;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use weftrun_core::backend::{ExecSink, ExecStream};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{Cluster, from_kube, one_line};
+
+/// Bytes of output that are read at once.
+const BUFFER: usize = 16 * 1024;
+
+/// Runs a command in a container, and returns its exit code.
+///
+/// # Errors
+/// [`ErrorKind::Credentials`] without the right to `pods/exec`; [`ErrorKind::Refused`] where the command cannot be started.
+pub async fn exec(
+    cluster: &Cluster,
+    pod: &str,
+    container: &str,
+    command: &[String],
+    sink: &mut ExecSink<'_>,
+) -> Result<i32> {
+    let what = format!("run a command in {pod}");
+    let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let params = AttachParams::default().container(container).stdin(false).stdout(true).stderr(true);
+    let mut process = Attached(api.exec(pod, command, &params).await.map_err(|error| refused(error, &what))?);
+    let status = process.0.take_status();
+    let (mut out, mut err) = (process.0.stdout(), process.0.stderr());
+    let (mut out_bytes, mut err_bytes) = (vec![0; BUFFER], vec![0; BUFFER]);
+    loop {
+        // An output that ended, or broke, says nothing more; how the command ended is in the status.
+        tokio::select! {
+            read = next(&mut out, &mut out_bytes), if out.is_some() => match read {
+                Ok(length @ 1..) => sink(ExecStream::Stdout, out_bytes.get(..length).unwrap_or_default())?,
+                _ => out = None,
+            },
+            read = next(&mut err, &mut err_bytes), if err.is_some() => match read {
+                Ok(length @ 1..) => sink(ExecStream::Stderr, err_bytes.get(..length).unwrap_or_default())?,
+                _ => err = None,
+            },
+            else => break,
+        }
+    }
+    let status = match status {
+        Some(status) => status.await,
+        None => None,
+    };
+    code(status.as_ref()).map_err(|error| error.with("while", what))
+}
+
+/// A command whose connection ends when it is dropped. The kubelet leaves it to the command to end with its output.
+struct Attached(AttachedProcess);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn next(from: &mut Option<impl AsyncRead + Unpin>, bytes: &mut [u8]) -> std::io::Result<usize> {
+    match from {
+        Some(from) => from.read(bytes).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The exit code that a status holds.
+fn code(status: Option<&Status>) -> Result<i32> {
+    let Some(status) = status else {
+        return Err(Error::new(ErrorKind::Unreachable, "the connection ended before the command did"));
+    };
+    if status.status.as_deref() == Some("Success") {
+        return Ok(0);
+    }
+    let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let exit = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    let code = exit.filter_map(|cause| cause.message.as_ref()?.parse().ok()).next();
+    code.ok_or_else(|| {
+        let message = one_line(status.message.as_deref().unwrap_or("the command cannot be started"));
+        Error::new(ErrorKind::Refused, message)
+    })
+}
+
+fn refused(error: kube::Error, what: &str) -> Error {
+    let status = match &error {
+        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16(),
+        _ => 0,
+    };
+    let made = |kind, text: &str| Error::new(kind, text.to_owned()).with("while", what);
+    match status {
+        401 => made(ErrorKind::Credentials, "the API server does not know you")
+            .hint("the token or certificate has expired or is wrong: log in again"),
+        403 => made(ErrorKind::Credentials, "you may not run commands in pods of this namespace")
+            .hint("ask for a Role with the verbs `get` and `create` on `pods/exec`"),
+        404 => made(ErrorKind::NotFound, "the pod or its container is gone"),
+        400..=499 => made(ErrorKind::Refused, "the API server refuses to run the command"),
+        _ => from_kube(error, what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(value: serde_json::Value) -> Status {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn an_exit_code_comes_from_the_status() {
+        assert_eq!(code(Some(&status(serde_json::json!({"status": "Success"})))).unwrap(), 0);
+        let failed = serde_json::json!({
+            "status": "Failure", "reason": "NonZeroExitCode", "message": "command terminated with exit code 7",
+            "details": {"causes": [{"reason": "ExitCode", "message": "7"}]},
+        });
+        assert_eq!(code(Some(&status(failed))).unwrap(), 7);
+        let unknown = serde_json::json!({"status": "Failure", "message": "exec: \"py-spy\": not found"});
+        assert_eq!(code(Some(&status(unknown))).unwrap_err().kind(), ErrorKind::Refused);
+        assert_eq!(code(None).unwrap_err().kind(), ErrorKind::Unreachable);
+    }
+}
