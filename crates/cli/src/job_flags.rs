@@ -12,6 +12,7 @@ use weftrun::{Error, ErrorKind, JobSource, Outside, Result};
 use crate::context::Context;
 use crate::diagnostics;
 use crate::key_flags::AllFlags;
+use crate::slurm_flags::SlurmFlags;
 
 /// The job: a file, flags, or a file with flags over it.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,6 +29,9 @@ pub struct JobFlags {
     /// The keys of the job
     #[command(flatten)]
     pub keys: AllFlags,
+    /// Keys that only Slurm has
+    #[command(flatten)]
+    pub slurm: SlurmFlags,
     /// Command of the workers
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -52,6 +56,9 @@ impl JobFlags {
         let mut spec = file.spec;
         if self.name_suffix {
             spec.name = suffixed(&spec.name);
+        }
+        if self.slurm.are_given() {
+            self.slurm.apply(&mut spec, &context.target(&context.client()?)?)?;
         }
         Ok(spec)
     }

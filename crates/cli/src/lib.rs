@@ -26,6 +26,7 @@ mod open_files;
 mod output;
 mod report_error;
 mod request_log;
+mod slurm_flags;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

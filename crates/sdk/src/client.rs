@@ -235,7 +235,21 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`], and what the cluster answers.
     pub async fn list(&self, target: &str, filter: &JobFilter) -> Result<Vec<JobSummary>> {
-        self.connect(&self.target(target)?).await?.list(filter).await
+        self.list_on(&self.target(target)?, filter).await
+    }
+
+    /// The same for a target that is at hand. Where the cluster has no place for a job's fabric, it comes from the journal
+    /// of jobs submitted here.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn list_on(&self, target: &TargetConfig, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        let mut jobs = self.connect(target).await?.list(filter).await?;
+        for job in jobs.iter_mut().filter(|job| job.fabric.is_none()) {
+            let record = self.inner.journal.find(&job.handle).ok().flatten();
+            job.fabric = record.map(|record| record.plan.fabric);
+        }
+        Ok(jobs)
     }
 
     /// Looks up the submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun

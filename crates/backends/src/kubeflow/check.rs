@@ -20,7 +20,8 @@ impl Client {
 
     async fn dry_run(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
         let cluster = self.cluster().await?;
-        let mut findings = Vec::new();
+        let mut findings: Vec<Finding> =
+            rendered.findings.iter().filter(|finding| finding.is_error()).cloned().collect();
         // A ConfigMap is only made where the right to make one is known, and nothing else can be wrong with it.
         for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
             let resource = document.resource;

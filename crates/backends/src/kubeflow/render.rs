@@ -88,6 +88,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
     rendered.findings.extend(preflight::findings(&draft, &object));
+    rendered.findings.extend(missing_image(&draft));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));
         if trainer_assumed {
@@ -139,6 +140,16 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
         return Ok(fitting[0]);
     }
     fitting.iter().copied().find(|kind| served.contains(kind)).ok_or_else(|| missing(fitting))
+}
+
+/// Reports a job of which no part names an image: the API server takes it, and the operator makes no pod of it. That of a
+/// TrainJob may come from its runtime.
+fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
+    let spec = draft.spec;
+    let role = spec.workers().find(|role| role.image.is_none() && spec.image.is_none())?;
+    let message = format!("role `{}` names no container image, so no pod can be created", role.name);
+    let finding = Finding::error("K8S-NO-IMAGE", message).at("image");
+    (draft.kind != Kind::TrainJob).then(|| finding.fix("set `image` in the job file, or give `--image`"))
 }
 
 /// Pods and services are named after the job, and everything must fit a DNS label.
@@ -219,6 +230,9 @@ impl Draft<'_> {
 
     /// The words that start the ranks of a node, with what the operator's environment says of it.
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
+        if self.spec.starts_entrypoint(role) {
+            return Vec::new();
+        }
         escape::words(at, |at| {
             let command = self.delivery.command(self.spec, node_command(self.spec, role, at));
             wrap_of(self.job, role).into_iter().chain(command).collect()
@@ -319,6 +333,11 @@ impl Draft<'_> {
 
     /// Puts one op into the object, or says why it has no place there.
     fn apply_one(&self, object: &mut Value, op: &Op) -> std::result::Result<(), String> {
+        let entrypoint =
+            self.spec.roles.iter().any(|role| role.name == op.role && self.spec.starts_entrypoint(role));
+        if entrypoint && matches!(op.change, Change::Wrap { .. }) {
+            return Err("the image's entrypoint is started, and nothing can be put before it".to_owned());
+        }
         if matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. }) {
             // They are in the command already.
             return Ok(());

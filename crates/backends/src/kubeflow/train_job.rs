@@ -29,9 +29,14 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let template = draft.template();
     let mut trainer = json!({
         "numNodes": role.nodes,
-        "image": role.image.as_ref().or(spec.image.as_ref()),
-        "command": draft.command(role, &at),
     });
+    if let Some(image) = role.image.as_ref().or(spec.image.as_ref()) {
+        trainer["image"] = json!(image);
+    }
+    let command = draft.command(role, &at);
+    if !command.is_empty() {
+        trainer["command"] = json!(command);
+    }
     if spec.launch == Launch::Mpi {
         trainer["numProcPerNode"] = json!(role.procs_per_node());
     }

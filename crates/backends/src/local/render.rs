@@ -14,6 +14,7 @@ use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
 pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     job.spec.refuse_nul()?;
     job.spec.refuse_once("local")?;
+    job.spec.refuse_entrypoint("local")?;
     let (env_ops, inexpressible) = split_ops(&job.plan.ops);
     let list = Renderer { job, config, env_ops: &env_ops, notes: Vec::new() }.list()?;
     let document =

@@ -21,7 +21,18 @@ pub async fn act(shared: &Shared, job: &JobHandle, action: Action) -> Result<()>
             suspend(shared, &job, "resume").await
         }
         Action::Delete => {
-            shared.plane().await?.act("cannot delete the workload", Method::DELETE, &path).await
+            let plane = shared.plane().await?;
+            let delete = || plane.act("cannot delete the workload", Method::DELETE, &path);
+            match delete().await {
+                // It may have been created a moment ago.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    shared.typed(&job).await.map_err(|_| error)?;
+                    delete().await?;
+                }
+                done => done?,
+            }
+            shared.forget_created(&job);
+            Ok(())
         }
         Action::Hold | Action::Release => Err(Error::unsupported("runai", "hold")),
         Action::Requeue => Err(Error::unsupported("runai", "requeue")),
@@ -33,8 +44,15 @@ pub async fn act(shared: &Shared, job: &JobHandle, action: Action) -> Result<()>
 async fn suspend(shared: &Shared, job: &JobHandle, verb: &'static str) -> Result<()> {
     let what = if verb == "resume" { "cannot resume the workload" } else { "cannot suspend the workload" };
     let path = format!("{}/{verb}", typed_path(job)?);
-    match shared.plane().await?.act(what, Method::POST, &path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && shared.typed(job).await.is_ok() => {
+    let plane = shared.plane().await?;
+    match plane.act(what, Method::POST, &path).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // It may have been created a moment ago; only where it is known by now, the path is what is missing.
+            shared.typed(job).await.map_err(|_| error)?;
+            match plane.act(what, Method::POST, &path).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                done => return done,
+            }
             Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("{what}: this control plane has no {verb} for it"),

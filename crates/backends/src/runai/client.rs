@@ -1,7 +1,7 @@
 //! Requests to a control plane: one token, one retry after a 401, patience with what may be repeated, and none with
 //! what may not.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Method, StatusCode};
@@ -12,14 +12,14 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::auth::Auth;
 use super::config::Settings;
-use super::{answer, error};
+use super::{answer, error, trust_anchor};
 use crate::files;
 use crate::proxy::proxy_for;
 
-/// Tries of a request that may be repeated.
+/// Tries of a request that may be repeated, where the control plane names no pause.
 pub(super) const TRIES: u32 = 4;
-/// Longest wait the control plane can ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long a request is repeated where the control plane names pauses, unless the target says otherwise.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Entries of a page: the most every version takes.
 const PAGE: usize = 500;
 
@@ -29,6 +29,7 @@ pub struct ControlPlane {
     http: Client,
     base: String,
     auth: Auth,
+    patience: Duration,
 }
 
 /// Whether a request may be sent again after its answer was lost.
@@ -45,7 +46,8 @@ impl ControlPlane {
     pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
         let base = settings.base(target)?;
         let auth = Auth::new(base.clone(), settings.credentials(target)?);
-        Ok(Self { http: builder(target, settings)?.build().map_err(unbuilt)?, base, auth })
+        let patience = settings.retry_seconds.map_or(PATIENCE, Duration::from_secs);
+        Ok(Self { http: builder(target, settings)?.build().map_err(unbuilt)?, base, auth, patience })
     }
 
     /// The base URL.
@@ -131,6 +133,7 @@ impl ControlPlane {
         body: Option<&str>,
         repeat: Repeat,
     ) -> Result<String> {
+        let began = Instant::now();
         let mut tries = 0;
         let mut renewed = false;
         let mut token = self.auth.token(&self.http).await?;
@@ -187,10 +190,25 @@ impl ControlPlane {
                     (error, wait)
                 }
             };
-            if tries >= TRIES {
-                return Err(failed.0);
+            let (error, asked) = failed;
+            let Some(pause) = asked else {
+                if tries >= TRIES {
+                    return Err(error);
+                }
+                tokio::time::sleep(backoff(tries)).await;
+                continue;
+            };
+            let tried = began.elapsed();
+            if tried + pause > self.patience {
+                let error = error.with("tries", tries).with("tried for", format!("{} s", tried.as_secs()));
+                return Err(error.hint(format!(
+                    "the control plane asks to wait {} s, and requests are repeated for {} s; set `retry-seconds` in \
+                     the target's table to wait longer",
+                    pause.as_secs(),
+                    self.patience.as_secs()
+                )));
             }
-            tokio::time::sleep(failed.1.unwrap_or_else(|| backoff(tries))).await;
+            tokio::time::sleep(pause).await;
         }
     }
 }
@@ -203,7 +221,7 @@ pub(super) fn backoff(tries: u32) -> Duration {
 
 fn retry_after(response: &reqwest::Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    Some(crate::retry_after::parse(value, SystemTime::now())?.min(LONGEST_WAIT))
+    crate::retry_after::parse(value, SystemTime::now())
 }
 
 fn number(value: &Value) -> Option<usize> {
@@ -228,22 +246,25 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
         .redirect(reqwest::redirect::Policy::none())
         .proxy(proxy(target, settings)?)
         .user_agent(concat!("weftrun/", env!("CARGO_PKG_VERSION")));
+    let identity = match &settings.client_certificate {
+        None => None,
+        Some(path) => {
+            let pem = files::read(path, files::MAX_CREDENTIAL)
+                .map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
+            let identity = reqwest::Identity::from_pem(&pem)
+                .map_err(|error| bad("`client-certificate`", path, &error))?;
+            builder = builder.identity(identity);
+            Some(pem)
+        }
+    };
     if let Some(path) = &settings.ca_file {
         let pem = files::read(path, files::MAX_CREDENTIAL)
             .map_err(|error| bad("cannot read `ca-file`", path, &error))?;
-        let certificates =
-            reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| bad("`ca-file`", path, &error))?;
-        if certificates.is_empty() {
-            return Err(bad("`ca-file`", path, &"it holds no certificate"));
+        let config = trust_anchor::client_config(&pem, identity.as_deref())
+            .map_err(|error| bad("`ca-file`", path, &error))?;
+        if !settings.insecure {
+            builder = builder.tls_backend_preconfigured(config);
         }
-        builder = builder.tls_certs_merge(certificates);
-    }
-    if let Some(path) = &settings.client_certificate {
-        let pem = files::read(path, files::MAX_CREDENTIAL)
-            .map_err(|error| bad("cannot read `client-certificate`", path, &error))?;
-        let identity =
-            reqwest::Identity::from_pem(&pem).map_err(|error| bad("`client-certificate`", path, &error))?;
-        builder = builder.identity(identity);
     }
     if settings.insecure {
         tracing::warn!(target = target.name, "`insecure`: any certificate is taken");

@@ -51,6 +51,8 @@ pub struct Settings {
     pub log_path: Option<String>,
     /// Seconds between two looks at a workload.
     pub poll_seconds: Option<u64>,
+    /// Seconds for which a request is repeated while the control plane answers that it is busy (120 unless set).
+    pub retry_seconds: Option<u64>,
     /// Seconds a request may take.
     pub timeout_seconds: Option<u64>,
 }

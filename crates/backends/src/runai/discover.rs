@@ -87,7 +87,7 @@ pub async fn of_cluster(plane: &ControlPlane, project: &Project, facts: &mut Clu
     }
 }
 
-fn hidden(what: &str, error: &Error, follows: &str) -> Finding {
+pub(super) fn hidden(what: &str, error: &Error, follows: &str) -> Finding {
     Finding::info("RUNAI-HIDDEN", format!("{what} could not be read ({}); {follows}", error.message()))
 }
 

@@ -12,6 +12,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::certificate::{self, Certificate};
 use super::config::Credentials;
 use super::logs::cluster_api;
+use super::resolve::Project;
 use super::{Shared, discover};
 use crate::proxy::proxy_for;
 
@@ -31,6 +32,7 @@ pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
     };
     let plane = shared.plane().await?;
     discover::of_cluster(plane, &project, &mut facts).await;
+    quota(shared, &project, &mut facts).await;
     rights(shared, &mut facts).await;
     match cluster_api::domain(shared).await {
         Ok(domain) => {
@@ -43,6 +45,65 @@ pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
         Err(error) => no_cluster_api(shared, &error, &mut facts),
     }
     Ok(facts)
+}
+
+/// The project's GPU quota and what of it is used, for each node pool where the control plane says so.
+async fn quota(shared: &Shared, project: &Project, facts: &mut ClusterFacts) {
+    let Ok(plane) = shared.plane().await else { return };
+    let path = format!("/api/v1/org-unit/projects/{}", weftrun_core::text::percent::encode(&project.id));
+    let found: Result<Value> = plane.get("cannot read the project's quota", &path, &[]).await;
+    match found {
+        Ok(project) => {
+            for (key, value) in quota_rows(&project) {
+                row(facts, &key, value);
+            }
+        }
+        Err(error) => {
+            facts.notes.push(discover::hidden(
+                "the project's quota",
+                &error,
+                "how many GPUs are free is not known",
+            ));
+        }
+    }
+}
+
+/// The rows of a project: GPUs of its quota, used, free; then of each node pool.
+fn quota_rows(project: &Value) -> Vec<(String, String)> {
+    let number = |pointer: &str| project.pointer(pointer).and_then(Value::as_f64);
+    let mut rows = Vec::new();
+    if let Some(quota) = number("/totalResources/gpuQuota") {
+        rows.push(("GPU quota".to_owned(), used(quota, number("/status/quotaStatus/allocated/gpu"), None)));
+    }
+    let pools = project.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let statuses = project.pointer("/status/nodePoolQuotaStatuses").and_then(Value::as_array);
+    for pool in pools {
+        let Some(name) = pool.pointer("/nodePool/name").and_then(Value::as_str) else { continue };
+        let Some(quota) = pool.pointer("/gpu/deserved").and_then(Value::as_f64) else { continue };
+        let status = statuses.into_iter().flatten().find(|status| {
+            let shown = status.get("nodePoolName").or_else(|| status.pointer("/nodePool/name"));
+            shown.and_then(Value::as_str) == Some(name)
+        });
+        let allocated = status.and_then(|status| status.pointer("/allocated/gpu")).and_then(Value::as_f64);
+        let limit = pool.pointer("/gpu/limit").and_then(Value::as_f64);
+        let name = weftrun_core::log::clean_text(name);
+        rows.push((format!("GPU quota of node pool {name}"), used(quota, allocated, limit)));
+    }
+    rows
+}
+
+/// `8, 6 used, 2 free`.
+fn used(quota: f64, allocated: Option<f64>, limit: Option<f64>) -> String {
+    let mut text = quota.to_string();
+    match allocated {
+        Some(allocated) => text += &format!(", {allocated} used, {} free", (quota - allocated).max(0.0)),
+        None => text += ", used is not known",
+    }
+    // Without a limit, or with a negative one, a project may borrow what others leave free.
+    if let Some(limit) = limit.filter(|limit| *limit >= 0.0) {
+        text += &format!(", at most {limit} with GPUs of others");
+    }
+    text
 }
 
 fn row(facts: &mut ClusterFacts, key: &str, value: impl Into<String>) {

@@ -20,10 +20,12 @@ mod render;
 mod resolve;
 mod status;
 mod submit;
+mod trust_anchor;
 mod version;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -141,10 +143,70 @@ impl Shared {
     }
 
     /// Reads a workload over its typed path: the generic one is refused to tokens that may read this one
-    /// (NeMo-Run pull request 458, 2026-03).
+    /// (NeMo-Run pull request 458, 2026-03). A workload that was created a moment ago is waited for.
     async fn typed(&self, handle: &JobHandle) -> Result<Value> {
+        loop {
+            match self.typed_now(handle).await {
+                Err(error) if error.kind() == ErrorKind::NotFound && self.may_appear(handle).await => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                Ok(workload) => {
+                    self.forget_created(handle);
+                    return Ok(workload);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One read of a workload, without patience.
+    async fn typed_now(&self, handle: &JobHandle) -> Result<Value> {
         let path = typed_path(handle)?;
         self.plane().await?.get("cannot read the workload", &path, &[]).await
+    }
+
+    /// The file that says that a workload was created from here and was not read since.
+    fn created(&self, handle: &JobHandle) -> std::path::PathBuf {
+        self.target.state_dir.join("created").join(handle.uid().unwrap_or("-"))
+    }
+
+    /// Notes that a workload was just created, so that a 404 of the next command is not taken for its absence.
+    fn note_created(&self, handle: &JobHandle) {
+        let path = self.created(handle);
+        for entry in
+            path.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten()
+        {
+            if !is_recent(&entry.path()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        // Without the note, only the wait after a 404 is shorter.
+        let _ = crate::files::private_file(&path);
+    }
+
+    /// Removes the note of [`Self::note_created`].
+    fn forget_created(&self, handle: &JobHandle) {
+        let _ = std::fs::remove_file(self.created(handle));
+    }
+
+    /// Whether a workload that a read does not find was created a moment ago: by a note of this machine, or by the
+    /// list, which may be ahead of the reads.
+    async fn may_appear(&self, handle: &JobHandle) -> bool {
+        if is_recent(&self.created(handle)) {
+            return true;
+        }
+        let entry = self.listed_entry(handle).await;
+        entry.as_ref().is_some_and(|workload| {
+            let created = status::time(workload, "createdAt");
+            let age = created.map(|then| jiff::Timestamp::now().duration_since(then).unsigned_abs());
+            text(workload, "deletedAt").is_none_or(str::is_empty) && age.is_some_and(|age| age < GRACE)
+        })
+    }
+
+    /// A workload as the list gives it, which holds its reason and its addresses; the typed read has no field for them.
+    async fn listed_entry(&self, handle: &JobHandle) -> Option<Value> {
+        let listed = self.listed(Some(handle.name()), Some(LOOKED_AT)).await.unwrap_or_default();
+        listed.into_iter().find(|workload| text(workload, "id") == handle.uid())
     }
 
     /// The workload of a submission among those of a name; a name alone proves nothing.
@@ -190,6 +252,17 @@ impl Shared {
         let (Some(name), Some(id)) = (text(workload, "name"), text(workload, "id")) else { return Ok(None) };
         self.handle(kind, name, id).map(Some)
     }
+}
+
+/// How long a workload that was just created may be unknown to reads (NeMo-Run pull request 458, 2026-03).
+const GRACE: Duration = Duration::from_secs(60);
+/// Pause between two reads of a workload that was just created.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether a file was made within [`GRACE`].
+fn is_recent(path: &std::path::Path) -> bool {
+    let made = std::fs::metadata(path).and_then(|meta| meta.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < GRACE))
 }
 
 /// How many of the newest workloads are looked at for a submission whose name is not known.
@@ -261,16 +334,17 @@ impl Backend for RunAi {
         self.shared.find_named(None, id).await
     }
 
-    fn arrives_within(&self) -> std::time::Duration {
+    fn arrives_within(&self) -> Duration {
         // A request that was on its way when its sender ended.
-        std::time::Duration::from_mins(1)
+        Duration::from_mins(1)
     }
 
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         let mut jobs = Vec::new();
         if !filter.handles.is_empty() {
             for handle in &filter.handles {
-                jobs.push(self.shared.summary(handle, &self.shared.typed(handle).await?));
+                let workload = self.shared.typed(handle).await?;
+                jobs.push(watch::detailed(&self.shared, handle, &workload).await);
             }
             return Ok(jobs);
         }

@@ -6,7 +6,7 @@ use weftrun_core::Severity;
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
 use weftrun_core::log::clean_text;
 
-use super::render::MARKER;
+use super::render::{MARKER, ROLE};
 use super::resolve::text;
 
 /// One phase of the platform as ours. `Degraded` and words of later versions are not terminal: a workload comes back
@@ -75,6 +75,78 @@ pub fn marker(workload: &Value) -> Option<SubmissionId> {
     SubmissionId::parse(text(ours, "value")?)
 }
 
+/// What the job file calls the roles of a workload's pods.
+///
+/// The API knows a master, workers and a launcher. Where the master is the first node of the workers' role, it counts as
+/// node 0 of that role, as the plan says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    master: Option<String>,
+    worker: Option<String>,
+}
+
+impl Roles {
+    /// Reads the roles from the labels that were rendered; a workload of another client has none.
+    pub fn of(workload: &Value) -> Self {
+        let role = |pod: &str| {
+            let labels = workload.get(pod)?.get("labels")?.as_array()?;
+            let label = labels.iter().find(|label| text(label, "name") == Some(ROLE))?;
+            Some(clean_text(text(label, "value")?).into_owned())
+        };
+        let worker = role("spec");
+        let same = workload.get("masterSpecSameAsWorker").and_then(Value::as_bool) == Some(true);
+        let master = if same { worker.clone() } else { role("masterSpec") };
+        Self { master, worker }
+    }
+
+    /// The role of a pod, and its number in it.
+    pub fn of_pod(&self, pod: &str) -> (String, Option<u32>) {
+        let (role, number) = role(pod);
+        let shared = self.master.is_some() && self.master == self.worker;
+        let (name, number) = match role {
+            "worker" if shared => (&self.worker, number.map(|number| number.saturating_add(1))),
+            "worker" => (&self.worker, number),
+            _ => (&self.master, number),
+        };
+        (name.clone().unwrap_or_else(|| role.to_owned()), number)
+    }
+
+    /// Whether a pod is of one of the roles that were named, in the job file's words or the platform's.
+    pub fn is_wanted(&self, pod: &str, wanted: &[String]) -> bool {
+        wanted.is_empty()
+            || wanted.contains(&self.of_pod(pod).0)
+            || wanted.iter().any(|name| name == role(pod).0)
+    }
+
+    /// A pod of a workload.
+    pub fn replica(&self, pod: &Value, index: u32) -> ReplicaStatus {
+        let mut replica = replica(pod, index);
+        let (role, number) = self.of_pod(&replica.name);
+        replica.role = role;
+        replica.index = number.unwrap_or(index);
+        replica
+    }
+}
+
+/// The addresses at which a workload can be reached, as the list gives them.
+pub fn addresses(listed: &Value) -> Vec<String> {
+    let list = |key: &str| listed.get(key).and_then(Value::as_array).into_iter().flatten();
+    let connections = list("externalConnections").filter_map(|connection| {
+        let url = text(connection, "url").filter(|url| !url.is_empty())?;
+        Some(match text(connection, "name").filter(|name| !name.is_empty()) {
+            Some(name) => format!("{url} ({name})"),
+            None => url.to_owned(),
+        })
+    });
+    let mut found: Vec<String> = connections.map(|shown| clean_text(&shown).into_owned()).collect();
+    for url in list("urls").filter_map(Value::as_str) {
+        if !found.iter().any(|known| known.starts_with(url)) {
+            found.push(clean_text(url).into_owned());
+        }
+    }
+    found
+}
+
 /// What a pod is by its name (`NAME-master-0`, `NAME-worker-3`, `NAME-launcher-x7k2p`), and its number.
 pub fn role(pod: &str) -> (&'static str, Option<u32>) {
     let mut words = pod.rsplit('-');
@@ -132,7 +204,8 @@ pub fn event(event: &Value) -> (Severity, String, String, Option<Timestamp>) {
     (severity, word, said, time(event, "createdAt"))
 }
 
-fn time(value: &Value, key: &str) -> Option<Timestamp> {
+/// A time field of an answer.
+pub fn time(value: &Value, key: &str) -> Option<Timestamp> {
     text(value, key)?.parse().ok()
 }
 

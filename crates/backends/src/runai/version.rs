@@ -18,7 +18,6 @@ pub struct Version {
 }
 
 /// The first version of this family of the API.
-#[cfg(test)]
 pub const FIRST: Version = Version { major: 2, minor: 18 };
 
 impl Version {

@@ -10,13 +10,12 @@ use tokio::sync::mpsc;
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
-use super::{Shared, status, typed_path};
+use super::status::{self, Roles};
+use super::{Shared, typed_path};
 use crate::runai::resolve::text;
 
 /// Seconds between two looks, unless the target says otherwise: what the official clients do (5 to 15).
 const POLL: u64 = 5;
-/// How long a workload that was just made may be unknown or answer 404 (NeMo-Run pull request 458, 2026-03).
-const GRACE: Duration = Duration::from_secs(60);
 /// Events that are read.
 const EVENTS: usize = 50;
 /// Records of the history that are read.
@@ -26,8 +25,9 @@ const RECORDS: usize = 200;
 pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> {
     let workload = shared.typed(handle).await?;
     let mut detail = JobDetail::new(shared.summary(handle, &workload));
+    let roles = Roles::of(&workload);
     if let Ok(pods) = pods(shared, handle).await {
-        detail.replicas = (0..).zip(&pods).map(|(index, pod)| status::replica(pod, index)).collect();
+        detail.replicas = (0..).zip(&pods).map(|(index, pod)| roles.replica(pod, index)).collect();
         detail.summary.ready.0 = ready(&detail);
         if detail.summary.phase == JobPhase::Failed {
             detail.summary.reason = failed_pods(&pods);
@@ -35,8 +35,11 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
     }
     detail.history = history(shared, handle).await;
     explain(&mut detail);
+    let listed = shared.listed_entry(handle).await;
+    add_reason(&mut detail.summary, listed.as_ref());
     let link = format!("{}/workloads", shared.plane().await?.base());
     detail.facts.push(("ui".into(), link));
+    detail.facts.extend(listed.iter().flat_map(status::addresses).map(|url| ("address".to_owned(), url)));
     Ok(detail)
 }
 
@@ -90,9 +93,25 @@ fn failed_pods(pods: &[Value]) -> String {
         .filter(|pod| text(pod, "k8sPhase").is_some_and(|phase| phase.eq_ignore_ascii_case("failed")));
     let names: Vec<&str> = failed.filter_map(|pod| text(pod, "name")).take(5).collect();
     if names.is_empty() {
-        return "the platform says that it failed, and of no pod why".to_owned();
+        return String::new();
     }
     weftrun_core::log::clean_text(&format!("failed: {}", names.join(", "))).into_owned()
+}
+
+/// Adds what the list says of a workload to its reason, so that every verb shows what `list` shows.
+fn add_reason(summary: &mut JobSummary, listed: Option<&Value>) {
+    let said =
+        listed.map(|entry| status::of_listed(summary.handle.clone(), entry).reason).unwrap_or_default();
+    if summary.phase == JobPhase::Cancelled || summary.reason.contains(&said) {
+        // It is there already, or there is none.
+    } else if summary.reason.is_empty() || summary.phase == JobPhase::Unknown {
+        summary.reason = said;
+    } else {
+        summary.reason = format!("{said}; {}", summary.reason);
+    }
+    if summary.phase == JobPhase::Failed && summary.reason.is_empty() {
+        summary.reason = "the control plane reports a failure without a reason, and no failed pod".into();
+    }
 }
 
 /// A pending workload says why in its events only.
@@ -161,9 +180,8 @@ struct Closed;
 
 impl Watch {
     async fn run(mut self) -> std::result::Result<(), Closed> {
-        let began = tokio::time::Instant::now();
         loop {
-            match self.look(began.elapsed() < GRACE).await {
+            match self.look().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(Stop::Closed) => return Err(Closed),
@@ -190,8 +208,8 @@ impl Watch {
     }
 
     /// One look; true when every workload that was asked for has ended.
-    async fn look(&mut self, young: bool) -> std::result::Result<bool, Stop> {
-        let now = self.summaries(young).await?;
+    async fn look(&mut self) -> std::result::Result<bool, Stop> {
+        let now = self.summaries().await?;
         if std::mem::take(&mut self.lost) {
             self.tell(JobEvent::Disconnected { lost: false, reason: String::new() }).await?;
         }
@@ -215,7 +233,7 @@ impl Watch {
             && asked.iter().all(|handle| self.known.get(handle).is_some_and(|j| j.phase.is_terminal())))
     }
 
-    async fn summaries(&mut self, young: bool) -> std::result::Result<Vec<JobSummary>, Stop> {
+    async fn summaries(&mut self) -> std::result::Result<Vec<JobSummary>, Stop> {
         if self.filter.handles.is_empty() {
             let mut jobs = Vec::new();
             for workload in self.shared.listed(None, self.filter.limit).await? {
@@ -239,10 +257,15 @@ impl Watch {
             if self.known.get(&handle).is_some_and(|job| job.phase.is_terminal()) {
                 continue;
             }
-            match self.shared.typed(&handle).await {
-                Ok(workload) => jobs.push(self.detailed(&handle, &workload).await),
+            match self.shared.typed_now(&handle).await {
+                Ok(workload) => {
+                    self.shared.forget_created(&handle);
+                    jobs.push(detailed(&self.shared, &handle, &workload).await);
+                }
                 Err(error)
-                    if error.kind() == ErrorKind::NotFound && young && !self.known.contains_key(&handle) => {}
+                    if error.kind() == ErrorKind::NotFound
+                        && !self.known.contains_key(&handle)
+                        && self.shared.may_appear(&handle).await => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     self.tell(JobEvent::Gone { job: handle.clone() }).await?;
                     let mut gone = JobSummary::new(handle.clone(), JobPhase::Cancelled);
@@ -254,26 +277,27 @@ impl Watch {
         }
         Ok(jobs)
     }
+}
 
-    async fn detailed(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
-        let mut detail = JobDetail::new(self.shared.summary(handle, workload));
-        let pods = pods(&self.shared, handle).await.unwrap_or_default();
-        let running = pods
-            .iter()
-            .filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
-        detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
-        if detail.summary.phase == JobPhase::Failed {
-            detail.summary.reason = failed_pods(&pods);
-        }
-        if detail.summary.phase == JobPhase::Pending {
-            for event in events(&self.shared, handle).await.unwrap_or_default().iter().rev() {
-                let (severity, reason, text, time) = status::event(event);
-                detail.history.push(JobEvent::Message { job: handle.clone(), severity, reason, text, time });
-            }
-            explain(&mut detail);
-        }
-        detail.summary
+/// The summary of a typed read, with its reason and the pods that run.
+pub async fn detailed(shared: &Shared, handle: &JobHandle, workload: &Value) -> JobSummary {
+    let mut detail = JobDetail::new(shared.summary(handle, workload));
+    let pods = pods(shared, handle).await.unwrap_or_default();
+    let running =
+        pods.iter().filter(|pod| text(pod, "k8sPhase").is_some_and(|p| p.eq_ignore_ascii_case("running")));
+    detail.summary.ready.0 = u32::try_from(running.count()).unwrap_or(u32::MAX);
+    if detail.summary.phase == JobPhase::Failed {
+        detail.summary.reason = failed_pods(&pods);
     }
+    if detail.summary.phase == JobPhase::Pending {
+        for event in events(shared, handle).await.unwrap_or_default().iter().rev() {
+            let (severity, reason, text, time) = status::event(event);
+            detail.history.push(JobEvent::Message { job: handle.clone(), severity, reason, text, time });
+        }
+        explain(&mut detail);
+    }
+    add_reason(&mut detail.summary, shared.listed_entry(handle).await.as_ref());
+    detail.summary
 }
 
 enum Stop {

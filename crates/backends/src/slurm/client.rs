@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use weftrun_core::backend::{ExecSink, TargetConfig};
 use weftrun_core::{Error, Finding, Result};
 
+use super::cache::Cache;
 use super::cluster::Cluster;
 use super::config::Settings;
 use super::ids::JobId;
@@ -52,6 +53,7 @@ pub struct Client {
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<Cluster>)>>,
+    cache: Cache,
     /// When slurmdbd did not answer, and what was said of it.
     no_database: std::sync::Mutex<Option<(Instant, String)>>,
     /// What was gone on without.
@@ -62,14 +64,16 @@ impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
         let settings = Settings::of(target)?;
+        let folder = folder(target);
         Ok(Self {
+            cache: Cache::new(&target.state_dir, &settings, folder.as_deref()),
             target: target.name.clone(),
             transport: Transport::new(target, &settings)?,
             access: match &settings.rest {
                 Some(base) => Access::Rest(Rest::new(target, &settings, base)?),
                 None => Access::Commands,
             },
-            folder: folder(target),
+            folder,
             settings,
             snapshot: Mutex::new(None),
             single: Mutex::default(),
@@ -202,15 +206,28 @@ impl Client {
         Ok(jobs)
     }
 
-    /// What the cluster says of itself, as [`discover::ask`] asks it; not asked again for a minute.
-    pub async fn described(&self) -> Result<Arc<Cluster>> {
+    /// What the cluster says of itself, as [`discover::ask`] asks it; not asked again for a minute by one process, and for ten by
+    /// others. `anew` is for what would be refused by a kept answer; one that this process has just got stands all the same.
+    pub async fn described(&self, anew: bool) -> Result<Arc<Cluster>> {
         let mut kept = self.described.lock().await;
-        if let Some((_, known)) = kept.as_ref().filter(|(at, _)| at.elapsed() < discover::FRESH) {
+        let fresh = if anew { discover::JUST_NOW } else { discover::FRESH };
+        if let Some((_, known)) = kept.as_ref().filter(|(at, _)| at.elapsed() < fresh) {
             return Ok(Arc::clone(known));
         }
         let cluster = Arc::new(match &self.access {
             Access::Rest(rest) => rest.described().await?,
-            Access::Commands => discover::ask(self).await?,
+            Access::Commands => match self.cache.read().filter(|_| !anew) {
+                Some((text, age)) => {
+                    tracing::debug!(seconds = age.as_secs(), "the facts of the cluster are kept ones");
+                    // It counts as old for this process: what it would refuse is asked anew.
+                    return Ok(Arc::new(Cluster::read(&text)));
+                }
+                None => {
+                    let text = discover::ask(self).await?;
+                    self.cache.write(&text);
+                    Cluster::read(&text)
+                }
+            },
         });
         *kept = Some((Instant::now(), Arc::clone(&cluster)));
         Ok(cluster)

@@ -15,13 +15,23 @@ use super::{error, quote};
 /// How long an answer stands: a plan and the check before its submission ask the cluster once.
 pub const FRESH: Duration = Duration::from_mins(1);
 
+/// How old an answer may be that refuses a job.
+pub const JUST_NOW: Duration = Duration::from_secs(5);
+
 /// Asks.
 pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
-    Ok(facts(&*client.described().await?, scope))
+    if !scope.fresh {
+        let kept = facts(&*client.described(false).await?, scope);
+        // What is refused is refused for what the cluster is now.
+        if !kept.notes.iter().any(Finding::is_error) {
+            return Ok(kept);
+        }
+    }
+    Ok(facts(&*client.described(true).await?, scope))
 }
 
 /// Each question beside the others, since `sacctmgr` and srun's plugins take their time; the answers in order.
-pub async fn ask(client: &Client) -> Result<Cluster> {
+pub async fn ask(client: &Client) -> Result<String> {
     let cluster = client.cluster()?;
     let folder = match &client.folder {
         Some(folder) => {
@@ -54,7 +64,7 @@ pub async fn ask(client: &Client) -> Result<Cluster> {
     if answer.code != 0 {
         return Err(error::of_command("scontrol", &answer.stderr, answer.code));
     }
-    Ok(Cluster::read(&answer.text()))
+    Ok(answer.text())
 }
 
 /// The cluster in the words that all backends have. Pure.

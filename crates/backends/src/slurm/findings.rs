@@ -69,7 +69,7 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
             "NODE_FAIL" => Finding::error("SLURM-NODE-FAILED", format!("a node of {} failed", job.nodes))
                 .fix("set `restart` in the job so that it is queued again after a node failure"),
             "TIMEOUT" => Finding::error("SLURM-TIME-LIMIT", "the job ran into its time limit")
-                .fix("raise `time_limit`, and set `signal = \"USR1@300\"` in `[backend.slurm]` for a last checkpoint"),
+                .fix("raise `time_limit`, and set `signal = \"USR1@300\"` in `[backend.slurm]` and handle USR1 in the program for a last checkpoint"),
             "OUT_OF_MEMORY" => Finding::error("SLURM-OUT-OF-MEMORY", "the job used more memory than it asked for").fix("raise `memory` of the role"),
             _ => continue,
         };

@@ -2,6 +2,7 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
+mod cache;
 mod check;
 mod client;
 mod cluster;

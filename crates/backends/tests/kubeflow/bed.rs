@@ -271,6 +271,16 @@ impl Read {
             .collect()
     }
 
+    pub fn notes(&self) -> Vec<&str> {
+        self.marks
+            .iter()
+            .filter_map(|(_, _, mark)| match mark {
+                Mark::Note { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
     pub fn gaps(&self) -> Vec<&str> {
         self.marks
             .iter()

@@ -3,11 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use futures_util::StreamExt;
 use weftrun_core::ErrorKind;
-use weftrun_core::job::JobFilter;
+use weftrun_core::job::{JobFilter, JobPhase};
+use weftrun_core::log::LogOptions;
 
-use crate::bed::{Bed, bed};
+use crate::bed::{Bed, PATIENCE, Read, bed, job};
+use crate::line::Line;
 
 /// A plugin that gives its answers one after the other, the last one for ever.
 struct Plugin {
@@ -117,4 +121,49 @@ async fn a_certificate_of_a_plugin_is_used_and_renewed() {
     let plugin = Plugin::new(&bed, &[other, good]);
     plugin.list_twice(&bed).await.unwrap();
     assert_eq!(plugin.runs(), 2);
+}
+
+/// A token that the API server refuses while a job is followed is asked for again, by the logs and by the watch: nothing is
+/// lost, and nobody is told to log in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_plugin_expires_while_following() {
+    let Some(bed) = bed() else { return };
+    let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pods/log, pytorchjobs, events], verbs: [get, list, watch]}]";
+    let [old, new] = ["plugin-old", "plugin-new"].map(super::bed::name);
+    let token = |account: &str| {
+        bed.account(account, rules);
+        serde_json::json!({"token": bed.kubectl(&["create", "token", account]).trim()})
+    };
+    let plugin = Plugin::new(&bed, &[token(&old), token(&new)]);
+    let running = bed.submit(job("plugin", 1, "for i in $(seq 120); do echo step $i; sleep 0.5; done")).await;
+    running.phase(JobPhase::Running).await;
+    let line = Line::of(&plugin.kubeconfig).await;
+    let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+    let mut read = Read::default();
+    let reading = async {
+        let mut logs = backend.logs(&running.handle, LogOptions::follow());
+        while let Some(batch) = logs.next().await {
+            read.add(&batch.unwrap());
+        }
+    };
+    let watching = async {
+        let mut events = backend.watch(JobFilter::one(&running.handle));
+        while let Some(event) = events.next().await {
+            event.unwrap();
+        }
+    };
+    let expire = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        bed.kubectl(&["delete", "serviceaccount", &old]);
+        // The API server believes for ten seconds more what it knew of a token.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        line.cut();
+        line.mend();
+    };
+    let all = async { tokio::join!(reading, watching, expire) };
+    tokio::time::timeout(2 * PATIENCE, all).await.expect("the logs or the watch do not end");
+    let missing: Vec<u32> = (1..=120).filter(|step| read.count(&format!("step {step}")) != 1).collect();
+    assert!(missing.is_empty() && read.gaps().is_empty(), "{missing:?} {:?}", read.marks);
+    assert_eq!(plugin.runs(), 2, "once for the connection, once for the refusal");
+    running.delete().await;
 }

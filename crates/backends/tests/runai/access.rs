@@ -11,7 +11,7 @@ use weftrun_core::backend::{Scope, TargetConfig};
 use weftrun_core::job::JobFilter;
 use weftrun_core::log::LogOptions;
 use weftrun_testkit::fake_runai::{
-    CLIENT_ID, CLIENT_SECRET, FakeRunAi, Fault, Trouble, authority, client_identity,
+    CLIENT_ID, CLIENT_SECRET, FakeRunAi, Fault, Trouble, authority, client_identity, self_signed,
 };
 
 use crate::common::{connect, eventually, submit, target};
@@ -40,6 +40,23 @@ async fn a_private_certificate_needs_its_authority() {
         let bytes: Vec<u8> = batches.into_iter().flat_map(|batch| batch.bytes).collect();
         assert_eq!(bytes, b"over tls\n");
     }
+}
+
+/// A server certificate that signed itself and is marked as an authority is trusted where the user names it, and by no
+/// other file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_self_signed_certificate_is_its_own_anchor() {
+    let fake = FakeRunAi::start_self_signed(24).await.unwrap();
+    for wrong in [target(&fake), target(&fake).with("ca-file", text(&authority()))] {
+        let error = connect(wrong).await.unwrap().discover(&Scope::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(fake.state().journal.is_empty(), "nothing is sent to a server that is not trusted");
+    }
+    let backend = connect(target(&fake).with("ca-file", text(&self_signed()))).await.unwrap();
+    let handle = submit(&backend, "pinned", 1, "echo over tls").await;
+    let batches: Vec<_> = backend.logs(&handle, LogOptions::follow()).try_collect().await.unwrap();
+    let bytes: Vec<u8> = batches.into_iter().flat_map(|batch| batch.bytes).collect();
+    assert_eq!(bytes, b"over tls\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,6 +31,8 @@ async fn a_private_control_plane_is_described() {
     assert_eq!(said("cluster certificate"), certificate);
     assert_eq!(said("may read"), "projects, clusters, node pools, workloads");
     assert_eq!(said("logs"), "over the cluster's API");
+    assert_eq!(said("GPU quota"), "8, 2 used, 6 free");
+    assert_eq!(said("GPU quota of node pool h100"), "8, 2 used, 6 free, at most 16 with GPUs of others");
     assert_eq!(said("credentials"), "application `weftrun-tests`");
     assert_eq!(facts.version.as_deref(), Some("2.21.7"));
     assert_eq!(facts.queues.len(), 2);

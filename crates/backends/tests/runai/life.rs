@@ -121,3 +121,102 @@ async fn a_watch_ends_when_the_workload_is_deleted_under_it() {
     }
     assert!(gone);
 }
+
+/// The reason and the addresses that only the list has are shown by `describe`, `wait` and a list of one job too.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_verb_shows_the_reason_of_the_list() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let id = fake.add(["why".to_owned()], 2, 0).remove(0);
+    let tell = |phase: &str, message: &str| {
+        let mut state = fake.state();
+        let workload = state.workloads.get_mut(&id).unwrap();
+        (workload.told, workload.message) = (Some(phase.to_owned()), message.to_owned());
+        workload.urls = vec!["https://cluster.example.test/nlp/why".to_owned()];
+    };
+    let backend = connect(target(&fake)).await.unwrap();
+    for (phase, message) in [
+        ("Pending", "over the quota of the project"),
+        ("Running", "1 of 2 pods is being replaced"),
+        ("Degraded", "a pod was evicted"),
+        ("Stopped", "idle for 8 hours"),
+        ("SomethingNew", "a word of a later version"),
+        ("Failed", "exit code 3"),
+    ] {
+        tell(phase, message);
+        let listed = backend.list(&JobFilter::all()).await.unwrap().remove(0);
+        assert_eq!(listed.reason, message);
+        let described = backend.describe(&listed.handle).await.unwrap();
+        let one = backend.list(&JobFilter::one(&listed.handle)).await.unwrap().remove(0);
+        let watched = loop {
+            if let Some(JobEvent::Status { job }) =
+                backend.watch(JobFilter::one(&listed.handle)).try_next().await.unwrap()
+            {
+                break job;
+            }
+        };
+        for (verb, reason) in
+            [("describe", described.summary.reason), ("list", one.reason), ("watch", watched.reason)]
+        {
+            assert!(reason.contains(message), "{phase}, {verb}: {reason:?}");
+        }
+        let address = ("address".to_owned(), "https://cluster.example.test/nlp/why".to_owned());
+        assert!(described.facts.contains(&address), "{:?}", described.facts);
+    }
+}
+
+/// Reads lag behind a create: a 404 right after it is waited out by every verb, and only then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_was_just_created_is_waited_for() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let path = "/api/v1/workloads/distributed";
+    let lag = |method| fake.fail(Fault { method, path, times: 2, trouble: Trouble::Status(404) });
+    for verb in ["describe", "list", "watch", "logs", "suspend", "cancel", "delete"] {
+        let submitter = connect(target(&fake)).await.unwrap();
+        let handle = submit(&submitter, &format!("new-{verb}"), 2, "echo new").await;
+        // Another process, which knows of the create by the state folder or by the list.
+        let mut elsewhere = target(&fake);
+        let other = tempfile::tempdir().unwrap();
+        if verb == "describe" {
+            elsewhere.state_dir = other.path().to_owned();
+        }
+        let backend = connect(elsewhere).await.unwrap();
+        let of = |error: weftrun_core::Error| panic!("{verb}: {error}");
+        match verb {
+            "delete" => {
+                fake.fail(Fault { method: "DELETE", path, times: 1, trouble: Trouble::Status(404) });
+                lag("GET");
+                backend.act(&handle, Action::Delete).await.unwrap_or_else(of);
+                // It is gone now, and nothing waits for it.
+                let began = std::time::Instant::now();
+                assert_eq!(backend.describe(&handle).await.unwrap_err().kind(), ErrorKind::NotFound);
+                assert!(began.elapsed() < std::time::Duration::from_secs(30));
+            }
+            "suspend" | "cancel" => {
+                fake.fail(Fault { method: "POST", path, times: 1, trouble: Trouble::Status(404) });
+                lag("GET");
+                let action = if verb == "cancel" { Action::Cancel } else { Action::Suspend };
+                backend.act(&handle, action).await.unwrap_or_else(of);
+            }
+            "describe" => {
+                lag("GET");
+                drop(backend.describe(&handle).await.unwrap_or_else(|error| panic!("{verb}: {error}")));
+            }
+            "list" => {
+                lag("GET");
+                assert_eq!(backend.list(&JobFilter::one(&handle)).await.unwrap().len(), 1);
+            }
+            "watch" => {
+                lag("GET");
+                let first = backend.watch(JobFilter::one(&handle)).try_next().await.unwrap();
+                assert!(matches!(first, Some(JobEvent::Status { .. })), "{first:?}");
+            }
+            _ => {
+                lag("GET");
+                let logs = backend.logs(&handle, weftrun_core::log::LogOptions::follow());
+                let read: Vec<_> = logs.try_collect().await.unwrap();
+                assert!(read.iter().any(|batch| batch.bytes.ends_with(b"new\n")), "{read:?}");
+            }
+        }
+        fake.state().faults.clear();
+    }
+}

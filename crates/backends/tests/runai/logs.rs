@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use futures_util::TryStreamExt;
+use weftrun_core::ErrorKind;
 use weftrun_core::backend::{Backend, TargetConfig};
-use weftrun_core::job::{Action, JobHandle, JobPhase};
+use weftrun_core::job::{Action, JobFilter, JobHandle, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_testkit::fake_runai::{FakeRunAi, Fault, Trouble};
 
@@ -21,9 +22,18 @@ async fn read(
 ) -> (BTreeMap<String, String>, Vec<Mark>) {
     let mut batches = backend.logs(handle, options);
     let (mut bytes, mut marks): (BTreeMap<String, Vec<u8>>, Vec<Mark>) = (BTreeMap::new(), Vec::new());
+    let mut notes = Vec::new();
     while let Some(batch) = batches.try_next().await.unwrap() {
+        if let Some(note @ Mark::Note { .. }) = batch.mark {
+            notes.push(note);
+            continue;
+        }
         bytes.entry(batch.source.name.clone()).or_default().extend(&batch.bytes);
         marks.extend(batch.mark.filter(|mark| !matches!(mark, Mark::Ended { .. })));
+    }
+    // Whether a pod had started at the first look is chance, unless none ever did.
+    if bytes.is_empty() {
+        marks.extend(notes);
     }
     (bytes.into_iter().map(|(pod, text)| (pod, String::from_utf8(text).unwrap())).collect(), marks)
 }
@@ -116,10 +126,12 @@ async fn an_ended_pod_is_explained() {
     let backend = connect(target(&fake)).await.unwrap();
     let handle = submit(&backend, "ended", 1, "echo done").await;
     until(&backend, &handle, JobPhase::Succeeded).await;
-    let (pods, marks) = read(&*backend, &handle, LogOptions::follow()).await;
-    assert!(pods.values().all(String::is_empty));
-    let [Mark::Gap { reason }] = marks.as_slice() else { panic!("{marks:?}") };
-    assert!(reason.contains("not running") && reason.contains("kubeconfig"), "{reason}");
+    for options in [LogOptions::follow(), LogOptions::default()] {
+        let error = backend.logs(&handle, options).try_collect::<Vec<_>>().await.unwrap_err();
+        assert!(error.message().contains("not running") && error.message().contains("kubeconfig"), "{error}");
+        assert!(error.hints().contains(&"runai training logs ended -p nlp --follow".to_owned()), "{error:?}");
+        assert!(error.hints().iter().any(|hint| hint.contains("/workloads")), "{error:?}");
+    }
     // With a kubeconfig the same log is there.
     let folder = tempfile::tempdir().unwrap();
     let backend = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
@@ -166,4 +178,92 @@ async fn the_pods_after_a_resume_are_followed_too() {
     }
     let _ = std::fs::remove_file(marker);
     assert_eq!(text, "first\nsecond\n");
+}
+
+/// The only mark of a stream, as text.
+fn note(marks: &[Mark]) -> &str {
+    let [Mark::Note { text }] = marks else { panic!("{marks:?}") };
+    text
+}
+
+/// A pending workload has no log: that is said with the reason, and `-f` waits for the first pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_workload_is_named_and_waited_for() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let id = fake.add(["queued".to_owned()], 0, 0).remove(0);
+    fake.state().workloads.get_mut(&id).unwrap().told = Some("Pending".to_owned());
+    let backend = connect(target(&fake)).await.unwrap();
+    let handle = backend.list(&JobFilter::all()).await.unwrap().remove(0).handle;
+    let (pods, marks) = read(&*backend, &handle, LogOptions::default()).await;
+    assert!(pods.values().all(String::is_empty));
+    let text = note(&marks);
+    assert!(text.contains("pending (Unschedulable: 0/2 nodes") && text.contains("logs -f"), "{text}");
+
+    let mut batches = backend.logs(&handle, LogOptions::follow());
+    let first = batches.try_next().await.unwrap().unwrap();
+    assert!(note(first.mark.as_slice()).contains("waiting for its first pod"), "{first:?}");
+    // It ends without a pod: an empty log would look like a job that wrote nothing.
+    fake.state().workloads.get_mut(&id).unwrap().told = Some("Failed".to_owned());
+    let error = batches.try_next().await.unwrap_err();
+    assert!(error.message().contains("pods are gone"), "{error}");
+    assert!(
+        error.hints().iter().any(|hint| hint.starts_with("runai training pytorch logs queued")),
+        "{error:?}"
+    );
+}
+
+/// The cluster's API has no log of an earlier attempt; a kubeconfig has.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_previous_attempt_needs_a_kubeconfig() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let handle = submit(&backend, "attempts", 1, "echo once").await;
+    let mut options = LogOptions::default();
+    options.previous = true;
+    let error = backend.logs(&handle, options.clone()).try_next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.hints().iter().any(|hint| hint.contains("kubeconfig")), "{error:?}");
+
+    until(&backend, &handle, JobPhase::Succeeded).await;
+    let folder = tempfile::tempdir().unwrap();
+    let backend = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
+    let (_, marks) = read(&*backend, &handle, options).await;
+    assert!(note(&marks).contains("no previous attempt"), "{marks:?}");
+}
+
+/// The master is the first node of the role that the job file has: plan, logs and description call it so.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_called_by_the_roles_of_the_job_file() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let mut spec = crate::common::job("roles", 3, "echo here");
+    spec.roles[0].name = "trainer".into();
+    let handle = backend.submit(&crate::common::rendered(&backend, spec)).await.unwrap();
+    until(&backend, &handle, JobPhase::Succeeded).await;
+    let wanted = [("trainer", 0), ("trainer", 1), ("trainer", 2)].map(|(role, at)| (role.to_owned(), at));
+    let detail = backend.describe(&handle).await.unwrap();
+    let mut described: Vec<_> = detail.replicas.into_iter().map(|pod| (pod.role, pod.index)).collect();
+    described.sort();
+    assert_eq!(described, wanted);
+    let over_kubernetes = connect(with_kubeconfig(&fake, &folder)).await.unwrap();
+    for backend in [backend, over_kubernetes] {
+        for (asked, count) in [("trainer", 3), ("master", 1)] {
+            let mut options = LogOptions::default();
+            options.roles = vec![asked.to_owned()];
+            let batches: Vec<_> = backend.logs(&handle, options).try_collect().await.unwrap();
+            let mut seen: Vec<_> = batches
+                .iter()
+                .filter(|batch| !batch.bytes.is_empty())
+                .map(|batch| (batch.source.role.clone(), batch.source.replica))
+                .collect();
+            seen.sort();
+            assert_eq!(seen, wanted[..count], "{asked}");
+        }
+    }
+    let backend = connect(target(&fake)).await.unwrap();
+    let mut options = LogOptions::default();
+    options.roles = vec!["evaluator".to_owned()];
+    let error = backend.logs(&handle, options).try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(error.message().contains("evaluator"), "{error}");
 }

@@ -6,6 +6,7 @@ mod access;
 mod bodies;
 mod common;
 mod doctor;
+mod imports;
 mod life;
 mod logs;
 mod runapy;

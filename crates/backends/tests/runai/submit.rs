@@ -266,3 +266,115 @@ async fn lists_are_read_to_their_end() {
     let facts: ClusterFacts = backend.discover(&Default::default()).await.unwrap();
     assert!(facts.online);
 }
+
+/// What the API has no field for is named by what is rendered, and so by plan, render and submit.
+#[test]
+fn what_the_api_cannot_express_is_named() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let backend = runtime.block_on(connect(crate::common::target_of("https://tenant.example.test"))).unwrap();
+    let mut spec = job("limits", 2, "true");
+    spec.time_limit = Some(Duration::from_secs(5400));
+    spec.roles[0].shm = Some("48Gi".into());
+    let said = |spec: JobSpec| -> Vec<String> {
+        let rendered = rendered(&backend, spec);
+        let own = rendered.findings.iter().filter(|finding| finding.code == "RUNAI-NOT-EXPRESSED");
+        own.map(|finding| finding.message.clone()).collect()
+    };
+    let messages = said(spec.clone());
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(
+        messages[0].contains("time limit") && messages[0].contains("90m") || messages[0].contains("1h30m")
+    );
+    assert!(messages[1].contains("48Gi"), "{messages:?}");
+    // A volume of its own there has the size, and the switch is not sent beside it.
+    spec.time_limit = None;
+    spec.volumes = vec!["shm:/dev/shm=memory:48Gi".parse().unwrap()];
+    assert_eq!(said(spec.clone()), Vec::<String>::new());
+    let body = &rendered(&backend, spec).documents[0].text;
+    assert!(body.contains("48Gi") && !body.contains("largeShmRequest"), "{body}");
+}
+
+/// A job without an image has a message of its own; a template of the project may bring one.
+#[test]
+fn a_job_without_an_image_is_refused_before_it_is_sent() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let backend = runtime.block_on(connect(crate::common::target_of("https://tenant.example.test"))).unwrap();
+    let mut spec = job("bare", 2, "true");
+    spec.image = None;
+    let error = backend.render(&planned(spec.clone(), None, ClusterFacts::default())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    assert!(error.message().contains("no container image"), "{error}");
+    assert!(error.hints().iter().any(|hint| hint.contains("template")), "{error:?}");
+    for own in [serde_json::json!({"template": "t"}), serde_json::json!({"spec": {"image": "a:b"}})] {
+        spec.backend = BTreeMap::from([("runai".into(), own)]);
+        backend.render(&planned(spec.clone(), None, ClusterFacts::default())).unwrap();
+    }
+}
+
+/// Without a command the body has none, and the platform starts the image's entrypoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absent_command_is_the_images_entrypoint() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let backend = connect(target(&fake)).await.unwrap();
+    let role = Role::worker().nodes(2).gpus_per_node(0);
+    let spec = JobSpec::builder("entry").image("example.test/trainer:1").role(role).build().unwrap();
+    let rendered = rendered(&backend, spec);
+    backend.submit(&rendered).await.unwrap();
+    let sent = fake.seen("POST", "/api/v1/workloads/distributed");
+    let body: serde_json::Value = serde_json::from_str(&sent[0].body).unwrap();
+    assert!(body["spec"].get("command").is_none() && body["spec"].get("args").is_none(), "{body:#}");
+}
+
+/// What is rendered is what is sent: with the cluster's facts byte for byte, without them except for what is marked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_rendered_is_what_is_sent() {
+    for minor in [18, 21, 24] {
+        let fake = FakeRunAi::start(minor).await.unwrap();
+        let backend = connect(target(&fake)).await.unwrap();
+        let facts = backend.discover(&Default::default()).await.unwrap();
+        let rendered = backend.render(&planned(job("exact", 2, "true"), None, facts)).unwrap();
+        assert!(rendered.holes.is_empty(), "{:?}", rendered.holes);
+        backend.submit(&rendered).await.unwrap();
+        let sent = fake.seen("POST", "/api/v1/workloads/distributed").remove(0).body;
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(json(&rendered.documents[0].text), json(&sent), "2.{minor}");
+
+        let offline =
+            backend.render(&planned(job("exact", 2, "true"), None, ClusterFacts::default())).unwrap();
+        let marked: Vec<&str> = offline.holes.iter().map(|hole| hole.name.as_str()).collect();
+        assert_eq!(marked, ["project-id:nlp", "cluster-id:nlp"]);
+        let note = offline.findings.iter().find(|finding| finding.code == "RUNAI-VERSION-ASSUMED").unwrap();
+        // Every field that one of the two has and the other lacks is named.
+        let (mine, real) = (json(&offline.documents[0].text), json(&sent));
+        for field in mine["spec"].as_object().unwrap().keys().filter(|key| real["spec"].get(*key).is_none()) {
+            assert!(note.message.contains(field.as_str()), "2.{minor}: {field}: {}", note.message);
+        }
+    }
+}
+
+/// `Retry-After` is honoured as seconds and as a date, however often it comes, up to the target's limit, and the error
+/// says how long was tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_that_the_control_plane_asks_for_is_kept() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let path = "/api/v1/workloads";
+    let busy = |times, trouble| fake.fail(Fault { method: "GET", path, times, trouble });
+    let backend = connect(target(&fake)).await.unwrap();
+    backend.list(&JobFilter::all()).await.unwrap();
+    busy(6, Trouble::RetryAfter(0));
+    backend.list(&JobFilter::all()).await.unwrap();
+    let began = std::time::Instant::now();
+    busy(1, Trouble::RetryAt(Duration::from_secs(3)));
+    backend.list(&JobFilter::all()).await.unwrap();
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+
+    busy(1, Trouble::RetryAfter(600));
+    let error = backend.list(&JobFilter::all()).await.unwrap_err();
+    assert!(error.hints().iter().any(|hint| hint.contains("600 s") && hint.contains("120 s")), "{error:?}");
+    // A longer limit of the target is kept to.
+    let patient = connect(target(&fake).with("retry-seconds", 3000)).await.unwrap();
+    busy(1, Trouble::RetryAfter(600));
+    let all = JobFilter::all();
+    let waits = patient.list(&all);
+    assert!(tokio::time::timeout(Duration::from_secs(2), waits).await.is_err(), "it waits");
+}

@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use weftrun_backends::slurm::Slurm;
 use weftrun_core::backend::{Backend, ExecRequest, TargetConfig};
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};
+use weftrun_core::log::LogOptions;
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind};
 use weftrun_testkit::planned;
@@ -67,6 +68,85 @@ async fn plugins_and_login_scripts_that_print_do_no_harm() {
         assert_eq!(output(&*backend, &job).await, "said-it\n", "{way:?}");
     }
     std::fs::write(&bashrc, "").expect("written");
+}
+
+/// What torchrun does with signals and failures: it starts the ranks of its node, handles no USR1, and ends its ranks and fails
+/// when one of them fails. The bed has no torch, and its scripts are Perl, which every Debian has.
+const TORCHRUN: &str = r#"#!/usr/bin/perl
+my ($each, $node);
+for (@ARGV) { $each = $1 if /^--nproc-per-node=(\d+)/; $node = $1 if /^--node-rank=(\d+)/ }
+my @script = grep { !/^--/ } @ARGV;
+my %ranks;
+for my $local (0 .. $each - 1) {
+    my $pid = fork();
+    if (!$pid) { $ENV{RANK} = $node * $each + $local; exec "/usr/bin/perl", @script }
+    $ranks{$pid} = 1;
+}
+while (%ranks) {
+    my $pid = wait();
+    delete $ranks{$pid};
+    if ($?) { kill "TERM", keys %ranks; exit 1 }
+}
+"#;
+
+/// A job of torchrun with two ranks on each of two nodes.
+fn torchrun(bed: &Bed, name: &str, script: &str) -> JobSpec {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = bed.dir.join("shared/fsx").join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("torchrun"), TORCHRUN).expect("written");
+    std::fs::write(folder.join("rank.py"), script).expect("written");
+    for (path, mode) in [("torchrun", 0o755), ("", 0o777)] {
+        std::fs::set_permissions(folder.join(path), std::fs::Permissions::from_mode(mode)).expect("set");
+    }
+    let role = Role::worker().nodes(2).ranks_per_node(2).command([format!("/fsx/{name}/rank.py")]);
+    let mut spec = JobSpec::builder(name).launch(Launch::Torchrun).role(role).build().expect("valid");
+    let own = serde_json::json!({ "setup": [format!("PATH=/fsx/{name}:$PATH")] });
+    spec.backend.insert("slurm".to_owned(), own);
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_reaches_the_ranks_of_torchrun_and_torchrun_goes_on() {
+    let Some(bed) = Bed::find() else { return };
+    let script = "$| = 1; $SIG{USR1} = sub { print \"saved $ENV{RANK}\\n\"; exit 0 }; print \"up\\n\"; sleep 1 while 1;";
+    let backend = bed.connect(Way::Ssh);
+    let rendered = backend.render(&planned(torchrun(&bed, "torch-signal", script))).expect("renders");
+    let job = backend.submit(&rendered).await.expect("is taken");
+    let mut logs = bounded(backend.logs(&job, LogOptions::follow()));
+    let (mut text, mut sent) = (String::new(), false);
+    while let Some(batch) = logs.next().await {
+        text.push_str(&String::from_utf8_lossy(&batch.expect("a batch").bytes));
+        if !sent && text.matches("up").count() == 4 {
+            sent = true;
+            backend.act(&job, Action::Signal(10)).await.expect("signalled");
+        }
+    }
+    for rank in 0..4 {
+        assert!(text.contains(&format!("saved {rank}")), "{text}");
+    }
+    let end = backend.describe(&job).await.expect("known").summary;
+    assert_eq!((end.phase, end.exit_code), (JobPhase::Succeeded, Some(0)), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_rank_of_torchrun_starts_those_of_all_nodes_again() {
+    let Some(bed) = Bed::find() else { return };
+    // Rank 3 fails once, on the second node; the others wait for it as in a collective, longer than the test does.
+    let script = "$| = 1; my $failed = '/fsx/torch-restart/failed';\n\
+        if (-e $failed) { print \"again $ENV{RANK}\\n\"; sleep 2; exit 0 }\n\
+        if ($ENV{RANK} == 3) { sleep 2; open(F, '>', $failed); exit 5 }\nsleep 3600;";
+    let mut spec = torchrun(&bed, "torch-restart", script);
+    let _ = std::fs::remove_file(bed.dir.join("shared/fsx/torch-restart/failed"));
+    spec.restart = RestartPolicy::OnFailure { max: 2 };
+    let backend = bed.connect(Way::Ssh);
+    let job = backend.submit(&backend.render(&planned(spec)).expect("renders")).await.expect("is taken");
+    let text = output(&*backend, &job).await;
+    for rank in 0..4 {
+        assert_eq!(text.matches(&format!("again {rank}")).count(), 1, "{text}");
+    }
+    let end = backend.describe(&job).await.expect("known").summary;
+    assert_eq!((end.phase, end.exit_code), (JobPhase::Succeeded, Some(0)), "{text}");
 }
 
 /// A step whose caller is gone holds nothing.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weftrun::Result;
+use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase};
 use weftrun::core::log::clean_text as printable;
@@ -40,7 +41,8 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         }
         context.out.text(&text(&detail))?;
         for decision in decisions {
-            context.out.line(format!("  {} {} = {}", decision.rule, decision.target, decision.value))?;
+            let (target, value, _) = decision_text(decision, job.handle().backend());
+            context.out.line(format!("  {} {target} = {value}", decision.rule))?;
         }
         context.out.findings(&detail.findings);
     } else {

@@ -117,5 +117,5 @@ fn text(report: &HealthReport) -> String {
     if let Some(version) = &report.nccl_version {
         lines.push(format!("NCCL {version}, through {}", report.asked.via));
     }
-    clean_text(&lines.join("\n")).into_owned() + "\n"
+    lines.iter().map(|line| format!("{}\n", clean_text(line))).collect()
 }

@@ -1,7 +1,7 @@
 //! `instances`: what is known of instance types.
 
 use clap::Args;
-use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric};
+use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric, bandwidths};
 use weftrun::core::exit_codes;
 use weftrun::core::report::{InstancesReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
@@ -51,7 +51,17 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
     let client = context.client()?;
     let rows = chosen(client.catalogue(), args)?;
     if context.out.format != Format::Table {
-        context.out.value(&InstancesReport { schema: SchemaName, instances: &rows })?;
+        let bandwidth: Vec<_> = match &args.name {
+            Some(_) => {
+                bandwidths().iter().filter(|known| rows.iter().any(|row| known.is_of(&row.name))).collect()
+            }
+            None => Vec::new(),
+        };
+        context.out.value(&InstancesReport {
+            schema: SchemaName,
+            instances: &rows,
+            bandwidth: &bandwidth,
+        })?;
         return Ok(exit_codes::OK);
     }
     match (&args.name, rows.as_slice()) {
@@ -138,6 +148,13 @@ fn detail(row: &InstanceType) -> String {
         let unsure = if row.is_unsure(&column) { " (not checked against a source)" } else { "" };
         let note = row.notes.get(&column).map_or(String::new(), |note| format!(" {dim}{note}{dim:#}"));
         text.push_str(&format!("  {:<30} {shown}{unsure}{note}\n", column.replace('_', " ")));
+    }
+    for known in bandwidths().iter().filter(|known| known.is_of(&row.name)) {
+        let (what, size) = (&known.collective, &known.message_size);
+        text.push_str(&format!(
+            "  {:<30} {} GB/s {}: {what} of {size} on {} nodes, {} {dim}{}{dim:#}\n",
+            "bus bandwidth", known.busbw_gbps, known.kind, known.nodes, known.software, known.source
+        ));
     }
     if row.from_config {
         text.push_str("  changed or added by the configuration\n");

@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
                 client.forget(&record.submission)?;
             }
         }
-        client.connect(&target).await?.list(&filter).await
+        client.list_on(&target, &filter).await
     })?;
     if context.out.format == Format::Table {
         context.out.text(&table(&jobs))?;

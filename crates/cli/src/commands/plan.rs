@@ -1,6 +1,7 @@
 //! `plan`: every decision with its why.
 
 use clap::Args;
+use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
@@ -39,11 +40,10 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.block_on(check_image(context, &mut plan))?;
     }
     let (fabric, mut findings) = (plan.fabric(), plan.findings());
-    if args.online || plan.target().backend == "slurm" {
-        // What is seen only in what would be sent: names and amounts that the cluster does not have, the folder it runs in.
-        let rendered = context.block_on(plan.render());
-        findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
-    }
+    // What is seen only in what would be sent: values that the cluster has no field for, names and amounts that it does
+    // not have, the folder the job runs in.
+    let rendered = context.block_on(plan.render());
+    findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
     // What the cluster would refuse, as `submit --dry-run=server` asks it; the plan is printed in any case.
     let checked = if args.online { context.block_on(plan.check()) } else { Ok(Vec::new()) };
     if let Ok(refused) = &checked {
@@ -101,9 +101,10 @@ pub fn text(plan: &Plan) -> String {
         ));
     }
     for decision in &plan.fabric().decisions {
+        let (target, value, why) = decision_text(decision, &plan.target().backend);
         text.push_str(&format!(
-            "{note}{:<18}{note:#} {} = {bold}{}{bold:#}\n{:<18} {dim}{}{dim:#}\n",
-            decision.rule, decision.target, decision.value, "", decision.why
+            "{note}{:<18}{note:#} {target} = {bold}{value}{bold:#}\n{:<18} {dim}{why}{dim:#}\n",
+            decision.rule, ""
         ));
     }
     for skipped in &plan.fabric().skipped {

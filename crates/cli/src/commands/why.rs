@@ -1,7 +1,5 @@
 //! `why`: the first cause of a failure or a hang, from files, folders, stdin or a job.
 
-use std::path::Path;
-
 use clap::Args;
 use weftrun::core::diagnose::cause::{Why, why};
 use weftrun::core::exit_codes;
@@ -11,7 +9,7 @@ use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::WhyReport;
 use weftrun::{Error, ErrorKind, Finding, Job, Result};
 
-use super::transport::{inputs, is_handle, read};
+use super::transport::{inputs, is_handle, is_job, read};
 use crate::args::Format;
 use crate::context::Context;
 use crate::output::Output;
@@ -56,11 +54,6 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
         }
     }
     Ok(exit_codes::OK)
-}
-
-/// Whether an argument names a job: a handle, or a word that is no file and no pattern.
-fn is_job(input: &str) -> bool {
-    is_handle(input) || !(input == "-" || input.contains(['/', '*', '?', '.']) || Path::new(input).exists())
 }
 
 fn of_files(named: &[String]) -> Result<Why> {

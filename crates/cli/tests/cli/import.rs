@@ -24,6 +24,22 @@ fn decisions(value: &Value, worker: &str) -> BTreeSet<(String, String, String)> 
 }
 
 #[test]
+fn an_sbatch_script_is_recognised_without_its_form() {
+    let place = Place::new();
+    place.write(
+        "train.sbatch",
+        "#!/bin/bash\n#SBATCH -J llama -N 2 --gpus-per-node=8\nsrun torchrun --nproc_per_node 8 train.py\n",
+    );
+    let plain = place.run("import train.sbatch").ok();
+    assert!(
+        plain.out.contains("name = \"llama\"") && plain.out.contains("launch = \"torchrun\""),
+        "{}",
+        plain.out
+    );
+    assert_eq!(plain.out, place.run("import sbatch train.sbatch").ok().out);
+}
+
+#[test]
 fn what_is_imported_plans_to_what_is_mutated() {
     for name in [
         "01-pytorchjob-full-nodes",

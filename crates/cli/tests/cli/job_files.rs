@@ -104,7 +104,7 @@ fn what_a_cluster_would_refuse_is_refused_here() {
         ),
         ("a secret without a key", format!("{head}{work}secrets = {{ A = \"name\" }}\n"), "A"),
         ("no nodes", format!("{head}nodes = 0\ngpus_per_node = 8\ncommand = [\"./x\"]\n"), "nodes"),
-        ("no command", format!("{head}nodes = 2\ngpus_per_node = 8\n"), "command"),
+        ("no command", format!("{head}launch = \"per-rank\"\nnodes = 2\ngpus_per_node = 8\n"), "command"),
         (
             "two roles of one name",
             format!("{head}[roles.w]\nnodes = 1\ncommand = [\"x\"]\n[roles.w]\nnodes = 1\n"),

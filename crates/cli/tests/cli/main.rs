@@ -28,6 +28,7 @@ mod place;
 mod promises;
 mod reference;
 mod render;
+mod runai;
 mod schemas;
 mod state;
 mod terminal;

@@ -47,7 +47,7 @@ fn nothing_is_asked_of_the_network_at_start_up() {
     let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     let place = Place::new();
     place.configure(CONFIGURATION);
-    place.write("job.toml", SMALL_JOB);
+    place.write("job.toml", format!("image = \"i\"{SMALL_JOB}"));
     if !traced.is_ok_and(|status| status.success()) {
         println!("skipped: strace is not installed, or may not trace");
         return;

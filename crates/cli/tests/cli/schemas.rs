@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use weftrun_core::report::schemas;
 
+use weftrun_testkit::ras::Personality;
+
 use crate::place::{Place, SMALL_JOB, repo};
 
 const PAGE: &str = "\
@@ -104,6 +106,10 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("targets", "targets".to_owned()),
         ("transport", "transport rank0.log".to_owned()),
         ("why", "why rank0.log".to_owned()),
+        (
+            "health",
+            format!("health --observe 0s --address 127.0.0.1:{}", Personality::of("v2.28.9/kill").serve()),
+        ),
         ("why", format!("why {}", repo("tests/cases/failures/exception").display())),
     ];
     for (name, line) in printed {

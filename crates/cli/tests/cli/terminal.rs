@@ -18,6 +18,7 @@ use weftrun::core::job::{
 };
 use weftrun::core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun::{Backend, Capability, Error, ErrorKind, Finding, Result};
+use weftrun_testkit::ras::Personality;
 
 use crate::place::Place;
 
@@ -251,6 +252,9 @@ fn lines() -> Vec<Vec<String>> {
         "logs -o json HANDLE",
         "logs --color always HANDLE",
         "exec HANDLE --rank 1 -- COMMAND",
+        "health HANDLE",
+        "health -o json HANDLE",
+        "health --timeout 1s --address ADDRESS",
         "watch HANDLE",
         "watch -o json HANDLE",
         "wait HANDLE",
@@ -288,9 +292,14 @@ fn lines() -> Vec<Vec<String>> {
         "plan --profile HOSTILE job.toml",
         "list -b HOSTILE",
     ];
+    let member = serde_json::json!({ "rank": 1, "host": HOSTILE, "pid": 7 });
+    let comm = serde_json::json!({ "hash": "0x1", "size": 2, "missing_ranks": [member] });
+    let report = serde_json::json!({ "nccl_version": HOSTILE, "communicators": [comm] });
+    let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
     let word = |word: &str| match word {
         "HOSTILE" => HOSTILE.to_owned(),
         "HANDLE" => handle.clone(),
+        "ADDRESS" => format!("127.0.0.1:{port}"),
         word => word.to_owned(),
     };
     texts.iter().map(|line| line.split(' ').map(word).collect()).collect()

@@ -13,4 +13,5 @@ mod hostile;
 mod imported;
 mod refused;
 mod run;
+mod speed;
 mod verbs;

@@ -1,5 +1,6 @@
 //! What an instance type has. The rows are data in the tree: `data/instances.tsv`, explained in `data/instances.md`.
 
+mod bandwidth;
 mod cell;
 mod instance;
 mod overrides;
@@ -7,6 +8,7 @@ mod tsv;
 
 use std::collections::BTreeMap;
 
+pub use bandwidth::{Bandwidth, Expected, bandwidths, expected};
 pub use instance::{InstanceType, NodeFabric};
 pub use overrides::InstanceOverride;
 

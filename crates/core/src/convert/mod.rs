@@ -24,7 +24,8 @@ pub use report::JobReport;
 pub use runai_cli::import_runai;
 pub use slurm::{
     BLOCK_BEGIN, BLOCK_END, Directive, Directives, INEXPRESSIBLE, Program, ScriptChange, ScriptContext,
-    import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration, why_inexpressible,
+    decision_text, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration,
+    why_inexpressible,
 };
 
 use crate::Finding;

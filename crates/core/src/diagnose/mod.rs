@@ -14,6 +14,7 @@ pub use job::why_of_job;
 pub use rules::{Rule, rules};
 
 use crate::advisories;
+use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::request::Fabric;
@@ -36,6 +37,8 @@ pub struct Diagnosis {
     pub planned: Option<Fabric>,
     /// What is wrong, the worst first.
     pub findings: Vec<Finding>,
+    /// The bus bandwidth of a large all-reduce on the planned instance type and as many nodes, where it was published.
+    pub expected: Option<Expected>,
 }
 
 impl Diagnosis {
@@ -78,7 +81,11 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     findings.extend(known_bad_versions(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let ok = judge(&seen, &findings);
-    Diagnosis { verdict: seen.verdict, ok, planned, findings }
+    let expected = plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
+        let nodes = map.snapshot().ranks().iter().map(|rank| rank.node + 1).max()?;
+        catalogue::expected(instance, nodes, "all_reduce")
+    });
+    Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
 }
 
 /// Versions in the log that are known to be bad. It is a note: the log need not show the effect.

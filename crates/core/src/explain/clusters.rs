@@ -2,11 +2,16 @@
 
 use super::Code;
 
-const fn code(code: &'static str, title: &'static str, meaning: &'static str, fix: &'static str) -> Code {
+pub(super) const fn code(
+    code: &'static str,
+    title: &'static str,
+    meaning: &'static str,
+    fix: &'static str,
+) -> Code {
     Code { code, title, meaning, fix, source: "" }
 }
 
-const fn from(base: Code, source: &'static str) -> Code {
+pub(super) const fn from(base: Code, source: &'static str) -> Code {
     Code { source, ..base }
 }
 
@@ -124,6 +129,12 @@ pub(super) const CLUSTERS: &[Code] = &[
             "Use a shorter name.",
         ),
         "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+    ),
+    code(
+        "K8S-NO-IMAGE",
+        "a role names no container image",
+        "The API server takes such a job, and the operator fails at every pod of it.",
+        "Set `image` in the job file, or give `--image`.",
     ),
     code(
         "K8S-NO-KIND",
@@ -253,36 +264,6 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Export the variable before you submit.",
     ),
     code(
-        "RUNAI-HIDDEN",
-        "something could not be read for want of rights",
-        "What depends on it was assumed, and the decisions that rest on it say so.",
-        "Nothing, if the assumption is right; else say it in the target's settings.",
-    ),
-    code(
-        "RUNAI-NAME",
-        "the name is too long for Run:ai",
-        "Workload names have at most 50 characters.",
-        "Use a shorter name.",
-    ),
-    code(
-        "RUNAI-NAME-TAKEN",
-        "a workload of this name is there already",
-        "Run:ai wants unique names in a project.",
-        "Choose another name, or `--name-suffix`.",
-    ),
-    code(
-        "RUNAI-PENDING",
-        "the workload waits",
-        "Run:ai's own reason is shown: quota, nodes, gang scheduling.",
-        "Ask for less, or for a larger quota of the project.",
-    ),
-    code(
-        "RUNAI-POLICY",
-        "a policy of the cluster forbids a value",
-        "Administrators set what workloads may ask.",
-        "Change the value to one the policy allows.",
-    ),
-    code(
         "SLURM-NEVER-STARTS",
         "the job will never start as it is",
         "Slurm's reason is one that time does not cure: a limit, a node count, a partition that is down.",
@@ -346,7 +327,7 @@ pub(super) const CLUSTERS: &[Code] = &[
         "SLURM-TIME-LIMIT",
         "the job ran into its time limit",
         "Slurm ends it with TERM, and with KILL a little later.",
-        "Raise `time_limit`; a signal before the end gives time for a last checkpoint.",
+        "Raise `time_limit`. With `signal = \"USR1@300\"` in `[backend.slurm]` the ranks get USR1 five minutes before the end, for a last checkpoint: install a handler in the program. torchrun itself ignores USR1 and USR2.",
     ),
     code(
         "K8S-NODE-LOST",
@@ -359,102 +340,6 @@ pub(super) const CLUSTERS: &[Code] = &[
         "pods of an ended job still run",
         "A PyTorchJob ends with its master, and keeps its pods so that their logs can be read. Workers that do not end by themselves hold their GPUs.",
         "Wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs. With `clean-pod-policy = \"Running\"` the operator removes them at once, and their logs.",
-    ),
-    code(
-        "RUNAI-ASSET",
-        "a name in the job is not the one Run:ai knows",
-        "Assets (data sources, credentials) are named as the project lists them.",
-        "Write the name that is shown.",
-    ),
-    code(
-        "RUNAI-CLUSTER-API",
-        "the cluster's own API is not reached",
-        "Logs come from the cluster, not from the control plane; without it they cannot be followed.",
-        "Make the cluster's domain reachable from here (VPN, private DNS), or set `kubeconfig` in the target's table.",
-    ),
-    code(
-        "RUNAI-CONNECT",
-        "nobody answers at the address",
-        "The name resolves, and no connection comes about: a firewall, a VPN that is down, or the wrong port.",
-        "Check the URL, the VPN and the proxy.",
-    ),
-    code(
-        "RUNAI-DNS",
-        "the host's name does not resolve",
-        "Private control planes and clusters are known to private DNS only.",
-        "Check the URL, and whether the VPN's DNS is used.",
-    ),
-    code(
-        "RUNAI-DOCTOR",
-        "what was found out on the way to an error",
-        "`doctor` and a failed connection say step by step what worked.",
-        "Nothing; the error beside it says what failed.",
-    ),
-    code(
-        "RUNAI-HTTP",
-        "the control plane is reached without TLS",
-        "The token can be read on the way.",
-        "Use https, but for a port that is forwarded on this machine.",
-    ),
-    code(
-        "RUNAI-INSECURE",
-        "any certificate is taken",
-        "`insecure` is set: whoever is in between can read the token.",
-        "Set `ca-file` to the control plane's CA instead.",
-    ),
-    code(
-        "RUNAI-NODE-POOL",
-        "there is no such node pool",
-        "The project has none of this name, and the workload would wait for ever.",
-        "Use one of those that are named.",
-    ),
-    code(
-        "RUNAI-PRIORITY",
-        "there is no such priority",
-        "Run:ai's priorities are set by its administrators.",
-        "Use one of those that are named.",
-    ),
-    code(
-        "RUNAI-RIGHTS",
-        "a right is missing in the project",
-        "The control plane would refuse what the verb needs.",
-        "Ask for the role of a researcher in the project.",
-    ),
-    code(
-        "RUNAI-SECRET-FILE",
-        "others may read the secret's file",
-        "Its rights let more than its owner read it.",
-        "chmod 600 the file.",
-    ),
-    code(
-        "RUNAI-TEMPLATE",
-        "there is no such template",
-        "A workload that names one which is not there is refused.",
-        "Use one the project lists.",
-    ),
-    code(
-        "RUNAI-TLS",
-        "what the server's certificate says",
-        "Who signed it, for which names, and until when; or why it is not trusted.",
-        "For a private CA set `ca-file`.",
-    ),
-    code(
-        "RUNAI-TLS-NAME",
-        "the certificate is for another name",
-        "Somebody else answers at the address, or the URL names the host in another way than its certificate.",
-        "Correct the URL, or ask who answers at that address.",
-    ),
-    code(
-        "RUNAI-URL",
-        "the address is no URL",
-        "It is written as a browser shows it, `https://` first.",
-        "Correct `url` of the target.",
-    ),
-    code(
-        "RUNAI-VERSION",
-        "the control plane's version is not one that is known",
-        "Newer versions may have fields this was not written for; one that cannot be read gets every field.",
-        "Set `version` in the target's table if it was read wrong.",
     ),
     code(
         "SLURM-DISK-FULL",

@@ -5,6 +5,7 @@ mod clusters;
 mod errors;
 mod images;
 mod lints;
+mod runai;
 mod skips;
 mod spec;
 mod warnings;
@@ -39,13 +40,14 @@ pub enum Page {
 }
 
 /// The codes that have a table here, by the sections of the reference page.
-const SECTIONS: [(&str, &[Code]); 8] = [
+const SECTIONS: [(&str, &[Code]); 9] = [
     ("Errors", errors::ERRORS),
     ("Warnings and notes", warnings::WARNINGS),
     ("Lints", lints::LINTS),
     ("Why a fabric was not applied", skips::SKIPS),
     ("Job files and configuration", spec::SPEC),
     ("Clusters", clusters::CLUSTERS),
+    ("Run:ai", runai::RUNAI),
     ("Images", images::IMAGES),
     ("Logs", clusters::LOGS),
 ];

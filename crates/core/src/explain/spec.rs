@@ -109,6 +109,13 @@ pub(super) const SPEC: &[Code] = &[
         source: "",
     },
     Code {
+        code: "SPEC-ENTRYPOINT",
+        title: "the image's entrypoint is started",
+        meaning: "A role of a job with `launch = \"per-node\"` has an image and no command. On Kubernetes and Run:ai every node starts what the image starts by itself; Slurm and the local backend refuse the job.",
+        fix: "Set `command` to start another program.",
+        source: "",
+    },
+    Code {
         code: "SPEC-ENV",
         title: "an environment variable is wrong",
         meaning: "Names are letters, digits and `_`; and what the starter sets for each rank (RANK, MASTER_ADDR, …) cannot be one value for all.",

@@ -18,6 +18,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "I-IMPORT-COMMAND",
+        title: "the command line names no command",
+        meaning: "The image's entrypoint is started, on every node.",
+        fix: "Set `command` in the job file to start another program.",
+        source: "",
+    },
+    Code {
         code: "I-IMPORT-ENTRYPOINT",
         title: "the words were arguments of the image",
         meaning: "Without `--command` the official client hands the words to the entrypoint of the image. A job file's `command` stands in the entrypoint's place.",
@@ -71,6 +78,13 @@ pub(super) const WARNINGS: &[Code] = &[
         title: "no command could be imported",
         meaning: "The manifest leaves the command to the image, and a job file says what runs.",
         fix: "Set `command`.",
+        source: "",
+    },
+    Code {
+        code: "W-IMPORT-LITERAL",
+        title: "a variable is passed through literally",
+        meaning: "It stood in single quotes or behind a backslash, so no shell expanded it, and neither Kubernetes nor Run:ai does.",
+        fix: "Start the program with `sh -c` if it does not expand the variable itself.",
         source: "",
     },
     Code {
@@ -128,6 +142,13 @@ pub(super) const WARNINGS: &[Code] = &[
         meaning: "The nodes' allocatable hugepages-2Mi is below what the pod asks, so it stays Pending. EFA's driver reserves 10256 MiB on a stock node; two pods asking 5Gi fit, a third does not.",
         fix: "Ask less, or `--no-fabric-rule efa.hugepages`.",
         source: "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+    },
+    Code {
+        code: "W-IMPORT-VARIABLE",
+        title: "the value of a variable is not known",
+        meaning: "The shell that the command line was typed in filled it in; the text alone does not say with what.",
+        fix: "Write the value into the job file.",
+        source: "",
     },
     Code {
         code: "W-INSTANCE-UNKNOWN",

@@ -6,6 +6,7 @@ use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::Profile;
 use crate::fabric::evidence::choose;
+use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
 use crate::fabric::{ClusterFacts, FabricPlan};
 use crate::request::FabricRequest;
@@ -17,6 +18,21 @@ use crate::request::{Fabric, Origin};
 /// `fabric = "auto"` takes the profile's, and skips with a reason where the job cannot have it; a fabric said outright
 /// that the job cannot have is an error. `off` leaves the job alone.
 pub fn decide(
+    job: &JobView,
+    profile: &Profile,
+    options: &FabricRequest,
+    catalogue: &Catalogue,
+    facts: &ClusterFacts,
+) -> FabricPlan {
+    let mut plan = rules_applied(job, profile, options, catalogue, facts);
+    let of = |role| Node::of(role, job.queue.as_deref(), profile, options, catalogue, facts).row;
+    let mut types = job.workers().map(of);
+    plan.instance_type =
+        types.next().flatten().filter(|first| types.all(|other| other.as_ref() == Some(first)));
+    plan
+}
+
+fn rules_applied(
     job: &JobView,
     profile: &Profile,
     options: &FabricRequest,

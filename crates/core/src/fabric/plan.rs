@@ -92,6 +92,9 @@ pub struct FabricPlan {
     /// The profile they are of, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// Instance type of the workers' nodes, if all have the same known one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
     /// What the job or the cluster shows of its fabric; empty where the profile was named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,

@@ -42,6 +42,11 @@ pub enum Mark {
         /// Why.
         reason: String,
     },
+    /// Nothing is missing, but the reader should know: why nothing comes yet, how the logs are read.
+    Note {
+        /// What.
+        text: String,
+    },
     /// The connection was lost and is back.
     Resumed {
         /// Lines that may be missing; none if it is proved that none are.

@@ -548,6 +548,7 @@ pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
     let name = name(source);
     let text = match mark {
         Mark::Gap { reason } => format!("{name}: lines are missing: {reason}"),
+        Mark::Note { text } => format!("{name}: {text}"),
         Mark::Resumed { lost: Some(lost), repeated } => {
             format!("{name}: stream cut, resumed: {lost} lost, {repeated} repeated")
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::SchemaName;
 use crate::advisories::Advisory;
 use crate::backend::{BackendEntry, Capability, TargetConfig};
-use crate::catalogue::InstanceType;
+use crate::catalogue::{Bandwidth, InstanceType};
 use crate::fabric::{ClusterFacts, Profile};
 use crate::finding::Span;
 use crate::request::{Fabric, Origin};
@@ -93,6 +93,8 @@ pub struct InstancesReport<'a> {
     pub schema: SchemaName,
     /// The instance types that were asked for.
     pub instances: &'a [&'a InstanceType],
+    /// Published bus bandwidths of the one type that was named.
+    pub bandwidth: &'a [&'a Bandwidth],
 }
 
 /// `weftrun advisories -o json`.

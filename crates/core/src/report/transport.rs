@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::SCHEMA;
 use crate::Finding;
+use crate::catalogue::Expected;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::fabric::FabricPlan;
 use crate::nccl::{
@@ -180,15 +181,15 @@ pub struct ThroughputShape {
     pub expected: Option<ExpectedShape>,
 }
 
-/// What a bus bandwidth usually is.
+/// What a collective reaches on the planned fabric when all is well.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExpectedShape {
-    /// Lowest usual value.
+    /// Lowest published value.
     pub low: f64,
-    /// Highest usual value.
+    /// Highest published value.
     pub high: f64,
-    /// Where that is from.
+    /// What was measured, and the sources.
     pub source: String,
 }
 
@@ -242,7 +243,7 @@ impl TransportReport {
             findings: diagnosis.findings,
             throughput: map
                 .throughput()
-                .map(|(source, series)| throughput(source, series, verdict.fabric))
+                .map(|(source, series)| throughput(source, series, diagnosis.expected.as_ref()))
                 .collect(),
             totals: TotalsShape {
                 lines: totals.lines,
@@ -256,7 +257,7 @@ impl TransportReport {
     }
 }
 
-fn throughput(source: &str, series: &Series, fabric: FabricSeen) -> ThroughputShape {
+fn throughput(source: &str, series: &Series, expected: Option<&Expected>) -> ThroughputShape {
     ThroughputShape {
         source: source.to_owned(),
         metric: series.metric.to_owned(),
@@ -266,30 +267,12 @@ fn throughput(source: &str, series: &Series, fabric: FabricSeen) -> ThroughputSh
         rank: series.rank,
         first: series.first.value,
         count: series.count,
-        expected: series.metric.starts_with("busbw").then(|| expected(fabric)).flatten(),
+        expected: expected.filter(|_| series.metric.starts_with("busbw")).map(|expected| ExpectedShape {
+            low: expected.low,
+            high: expected.high,
+            source: format!("{}: {}", expected.what, expected.sources.join(", ")),
+        }),
     }
-}
-
-/// All-reduce bus bandwidth that was measured on each transport. Socket, libfabric over TCP and one node: 64 MiB on four
-/// H200 of one host with NCCL 2.28.9, beside the captures of `tests/cases/nccl`. EFA: 2 × p4d.24xlarge with four NICs,
-/// the log published in aws-samples/aws-efa-eks (README at 9d6557e).
-fn expected(fabric: FabricSeen) -> Option<ExpectedShape> {
-    let (low, high, source) = match fabric {
-        FabricSeen::Socket => (4.0, 6.0, "measured: 64 MiB all-reduce, TCP on one host, NCCL 2.28.9"),
-        FabricSeen::LibfabricTcp => {
-            (3.0, 6.0, "measured: 64 MiB all-reduce, libfabric over TCP on one host, NCCL 2.28.9")
-        }
-        FabricSeen::IntraNode => {
-            (26.0, 251.0, "measured: 64 MiB all-reduce on 4 H200, from SHM (26) to NVLink (147 to 251)")
-        }
-        FabricSeen::Efa => (
-            38.0,
-            44.0,
-            "github.com/aws-samples/aws-efa-eks README@9d6557e: 256 MiB to 4 GiB on 2 p4d.24xlarge",
-        ),
-        _ => return None,
-    };
-    Some(ExpectedShape { low, high, source: source.to_owned() })
 }
 
 impl From<RankView> for RankShape {

@@ -338,5 +338,5 @@ fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
     assert_eq!(silence(0, true), None);
     // What the plan has set nobody is told to set.
     assert!(silence(8, true).unwrap().contains("though NCCL_DEBUG=INFO was set"));
-    assert!(silence(8, false).unwrap().contains(": set NCCL_DEBUG=INFO"));
+    assert!(silence(8, false).unwrap().contains("; set NCCL_DEBUG=INFO"));
 }

@@ -30,6 +30,8 @@ pub enum Trouble {
     Status(u16),
     /// Too many requests; try again in so many seconds.
     RetryAfter(u32),
+    /// Too many requests; try again at a time so far from now, which the answer gives as a date.
+    RetryAt(Duration),
     /// A gateway's HTML page.
     Html(u16),
     /// The answer comes late.
@@ -72,6 +74,16 @@ async fn answer(state: &Shared, trouble: Option<Trouble>, request: Request, next
         Some(Trouble::RetryAfter(seconds)) => {
             let mut answer = (StatusCode::TOO_MANY_REQUESTS, "{\"message\":\"slow down\"}").into_response();
             answer.headers_mut().insert("retry-after", HeaderValue::from(seconds));
+            answer
+        }
+        Some(Trouble::RetryAt(wait)) => {
+            // A date has no fractions of a second.
+            let at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(wait.as_secs().cast_signed());
+            let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+            let mut answer = (StatusCode::TOO_MANY_REQUESTS, "{\"message\":\"slow down\"}").into_response();
+            if let Ok(date) = HeaderValue::from_str(&date) {
+                answer.headers_mut().insert("retry-after", date);
+            }
             answer
         }
         Some(Trouble::Html(code)) => {

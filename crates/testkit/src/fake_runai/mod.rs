@@ -21,7 +21,7 @@ use axum::middleware;
 use tokio::net::TcpListener;
 
 pub use fault::{Fault, Trouble};
-pub use tls::{authority, client_identity};
+pub use tls::{authority, client_identity, self_signed};
 pub use workload::Workload;
 
 /// Id of the one project, a string that looks like a number as real ones do.
@@ -119,6 +119,16 @@ impl FakeRunAi {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://localhost:{}", listener.local_addr()?.port());
         Self::serve(minor, tls::TlsListener::new(listener, known_clients_only)?, url)
+    }
+
+    /// Starts it behind a certificate that it signed itself, marked as an authority as `openssl req -x509` marks it.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn start_self_signed(minor: u32) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("https://localhost:{}", listener.local_addr()?.port());
+        Self::serve(minor, tls::TlsListener::self_signed(listener)?, url)
     }
 
     fn serve<L>(minor: u32, listener: L, url: String) -> std::io::Result<Self>

@@ -18,6 +18,7 @@ type Params = Query<HashMap<String, String>>;
 pub fn router() -> Router<Shared> {
     Router::new()
         .route("/api/v1/org-unit/projects", get(projects))
+        .route("/api/v1/org-unit/projects/{id}", get(project))
         .route("/api/v1/clusters", get(clusters))
         .route("/api/v1/workloads", get(list))
         .route("/api/v1/workloads/{kind}", post(create))
@@ -54,6 +55,24 @@ async fn projects(Extract(state): Extract<Shared>, headers: HeaderMap, Query(par
     let shown: Vec<Value> =
         [project, other].into_iter().filter(|p| wanted.is_none_or(|name| p["name"] == name)).collect();
     answer(200, json!({"projects": shown}))
+}
+
+async fn project(Extract(state): Extract<Shared>, headers: HeaderMap, Path(id): Path<String>) -> Response {
+    let state = lock(&state);
+    if let Err(refused) = authorised(&state, &headers) {
+        return refused;
+    }
+    if id != PROJECT_ID {
+        return refuse(404, "project not found");
+    }
+    let pool = json!({"nodePool": {"id": "1", "name": "h100"}, "gpu": {"deserved": 8, "limit": 16}});
+    let used = json!({"nodePoolName": "h100", "allocated": {"gpu": 2}});
+    answer(
+        200,
+        json!({"id": PROJECT_ID, "name": PROJECT, "clusterId": CLUSTER_ID, "totalResources": {"gpuQuota": 8},
+               "resources": [pool], "status": {"namespace": format!("runai-{PROJECT}"), "phase": "Ready",
+               "quotaStatus": {"allocated": {"gpu": 2}}, "nodePoolQuotaStatuses": [used]}}),
+    )
 }
 
 async fn clusters(Extract(state): Extract<Shared>, headers: HeaderMap) -> Response {

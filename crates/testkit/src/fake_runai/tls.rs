@@ -18,6 +18,13 @@ use tokio_rustls::server::TlsStream;
 const AUTHORITY: &[u8] = include_bytes!("tls/ca.pem");
 const SERVER: &[u8] = include_bytes!("tls/server.pem");
 const SERVER_KEY: &[u8] = include_bytes!("tls/server.key.pem");
+const SELF_SIGNED: &[u8] = include_bytes!("tls/self-signed.pem");
+const SELF_SIGNED_KEY: &[u8] = include_bytes!("tls/self-signed.key.pem");
+
+/// The file with the certificate that no authority signed.
+pub fn self_signed() -> PathBuf {
+    file("self-signed.pem")
+}
 
 /// The file with the authority's certificate, for clients that should trust it.
 pub fn authority() -> PathBuf {
@@ -42,15 +49,25 @@ pub struct TlsListener {
 impl TlsListener {
     /// Wraps a listener. With `known_clients_only`, a client must show a certificate of the same authority.
     pub fn new(listener: TcpListener, known_clients_only: bool) -> io::Result<Self> {
-        let config = config(known_clients_only).map_err(io::Error::other)?;
+        let config = config(known_clients_only, SERVER, SERVER_KEY).map_err(io::Error::other)?;
+        Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    /// Wraps a listener that shows a certificate which no authority signed.
+    pub fn self_signed(listener: TcpListener) -> io::Result<Self> {
+        let config = config(false, SELF_SIGNED, SELF_SIGNED_KEY).map_err(io::Error::other)?;
         Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 }
 
-fn config(known_clients_only: bool) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
+fn config(
+    known_clients_only: bool,
+    certificate: &[u8],
+    key: &[u8],
+) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = CertificateDer::pem_slice_iter(SERVER).collect::<Result<Vec<_>, _>>()?;
-    let key = PrivateKeyDer::from_pem_slice(SERVER_KEY)?;
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(key)?;
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     if !known_clients_only {

@@ -27,6 +27,10 @@ pub struct Workload {
     pub deleted: bool,
     /// Phase told instead of the real one, where a test wants it.
     pub told: Option<String>,
+    /// Why it is in its phase, which only the list says.
+    pub message: String,
+    /// The addresses at which it can be reached.
+    pub urls: Vec<String>,
     /// The phases it was seen in, each with the time it was first seen.
     pub history: Vec<(Timestamp, String)>,
 }
@@ -52,6 +56,8 @@ impl Workload {
             stopped: false,
             deleted: false,
             told: None,
+            message: String::new(),
+            urls: Vec::new(),
             history: Vec::new(),
         };
         made.start();
@@ -193,7 +199,7 @@ impl Workload {
             "phaseUpdatedAt": made, "k8sPhaseUpdatedAt": made, "deletedAt": null, "tenantId": 1001, "source": "Other",
             "runningPods": running, "requestedPods": {"number": self.pods.len()}, "namespace": format!("runai-{PROJECT}"),
             "priority": 50, "priorityClassName": "low", "departmentId": "1", "departmentName": "default",
-            "conditions": [], "k8sPhase": "Running", "category": "Train", "submittedBy": "researcher@example.test",
+            "phaseMessage": self.message, "urls": self.urls, "conditions": [], "k8sPhase": "Running", "category": "Train", "submittedBy": "researcher@example.test",
         })
     }
 

@@ -13,7 +13,7 @@ mod view;
 
 pub use reader::QUIET;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use weftrun_core::Result;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::{Error, ErrorKind, Result};
 
 use super::pod::ContainerState;
 use super::{Cluster, Pod, Resource};
@@ -172,17 +172,32 @@ impl LogJob {
     }
 
     /// Says why there is nothing to read, where an empty answer would say only that nobody wrote anything.
-    async fn nothing(&self, out: &Out, pods: usize) {
+    async fn nothing(&self, out: &Out, roles: &BTreeSet<String>) {
         let options = &self.options;
-        let reason = if pods == 0 {
-            "the job has no pods, so there is no log: they are yet to be made, or were removed when the job ended"
+        let ended = !self.expected.is_empty() || *self.ended.borrow();
+        if roles.is_empty() && ended {
+            let reason = "the job has ended and has no pods, so its logs are gone".to_owned();
+            let source = Arc::new(SourceId::new(&self.name));
+            out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
+        } else if roles.is_empty() {
+            self.note(out, "the job has no pods yet, so there is no log (`weftrun logs -f` waits for it)")
+                .await;
+        } else if options.roles.iter().any(|role| !roles.contains(role)) {
+            let unknown = options.roles.iter().find(|role| !roles.contains(*role));
+            let message = format!("the job has no pod of the role `{}`", unknown.map_or("", String::as_str));
+            let known = roles.iter().cloned().collect::<Vec<_>>().join(", ");
+            out.send(Err(Error::new(ErrorKind::NotFound, message).with("roles", known))).await;
         } else if options.previous {
-            "no container was started again, so there is no attempt before the present one"
+            self.note(out, "no container was restarted, so there is no previous attempt").await;
         } else {
-            "none of the job's pods is what was asked for"
-        };
-        let (source, reason) = (Arc::new(SourceId::new(&self.name)), reason.to_owned());
-        out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
+            self.note(out, "no container of the job matches what was asked for").await;
+        }
+    }
+
+    /// Tells the reader something that is no line of a log.
+    async fn note(&self, out: &Out, text: &str) {
+        let (source, text) = (Arc::new(SourceId::new(&self.name)), text.to_owned());
+        out.send(Ok(LogBatch::marked(source, Mark::Note { text }, Cursor::default()))).await;
     }
 }
 
@@ -194,18 +209,24 @@ async fn once(job: &LogJob, out: &Out) -> Result<()> {
     let mut pods = job.cluster.list_as(&Resource::PODS, &job.selector, "", read).await?;
     pods.retain(|pod| (job.place)(pod).is_some());
     pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
+    let mut started = false;
     for pod in &pods {
         for (container, source) in job.sources(pod) {
             if job.options.previous && container.restarts == 0 {
                 continue;
             }
+            started |= container.has_log();
             let (_, view) = watch::channel(View::of(pod, &container));
             let follower = Follower::new(job, pod, source, view, out.clone(), limiter.clone());
             tasks.spawn(follower.once());
         }
     }
     if tasks.is_empty() {
-        job.nothing(out, pods.len()).await;
+        let places = pods.iter().filter_map(|pod| (job.place)(pod));
+        job.nothing(out, &places.map(|place| place.role).collect()).await;
+    } else if !started {
+        job.note(out, "no container has started, so there is no log yet (`weftrun logs -f` waits for it)")
+            .await;
     }
     if !pods.is_empty() {
         let places = pods.iter().filter_map(|pod| (job.place)(pod));

@@ -31,9 +31,7 @@ struct Readers<'a> {
     pods: HashMap<String, Pod>,
     tasks: JoinSet<()>,
     listed: bool,
-    /// Pods of the job that were ever seen.
-    seen: usize,
-    /// Their roles and numbers.
+    /// Roles and numbers of the pods that were ever seen.
     places: HashSet<(String, u32)>,
 }
 
@@ -47,12 +45,12 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
         pods: HashMap::new(),
         tasks: JoinSet::new(),
         listed: false,
-        seen: 0,
         places: HashSet::new(),
     };
     let mut ended = job.ended.clone();
     let mut pods = changes(&job.cluster, &Resource::PODS, &job.selector, |object| Pod::of(&object));
     let mut since: Option<Instant> = None;
+    let mut waiting = false;
     loop {
         if *ended.borrow_and_update() {
             let since = *since.get_or_insert_with(Instant::now);
@@ -63,7 +61,13 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
         let tick = Instant::now() + Duration::from_millis(500);
         tokio::select! {
             change = pods.next() => match change {
-                Some(change) => readers.change(change?),
+                Some(change) => {
+                    readers.change(change?);
+                    let waits = readers.listed && !*ended.borrow() && !readers.has_log();
+                    if waits && !std::mem::replace(&mut waiting, true) {
+                        job.note(out, "no container has started yet; waiting for the first line").await;
+                    }
+                }
                 None => break,
             },
             // The job's watcher is gone only when nobody follows it: then its pods alone decide.
@@ -103,7 +107,6 @@ impl Readers<'_> {
     fn set(&mut self, pod: Pod) {
         let Some(place) = (self.job.place)(&pod) else { return };
         self.places.insert((place.role, place.replica));
-        self.seen += usize::from(!self.pods.contains_key(&pod.uid));
         for (container, source) in self.job.sources(&pod) {
             let view = View::of(&pod, &container);
             if let Some(sender) = self.views.get(&source.uid) {
@@ -133,6 +136,11 @@ impl Readers<'_> {
         }
     }
 
+    /// Whether a container has a log.
+    fn has_log(&self) -> bool {
+        self.views.values().any(|view| view.borrow().container.has_log())
+    }
+
     /// Whether no pod will say anything more, so long after the job ended.
     fn nothing_more(&self, since: Duration) -> bool {
         let quiet = |pod: &Pod| pod.ended() || if pod.deleting { since > DELETING } else { since > LINGER };
@@ -142,7 +150,7 @@ impl Readers<'_> {
     /// Lets the readers come to their end.
     async fn finish(mut self) {
         if self.views.is_empty() {
-            self.job.nothing(self.out, self.seen).await;
+            self.job.nothing(self.out, &self.places.iter().map(|(role, _)| role.clone()).collect()).await;
         } else {
             self.job.missing(self.out, &self.places).await;
         }

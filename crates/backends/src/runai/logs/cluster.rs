@@ -14,7 +14,8 @@ use super::Reader;
 use super::cluster_api::{self, Ask, Next};
 use super::view::{Fate, View};
 use crate::runai::resolve::text;
-use crate::runai::{status, watch};
+use crate::runai::status::{self, Roles};
+use crate::runai::watch;
 
 /// Times a stream of a pod that has ended may break before the rest is called lost.
 const TRIES_AFTER_END: u32 = 5;
@@ -23,31 +24,47 @@ const STREAMS: usize = 1024;
 /// Readers that ask at once are answered by one look.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// A pod that has ended, and of whose log nothing could be read.
+struct Unread {
+    source: Arc<SourceId>,
+    reason: String,
+    cursor: Cursor,
+}
+
+/// What reading a pod came to.
+type PodRead = Result<Option<Unread>>;
+
 /// Reads all pods, those that appear later too, until the workload and they have ended.
-pub async fn read(reader: &Reader, base: &str, framework: &'static str) -> Result<()> {
+pub async fn read(reader: &Reader, base: &str, workload: &Value, roles: Roles) -> Result<()> {
+    let framework = super::framework(workload);
     let most = if reader.options.max_streams == 0 { STREAMS } else { reader.options.max_streams };
     let pods = Pods {
         reader: reader.clone(),
         base: base.to_owned(),
         framework,
+        roles,
         view: Arc::default(),
         permits: Arc::new(Semaphore::new(most)),
     };
     let mut followed = HashSet::new();
-    let mut tasks: JoinSet<Result<()>> = JoinSet::new();
-    let mut over = false;
+    let mut tasks: JoinSet<PodRead> = JoinSet::new();
+    let mut unread = Vec::new();
+    let (mut over, mut waiting) = (false, false);
     loop {
         over |= pods.look(&mut followed, &mut tasks).await?;
         if tasks.is_empty() && (over || !reader.options.follow) {
-            return Ok(());
+            return pods.finish(followed.len(), unread, over).await;
+        }
+        if followed.is_empty() && !std::mem::replace(&mut waiting, true) {
+            reader.note(format!("{}; waiting for its first pod", pods.state(workload).await)).await?;
         }
         tokio::select! {
             Some(done) = tasks.join_next() => {
-                joined(done)?;
+                unread.extend(joined(done)?);
                 // As a rule the others end too; only then is there something new to see.
                 tokio::time::sleep(GATHER).await;
                 while let Some(done) = tasks.try_join_next() {
-                    joined(done)?;
+                    unread.extend(joined(done)?);
                 }
             }
             () = pods.view.asked() => tokio::time::sleep(GATHER).await,
@@ -56,7 +73,7 @@ pub async fn read(reader: &Reader, base: &str, framework: &'static str) -> Resul
     }
 }
 
-fn joined(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+fn joined(done: std::result::Result<PodRead, tokio::task::JoinError>) -> PodRead {
     done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").source(error))?
 }
 
@@ -66,13 +83,14 @@ struct Pods {
     reader: Reader,
     base: String,
     framework: &'static str,
+    roles: Roles,
     view: Arc<View>,
     permits: Arc<Semaphore>,
 }
 
 impl Pods {
     /// Looks at the workload and its pods, and starts a reader for each that is new. True when the workload is over.
-    async fn look(&self, followed: &mut HashSet<String>, tasks: &mut JoinSet<Result<()>>) -> Result<bool> {
+    async fn look(&self, followed: &mut HashSet<String>, tasks: &mut JoinSet<PodRead>) -> Result<bool> {
         let Reader { shared, handle, options, .. } = &self.reader;
         self.view.begin();
         let read = async {
@@ -92,13 +110,11 @@ impl Pods {
         };
         for pod in &pods {
             let (Some(id), Some(name)) = (text(pod, "id"), text(pod, "name")) else { continue };
-            if !has_log(pod) || !followed.insert(id.to_owned()) {
+            if !has_log(pod) || !self.roles.is_wanted(name, &options.roles) || !followed.insert(id.to_owned())
+            {
                 continue;
             }
-            let replica = status::replica(pod, 0);
-            if !options.roles.is_empty() && !options.roles.contains(&replica.role) {
-                continue;
-            }
+            let replica = self.roles.replica(pod, 0);
             let mut source = SourceId::new(name);
             id.clone_into(&mut source.uid);
             (source.role, source.replica) = (replica.role, replica.index);
@@ -110,11 +126,47 @@ impl Pods {
         Ok(over)
     }
 
+    /// The phase of the workload, with its reason.
+    async fn state(&self, workload: &Value) -> String {
+        let job = watch::detailed(&self.reader.shared, &self.reader.handle, workload).await;
+        let reason = if job.reason.is_empty() { String::new() } else { format!(" ({})", job.reason) };
+        format!("the workload is {}{reason}", job.phase)
+    }
+
+    /// Says what could not be read. Where that is everything, the error names the other ways to the logs.
+    async fn finish(&self, followed: usize, unread: Vec<Unread>, over: bool) -> Result<()> {
+        let Reader { shared, handle, options, .. } = &self.reader;
+        if followed == 0 && !over {
+            let workload = shared.typed(handle).await?;
+            let text = format!(
+                "{}; it has no log yet (`weftrun logs -f` waits for it)",
+                self.state(&workload).await
+            );
+            return self.reader.note(text).await;
+        }
+        if followed == 0 && !options.roles.is_empty() {
+            let message = format!("the workload has no pod of the role {}", options.roles.join(", "));
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        if followed > unread.len() {
+            for Unread { source, reason, cursor } in unread {
+                self.mark(&source, Mark::Gap { reason }, cursor).await?;
+            }
+            return Ok(());
+        }
+        let message = match unread.into_iter().next() {
+            Some(Unread { reason, .. }) => format!("no log of the workload can be read: {reason}"),
+            None => "the workload has ended, and its pods are gone with their logs".to_owned(),
+        };
+        Err(self.reader.other_routes(Error::new(ErrorKind::NotFound, message), self.framework).await)
+    }
+
     /// Reads one pod to its end, over as many connections as it takes.
-    async fn pod(&self, source: Arc<SourceId>) -> Result<()> {
-        let Ok(_permit) = self.permits.acquire().await else { return Ok(()) };
+    async fn pod(&self, source: Arc<SourceId>) -> PodRead {
+        let Ok(_permit) = self.permits.acquire().await else { return Ok(None) };
         let options = &self.reader.options;
         let stored = options.from.iter().find(|cursor| cursor.uid == source.uid).cloned();
+        let mut opened = stored.is_some();
         let mut resume = match stored {
             Some(cursor) => Resume::from_cursor(cursor),
             None if options.tail.is_some() || options.since.is_some() => {
@@ -132,6 +184,7 @@ impl Pods {
                 previous: options.previous,
             };
             let broke = self.stream(&source, &ask, &mut resume).await?;
+            opened |= broke.as_ref().is_none_or(|broke| broke.opened);
             let fate = if options.follow { self.view.fate(&source.uid).await } else { Fate::Ended };
             let Some(broke) = broke else {
                 if fate == Fate::Live {
@@ -139,11 +192,17 @@ impl Pods {
                     tokio::time::sleep(GATHER).await;
                     continue;
                 }
-                return self.mark(&source, Mark::Ended { exit_code: None }, resume.cursor()).await;
+                self.mark(&source, Mark::Ended { exit_code: None }, resume.cursor()).await?;
+                return Ok(None);
             };
             breaks = if fate == Fate::Live { 0 } else { breaks + 1 };
             if let Some(reason) = lost(&broke, fate, breaks) {
-                return self.mark(&source, Mark::Gap { reason }, resume.cursor()).await;
+                let cursor = resume.cursor();
+                if !opened && fate == Fate::Ended {
+                    return Ok(Some(Unread { source, reason, cursor }));
+                }
+                self.mark(&source, Mark::Gap { reason }, cursor).await?;
+                return Ok(None);
             }
             if broke.is_final && fate == Fate::Live {
                 return Err(broke.error());
@@ -177,7 +236,12 @@ impl Pods {
                 Next::Bytes(_) => {}
                 Next::Closed => return Ok(None),
                 Next::Broken(why) => {
-                    return Ok(Some(Broke { why, is_final: false, kind: ErrorKind::Unreachable }));
+                    return Ok(Some(Broke {
+                        why,
+                        opened: true,
+                        is_final: false,
+                        kind: ErrorKind::Unreachable,
+                    }));
                 }
             }
         }
@@ -204,6 +268,8 @@ impl Pods {
 /// Why a connection came to no orderly end.
 struct Broke {
     why: String,
+    /// The connection was open before.
+    opened: bool,
     /// Trying again cannot help while nothing else changes.
     is_final: bool,
     kind: ErrorKind,
@@ -212,7 +278,7 @@ struct Broke {
 impl Broke {
     fn unopened(error: Error) -> Self {
         let is_final = !error.is_retryable() && error.kind() != ErrorKind::NotFound;
-        Self { why: error.message().to_owned(), is_final, kind: error.kind() }
+        Self { why: error.message().to_owned(), opened: false, is_final, kind: error.kind() }
     }
 
     fn error(self) -> Error {

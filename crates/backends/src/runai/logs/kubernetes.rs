@@ -14,7 +14,8 @@ use crate::kubernetes::logs::{LogJob, Place, QUIET, logs};
 use crate::kubernetes::{ClusterConfig, Pod};
 use crate::runai::config::Settings;
 use crate::runai::resolve::text;
-use crate::runai::{status, watch};
+use crate::runai::status::{self, Roles};
+use crate::runai::watch;
 
 /// Labels that hold the workload's name: the vendor's own agent reads the first, the operators write the second.
 const LABELS: [&str; 2] = ["workloadName", "training.kubeflow.org/job-name"];
@@ -25,7 +26,7 @@ pub fn is_configured(settings: &Settings) -> bool {
 }
 
 /// Reads the logs of the workload's pods. Those of one that is over are read once, as there is nothing to follow.
-pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
+pub async fn read(reader: &Reader, is_over: bool, roles: Roles) -> Result<()> {
     let Reader { shared, handle, options, .. } = reader;
     let mut options = options.clone();
     options.follow &= !is_over;
@@ -44,11 +45,14 @@ pub async fn read(reader: &Reader, is_over: bool) -> Result<()> {
     let names = Arc::new(RwLock::new(names(&watch::pods(shared, handle).await.unwrap_or_default())));
     let (over, ended) = channel(false);
     let (known, name) = (names.clone(), handle.name().to_owned());
+    let wanted = std::mem::take(&mut options.roles);
     let job = LogJob {
         name: name.clone(),
         cluster: cluster.connect().await?,
         selector: String::new(),
-        place: Arc::new(move |pod| place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner))),
+        place: Arc::new(move |pod| {
+            place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner), &roles, &wanted)
+        }),
         ended,
         expected: Vec::new(),
         options,
@@ -96,10 +100,17 @@ fn names(pods: &[Value]) -> HashSet<String> {
 }
 
 /// What a pod is to the workload, if it is one of its own.
-fn place(pod: &Pod, workload: &str, names: &HashSet<String>) -> Option<Place> {
+fn place(
+    pod: &Pod,
+    workload: &str,
+    names: &HashSet<String>,
+    roles: &Roles,
+    wanted: &[String],
+) -> Option<Place> {
     let labelled = LABELS.iter().any(|label| pod.labels.get(*label).is_some_and(|name| name == workload));
-    (labelled || names.contains(&pod.name)).then(|| {
-        let (role, number) = status::role(&pod.name);
-        Place { role: role.to_owned(), replica: number.unwrap_or(0), ..Place::default() }
+    let ours = labelled || names.contains(&pod.name);
+    (ours && roles.is_wanted(&pod.name, wanted)).then(|| {
+        let (role, number) = roles.of_pod(&pod.name);
+        Place { role, replica: number.unwrap_or(0), ..Place::default() }
     })
 }

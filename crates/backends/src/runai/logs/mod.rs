@@ -12,11 +12,12 @@ use futures_util::stream::BoxStream;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use weftrun_core::job::JobHandle;
-use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::resolve::text;
-use super::{Shared, status, watch};
+use super::status::{self, Roles};
+use super::{Shared, watch};
 pub use kubernetes::is_configured as has_kubeconfig;
 
 /// Events that are quoted where no logs can be had.
@@ -60,18 +61,24 @@ struct Reader {
 impl Reader {
     async fn run(&self) -> Result<()> {
         let workload = self.shared.typed(&self.handle).await?;
+        let roles = Roles::of(&workload);
         let over = status::phase(text(&workload, "actualPhase").unwrap_or_default()).is_terminal();
         let kubeconfig = has_kubeconfig(&self.shared.settings);
         // The cluster's API gives the logs of workloads that have not ended (vendor's documents); Kubernetes keeps them
         // as long as there is a pod.
-        if over && kubeconfig {
-            return kubernetes::read(self, true).await;
+        if (over || self.options.previous) && kubeconfig {
+            return kubernetes::read(self, over, roles).await;
+        }
+        if self.options.previous {
+            return Err(Error::unsupported("runai", "previous_logs").hint(
+                "with `kubeconfig` in the target's table the log of the previous attempt is read from Kubernetes",
+            ));
         }
         match cluster_api::base(&self.shared).await {
-            Ok(base) => cluster::read(self, &base, framework(&workload)).await,
+            Ok(base) => cluster::read(self, &base, &workload, roles).await,
             Err(error) if kubeconfig => {
                 tracing::debug!(%error, "no cluster API: the kubeconfig is used");
-                kubernetes::read(self, over)
+                kubernetes::read(self, over, roles)
                     .await
                     .map_err(|second| second.with("cluster API", error.message()))
             }
@@ -82,6 +89,12 @@ impl Reader {
     async fn give(&self, batch: LogBatch) -> Result<()> {
         let gone = |_| Error::new(ErrorKind::Interrupted, "the reader of the logs went away");
         self.send.send(Ok(batch)).await.map_err(gone)
+    }
+
+    /// Tells the reader something that is no line of a log.
+    async fn note(&self, text: String) -> Result<()> {
+        let source = Arc::new(SourceId::new(self.handle.name()));
+        self.give(LogBatch::marked(source, Mark::Note { text }, Cursor::default())).await
     }
 
     /// Where else the logs can be had, and what the platform said last.

@@ -18,7 +18,7 @@ const LONGEST_VALUE: usize = 128 * 1024 - 64;
 
 /// The words of a node's main process; none for an MPI worker, which runs sshd when it has no command.
 pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
-    if waits {
+    if waits || job.spec.starts_entrypoint(role) {
         return Ok(Vec::new());
     }
     refuse_marks(&role.command)?;

@@ -7,13 +7,14 @@ mod pod;
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Rendered};
 use weftrun_core::fabric::{Change, Op};
-use weftrun_core::spec::{Launch, RestartPolicy, Role};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
+use weftrun_core::text::duration;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::version::{self, Version};
 use crate::kubernetes::mpirun;
 pub use own::JobSettings;
-pub use pod::MARKER;
+pub use pod::{MARKER, ROLE};
 
 /// Where a body is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +47,16 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     job.spec.refuse_once("runai")?;
     let settings = JobSettings::of(&job.spec)?;
     let kind = kind(job, &settings)?;
+    require_image(&job.spec, &settings)?;
     let mut inexpressible = Vec::new();
     let mut body = body(job, project, kind, &settings, &mut inexpressible)?;
     let unknown = version::unknown(kind.path(), &body);
     if !unknown.is_empty() {
         return Err(own::no_such_field(kind, &unknown));
+    }
+    let mut findings = unexpressed(&job.spec, &settings);
+    if version.is_none() {
+        findings.extend(assumed_version(kind, &body));
     }
     let lost = version.map_or_else(Vec::new, |version| version::strip(kind.path(), version, &mut body));
     if lost.iter().any(|(field, _)| field == "spec.restartPolicy")
@@ -81,7 +87,70 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
     rendered.holes = holes(&body);
+    rendered.findings = findings;
     Ok(rendered)
+}
+
+/// Refuses a job of which no part names an image: the control plane answers it with a 400 that does not say so.
+fn require_image(spec: &JobSpec, settings: &JobSettings) -> Result<()> {
+    if settings.template.is_some() || settings.spec.contains_key("image") {
+        return Ok(());
+    }
+    match spec.workers().find(|role| role.image.is_none() && spec.image.is_none()) {
+        None => Ok(()),
+        Some(role) => Err(Error::new(ErrorKind::InvalidSpec, "the job names no container image")
+            .with("role", &role.name)
+            .hint("set `image`, or name a template of the project with `template` in `[backend.runai]`")),
+    }
+}
+
+/// What the job file sets and the API has no field for.
+fn unexpressed(spec: &JobSpec, settings: &JobSettings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(limit) = spec.time_limit {
+        let shown = duration::format(limit);
+        let message =
+            format!("Run:ai has no time limit for workloads; `time_limit = \"{shown}\"` is not applied");
+        let fix = format!(
+            "start the command with `timeout {}s`, or stop it with `weftrun cancel`",
+            limit.as_secs()
+        );
+        findings.push(Finding::warning("RUNAI-NOT-EXPRESSED", message).at("time_limit").fix(fix));
+    }
+    let own = settings.spec.get("storage").and_then(|storage| storage.get("emptyDirVolume"));
+    let own =
+        own.and_then(Value::as_array).into_iter().flatten().filter_map(|volume| volume["path"].as_str());
+    let mounts_shm = spec.volumes.iter().map(|volume| volume.mount.as_str()).chain(own).any(pod::is_shm);
+    for role in spec.roles.iter().filter(|_| !mounts_shm) {
+        let Some(size) = &role.shm else { continue };
+        let message = format!(
+            "Run:ai only has a switch for a large `/dev/shm`; the size {size} of role `{}` is not applied",
+            role.name
+        );
+        findings.push(Finding::warning("RUNAI-NOT-EXPRESSED", message).at("shm").fix(format!(
+            "for an exact size (control plane 2.22 or newer) mount a volume: `--volume shm:/dev/shm=memory:{size}`"
+        )));
+    }
+    findings
+}
+
+/// Names the fields that an older control plane would not get, where its version is not known.
+fn assumed_version(kind: Kind, body: &Value) -> Option<Finding> {
+    let lost = version::strip(kind.path(), version::FIRST, &mut body.clone());
+    if lost.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = lost.iter().map(|(field, first)| format!("`{field}` ({first})")).collect();
+    let message = format!(
+        "the version of the control plane is not known here and {} is assumed; an older one is sent the body without \
+         the fields it lacks: {}",
+        version::NEWEST,
+        shown.join(", ")
+    );
+    Some(
+        Finding::info("RUNAI-VERSION-ASSUMED", message)
+            .fix("set `version` in the target's table, or use `submit --dry-run=server`"),
+    )
 }
 
 /// Which kind of workload a job becomes.

@@ -11,8 +11,12 @@ use crate::kubernetes::escape::literal;
 
 /// The label that carries the submission's id.
 pub const MARKER: &str = "weftrun.dev/submission";
+/// The label that carries what the job file calls the pod's role.
+pub const ROLE: &str = "weftrun.dev/role";
 /// Longest name of a label or annotation (the document's `maxLength` since 2.19).
 const LONGEST_NAME: usize = 63;
+/// The resource that the API has a field of its own for.
+const GPUS: &str = "nvidia.com/gpu";
 
 /// The fields of one kind of pod, which runs these words.
 pub fn pod(
@@ -35,6 +39,11 @@ pub fn pod(
     }
     parts.resources = role.resources.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     for op in job.plan.ops.iter().filter(|op| op.role == role.name) {
+        if matches!(op.change, Change::Wrap { .. }) && spec.starts_entrypoint(role) {
+            let reason = "the image's entrypoint is started, and nothing can be put before it".to_owned();
+            lost.push(Inexpressible { op: op.clone(), reason });
+            continue;
+        }
         parts.apply(op, lost);
     }
     let mut pod = Map::new();
@@ -128,9 +137,11 @@ impl Parts {
         let mut labels: Vec<(String, String)> =
             spec.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         labels.push((MARKER.to_owned(), job.submission.to_string()));
+        labels.push((ROLE.to_owned(), role.name.clone()));
         put(pod, "annotations", texts("annotation", self.annotations)?);
         put(pod, "labels", texts("label", labels)?);
-        let compute = compute(role, self.resources)?;
+        let large_shm = role.shm.is_some() && !spec.volumes.iter().any(|volume| is_shm(&volume.mount));
+        let compute = compute(role, self.resources, large_shm)?;
         if !compute.is_empty() {
             pod.insert("compute".into(), Value::Object(compute));
         }
@@ -180,7 +191,12 @@ fn texts(what: &str, entries: Vec<(String, String)>) -> Result<Vec<Value>> {
     Ok(entries.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect())
 }
 
-fn compute(role: &Role, resources: Vec<(String, String)>) -> Result<Map<String, Value>> {
+/// Whether a volume is mounted as the shared memory of a container.
+pub fn is_shm(mount: &str) -> bool {
+    mount.trim_end_matches('/') == "/dev/shm"
+}
+
+fn compute(role: &Role, resources: Vec<(String, String)>, large_shm: bool) -> Result<Map<String, Value>> {
     let mut compute = Map::new();
     if let Some(cpus) = &role.cpus {
         let cores = cores(cpus).ok_or_else(|| {
@@ -193,16 +209,18 @@ fn compute(role: &Role, resources: Vec<(String, String)>) -> Result<Map<String, 
     if let Some(memory) = &role.memory {
         compute.insert("cpuMemoryRequest".into(), json!(memory));
     }
-    if role.gpus_per_node > 0 {
+    let gpus = resources.iter().find(|(resource, _)| resource == GPUS).map(|(_, count)| count.as_str());
+    let gpus = gpus.and_then(|count| count.parse().ok()).unwrap_or(role.gpus_per_node);
+    if gpus > 0 {
         // Whole GPUs need nothing else.
-        compute.insert("gpuDevicesRequest".into(), json!(role.gpus_per_node));
+        compute.insert("gpuDevicesRequest".into(), json!(gpus));
     }
-    if role.shm.is_some() {
+    if large_shm {
         compute.insert("largeShmRequest".into(), json!(true));
     }
     let extended: Vec<Value> = resources
         .into_iter()
-        .filter(|(resource, _)| resource != "nvidia.com/gpu")
+        .filter(|(resource, _)| resource != GPUS)
         .map(|(resource, quantity)| json!({"resource": resource, "quantity": quantity}))
         .collect();
     put(&mut compute, "extendedResources", extended);

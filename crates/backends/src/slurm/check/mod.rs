@@ -18,9 +18,14 @@ const NOT_NOW: [&str; 2] =
 /// Checks a rendered job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let script = rendered.documents.first().map_or("", |document| document.text.as_str());
-    let facts = discover::discover(client, &Scope::default()).await?;
     let prepared = Script::of(rendered)?;
-    let mut findings = limits::findings(prepared, &facts);
+    let mut findings = limits::findings(prepared, &discover::discover(client, &Scope::default()).await?);
+    if findings.iter().any(Finding::is_error) {
+        // What is refused is refused for what the cluster is now.
+        let mut anew = Scope::default();
+        anew.fresh = true;
+        findings = limits::findings(prepared, &discover::discover(client, &anew).await?);
+    }
     if client.access.is_rest() {
         // slurmrestd has no `--test-only`.
         return Ok(findings);

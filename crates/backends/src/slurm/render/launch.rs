@@ -1,6 +1,6 @@
 //! What starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
-use weftrun_core::spec::{Code, Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::spec::{Code, Launch, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, container, directives};
@@ -114,16 +114,13 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     let procs = role.procs_per_node();
     let node = "NODE_RANK=\"$SLURM_NODEID\" GROUP_RANK=\"$SLURM_NODEID\"";
     let text = match draft.job.spec.launch {
-        Launch::Torchrun => {
-            let restarts = match draft.job.spec.restart {
-                RestartPolicy::OnFailure { max } => format!(" --max-restarts={max}"),
-                RestartPolicy::Never => String::new(),
-            };
-            format!(
-                "sh -c 'exec torchrun --nnodes=\"$NNODES\" --nproc-per-node={procs} --node-rank=\"$SLURM_NODEID\" \
-                 --master-addr=\"$MASTER_ADDR\" --master-port=\"$MASTER_PORT\"{restarts} \"$@\"' torchrun {given}"
-            )
-        }
+        // A signal to the job's steps reaches torchrun as well as its ranks, and torchrun would die of these two: it ignores
+        // them, and a rank that installs a handler gets them all the same. Not `--max-restarts`: with it only the node of
+        // the failed rank starts again, and the others wait for it until their collective times out.
+        Launch::Torchrun => format!(
+            "sh -c 'trap \"\" USR1 USR2; exec torchrun --nnodes=\"$NNODES\" --nproc-per-node={procs} --node-rank=\"$SLURM_NODEID\" \
+             --master-addr=\"$MASTER_ADDR\" --master-port=\"$MASTER_PORT\" \"$@\"' torchrun {given}"
+        ),
         Launch::PerRank => format!(
             "sh -c 'export RANK=\"$SLURM_PROCID\" LOCAL_RANK=\"$SLURM_LOCALID\" LOCAL_WORLD_SIZE={procs} {node}; exec \"$@\"' rank {given}"
         ),

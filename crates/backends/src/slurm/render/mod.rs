@@ -78,6 +78,7 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
         ));
     }
     job.spec.refuse_nul()?;
+    job.spec.refuse_entrypoint("slurm")?;
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);

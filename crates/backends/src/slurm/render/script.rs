@@ -74,11 +74,11 @@ fn lost_launch(draft: &Draft<'_>) -> String {
 }
 
 /// The command, again after a failure where the job may restart. In the same allocation: a requeue would wait two
-/// minutes and queue again. torchrun restarts its ranks itself.
+/// minutes and queue again. The whole step begins again, with torchrun too: -K1 has ended what was left of it.
 fn restarted(draft: &Draft<'_>, command: &str) -> String {
     let lost = if draft.requeues() { " || weftrun_lost" } else { "" };
     match draft.job.spec.restart {
-        RestartPolicy::OnFailure { max } if draft.job.spec.launch != Launch::Torchrun && max > 0 => format!(
+        RestartPolicy::OnFailure { max } if max > 0 => format!(
             "weftrun_restarts=0\nwhile :; do\nweftrun_code=0\n{} || weftrun_code=$?\n\
              if [ \"$weftrun_code\" -eq 0 ] || [ \"$weftrun_restarts\" -ge {max} ]{lost}; then exit \"$weftrun_code\"; fi\n\
              weftrun_restarts=$((weftrun_restarts + 1)) weftrun_attempt=$((weftrun_attempt + 1))\nweftrun_begin\ndone\n",

@@ -1,4 +1,4 @@
-//! `import FILE`: a Kubeflow object.
+//! `import FILE`: a Kubeflow object, or an sbatch script.
 
 use clap::Args;
 use weftrun::core::convert;
@@ -23,10 +23,14 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
     let mut jobs: Vec<Imported> = Vec::new();
     for source in Source::all(&args.input)? {
         each_document(&source, |text, start| {
-            let found = convert::import(text, start).map_err(|finding| {
+            let found = if convert::is_sbatch(text) {
+                convert::import_sbatch(text, false).map(|(spec, lost)| vec![Imported::new(spec, lost)])
+            } else {
+                convert::import(text, start)
+            };
+            jobs.extend(found.map_err(|finding| {
                 Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
-            })?;
-            jobs.extend(found);
+            })?);
             Ok(())
         })?;
     }

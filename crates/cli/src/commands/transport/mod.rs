@@ -7,7 +7,7 @@ mod prefetch;
 pub(super) mod read;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use futures_util::StreamExt;
@@ -36,7 +36,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TransportArgs {
-    /// Log files, folders, quoted patterns, `-` for stdin, or the handle of a job
+    /// Log files, folders, quoted patterns, `-` for stdin, or a job: its handle, or its name on the target of -b
     #[arg(value_name = "FILE|DIR|-|HANDLE")]
     pub inputs: Vec<String>,
     /// Keep reading: files as they grow, a job until it ends
@@ -60,8 +60,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
         return Err(Error::new(ErrorKind::Usage, "nothing to read")
             .hint("name log files, a folder, `-` for stdin, or a job's handle"));
     }
-    let (handles, files): (Vec<&String>, Vec<&String>) =
-        args.inputs.iter().partition(|input| is_handle(input));
+    let (handles, files): (Vec<&String>, Vec<&String>) = args.inputs.iter().partition(|input| is_job(input));
     let mut map = TransportMap::new();
     let mut plan = planned.map(FabricPlan::unchanged);
     for handle in handles {
@@ -82,6 +81,12 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     let code = exit_code(&diagnosis, args.strict);
     print(context, diagnosis, &map, args.follow)?;
     Ok(code)
+}
+
+/// Whether an input names a job: a handle, or a name that is neither a file's, a folder's, a pattern nor stdin.
+pub(super) fn is_job(input: &str) -> bool {
+    let file = input == "-" || input.contains(['/', '*', '?', '.']) || Path::new(input).exists();
+    is_handle(input) || !file
 }
 
 pub(super) fn is_handle(input: &str) -> bool {
@@ -109,7 +114,13 @@ fn follow_job(
 ) -> Result<Option<FabricPlan>> {
     let client = context.client()?;
     context.block_on(async {
-        let job = context.job(&client, handle).await?;
+        let job = context.job(&client, handle).await.map_err(|error| {
+            if is_handle(handle) {
+                error
+            } else {
+                error.hint(format!("there is no file or folder `{handle}` either"))
+            }
+        })?;
         let mut options = LogOptions::default();
         options.follow = follow;
         let read = async {

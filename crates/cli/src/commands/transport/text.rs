@@ -71,7 +71,12 @@ fn throughput(diagnosis: Diagnosis, map: &TransportMap) -> String {
     let mut text = String::new();
     for value in report.throughput.iter().take(MOST) {
         let expected = value.expected.as_ref().map_or_else(String::new, |usual| {
-            format!("; expected {} to {} ({})", usual.low, usual.high, usual.source)
+            let range = if usual.low < usual.high {
+                format!("{}–{}", usual.low, usual.high)
+            } else {
+                usual.low.to_string()
+            };
+            format!("; expected {range} {} ({})", value.unit, usual.source)
         });
         let _ = write!(
             text,

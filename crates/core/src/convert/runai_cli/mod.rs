@@ -1,6 +1,8 @@
 //! A command line of the official `runai`, as a job: what people have in their notes becomes a job file.
 
 mod flags;
+mod line;
+mod options;
 mod value;
 
 use std::collections::BTreeMap;
@@ -11,9 +13,10 @@ use super::Imported;
 use crate::Finding;
 use crate::convert::kubeflow::torchrun;
 use crate::request::Fabric;
-use crate::spec::{EnvVar, JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
+use crate::spec::{JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 use crate::text::did_you_mean;
 use flags::{FLAGS, Flag, Means, is_switch};
+use line::Word;
 
 /// Reads `runai training pytorch submit …`, `runai submit-dist …` and their like.
 ///
@@ -33,18 +36,13 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
         Finding::error("E-IMPORT-JOB", why)
             .fix("give the whole line in quotes: weftrun import runai 'runai training pytorch submit NAME …'")
     };
-    // As a shell reads it, a line goes on behind a backslash; shlex would make an empty word of it.
-    let line = line.replace("\\\r\n", "").replace("\\\n", "");
-    let words = shlex::split(&line).ok_or_else(|| no("a quote is not closed in the command line"))?;
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let words = line::words(line).map_err(no)?;
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (options, command) = words.split_at(end);
-    let mut options = options.iter().map(String::as_str).peekable();
-    if options.next().map(|word| word.rsplit('/').next()) != Some(Some("runai")) {
-        return Err(no("the command line does not begin with `runai`"));
-    }
+    let mut options = options.iter().skip(1).peekable();
     let mut job = Reading::new();
-    while let Some(word) = options.peek().filter(|word| !word.starts_with('-')) {
-        if !job.noun(word) {
+    while let Some(word) = options.peek().filter(|word| !word.text.starts_with('-')) {
+        if !job.noun(&word.text) {
             break;
         }
         options.next();
@@ -53,18 +51,36 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
         return Err(no("the command line submits nothing"));
     }
     while let Some(word) = options.next() {
-        let Some((flag, attached)) = known(word) else {
-            job.stranger(word, &mut options);
+        let found = job.known(&word.text);
+        let of_master = if found.is_none() { master_flag(&word.text) } else { None };
+        let Some((flag, attached)) = found.or_else(|| of_master.clone()) else {
+            job.unknown_word(word, &mut options);
             continue;
         };
-        let value = match (attached, is_switch(flag.means)) {
-            (Some(value), _) => value,
-            (None, true) => "true".to_owned(),
-            (None, false) => options.next().ok_or_else(|| no(&format!("`{word}` has no value")))?.to_owned(),
-        };
-        job.take(flag, word, &value);
+        let mut value = Word { text: attached.unwrap_or_default(), ..word.clone() };
+        if value.text.is_empty() && !word.text.ends_with('=') {
+            // The older `--command` has the words itself; before it stands the name.
+            let has_words = flag.means == Means::Command
+                && !job.spec.name.is_empty()
+                && options.peek().is_some_and(|next| !next.text.starts_with('-'));
+            if is_switch(flag.means) && !has_words {
+                "true".clone_into(&mut value.text);
+            } else {
+                let next = options.next();
+                value = next.ok_or_else(|| no(&format!("`{}` has no value", word.text)))?.clone();
+            }
+        }
+        if of_master.is_none() {
+            job.option(flag, &word.text, &value);
+        } else if !value.unknown.is_empty() {
+            job.unknown_value(&format!("`{}`", word.text), &value);
+        } else if !job.of_master(flag.means, &value.text) {
+            job.left(&word.text, &value.text);
+        }
     }
-    Ok(job.finish(command.get(1..).unwrap_or_default()))
+    let command = command.get(1..).unwrap_or_default();
+    job.notes(command);
+    Ok(job.finish(&command.iter().map(|word| word.text.clone()).collect::<Vec<_>>()))
 }
 
 /// The flag a word names, and the value attached to it (`--workers=2`, `-g4`).
@@ -84,6 +100,11 @@ fn known(word: &str) -> Option<(&'static Flag, Option<String>)> {
     Some((find(&short[..first.len_utf8()])?, value))
 }
 
+/// The flag of workers that a word names for the master alone: `--master-gpu-devices-request`.
+fn master_flag(word: &str) -> Option<(&'static Flag, Option<String>)> {
+    known(&format!("--{}", word.strip_prefix("--master-")?))
+}
+
 /// A command line while it is read.
 struct Reading {
     spec: JobSpec,
@@ -98,6 +119,10 @@ struct Reading {
     fields: Map<String, Value>,
     master: Map<String, Value>,
     findings: Vec<Finding>,
+    /// A command line of 2.18 or newer, where `-c` stands for `--command`.
+    newer: bool,
+    pools: Vec<String>,
+    args: Vec<String>,
 }
 
 impl Reading {
@@ -115,47 +140,73 @@ impl Reading {
             fields: Map::new(),
             master: Map::new(),
             findings: Vec::new(),
+            newer: false,
+            pools: Vec::new(),
+            args: Vec::new(),
         }
+    }
+
+    /// The flag a word names; `-c` was `--cpu` in 2.13.
+    fn known(&self, word: &str) -> Option<(&'static Flag, Option<String>)> {
+        if self.newer && word == "-c" {
+            return known("--command");
+        }
+        known(word)
     }
 
     /// Takes a word before the flags; false if it is none that says what is submitted.
     fn noun(&mut self, word: &str) -> bool {
         match word {
-            "training" | "standard" => {}
+            "training" | "standard" => self.newer = true,
+            "distributed" => (self.distributed, self.newer) = (true, true),
             "submit" => self.submits = true,
             "submit-dist" => (self.submits, self.distributed) = (true, true),
-            "workspace" => self.workspace = true,
+            "workspace" => (self.workspace, self.newer) = (true, true),
             "pytorch" => self.distributed = true,
             "mpi" | "submit-mpi" => {
                 (self.distributed, self.spec.launch) = (true, Launch::Mpi);
                 self.submits |= word == "submit-mpi";
             }
-            "tf" | "tensorflow" | "xgboost" | "jax" => {
-                self.distributed = true;
-                let word = match word {
-                    "xgboost" => "XGBoost",
-                    "jax" => "JAX",
-                    _ => "TF",
-                };
-                self.fields.insert("distributedFramework".into(), json!(word));
-            }
+            "tf" | "tensorflow" | "xgboost" | "jax" => return self.framework(word),
             _ => return false,
         }
         true
     }
 
-    fn stranger<'w>(&mut self, word: &str, rest: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) {
-        if !word.starts_with('-') && self.spec.name.is_empty() {
-            word.clone_into(&mut self.spec.name);
-            return;
+    /// Takes the name of a framework; false if it is none.
+    fn framework(&mut self, word: &str) -> bool {
+        self.distributed = true;
+        let word = match word.to_lowercase().as_str() {
+            "pytorch" => return true,
+            "mpi" => {
+                self.spec.launch = Launch::Mpi;
+                return true;
+            }
+            "xgboost" => "XGBoost",
+            "jax" => "JAX",
+            "tf" | "tensorflow" => "TF",
+            _ => return false,
+        };
+        value::set(&mut self.fields, "distributedFramework", json!(word))
+    }
+
+    /// Takes the name of the job, or reports a flag that is not known.
+    fn unknown_word<'w>(
+        &mut self,
+        word: &'w Word,
+        rest: &mut std::iter::Peekable<impl Iterator<Item = &'w Word>>,
+    ) {
+        if !word.text.starts_with('-') && self.spec.name.is_empty() {
+            return self.name(word);
         }
+        let word = word.text.as_str();
         // Its value, if it has one, goes with it.
         let mut shown = word.to_owned();
         if word.starts_with('-')
             && !word.contains('=')
-            && let Some(value) = rest.next_if(|next| !next.starts_with('-'))
+            && let Some(value) = rest.next_if(|next| !next.text.starts_with('-'))
         {
-            shown = format!("{word} {value}");
+            shown = format!("{word} {}", value.text);
         }
         let names = FLAGS.iter().flat_map(|flag| flag.names.iter().copied());
         let bare = word.trim_start_matches('-').split('=').next().unwrap_or_default();
@@ -173,89 +224,44 @@ impl Reading {
         self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(flag));
     }
 
-    fn take(&mut self, flag: &Flag, word: &str, text: &str) {
-        let own = &mut self.fields;
-        let taken = match flag.means {
-            Means::Name => put(&mut self.spec.name, text.to_owned()),
-            Means::NamePrefix => {
-                let finding =
-                    Finding::info("I-IMPORT-NAME", "the platform made a name of this prefix each time");
-                self.findings.push(finding.fix("`weftrun submit --name-suffix` does so"));
-                put(&mut self.spec.name, text.to_owned())
-            }
-            Means::Project => {
-                let message = format!("the project `{text}` is where the job goes, and no part of it");
-                let fix = format!("`weftrun submit -p {text}`, or `project` of the target");
-                self.findings.push(Finding::info("I-IMPORT-PROJECT", message).fix(fix));
-                true
-            }
-            Means::Image => put(&mut self.spec.image, Some(text.to_owned())),
-            Means::Workers => text.parse().is_ok_and(|workers| put(&mut self.workers, Some(workers))),
-            Means::NoMaster => put(&mut self.no_master, true),
-            Means::Gpus => self.gpus(text),
-            Means::Cpus => put(&mut self.role.cpus, Some(text.to_owned())),
-            Means::Memory => put(&mut self.role.memory, Some(text.to_owned())),
-            Means::Workdir => put(&mut self.spec.workdir, Some(text.to_owned())),
-            Means::Queue if text.contains([',', ' ']) => {
-                let pools: Vec<&str> = text.split([',', ' ']).filter(|pool| !pool.is_empty()).collect();
-                value::set(own, "nodePools", json!(pools))
-            }
-            Means::Queue => put(&mut self.spec.queue, Some(text.to_owned())),
-            Means::Priority => put(&mut self.spec.priority, Some(text.to_owned())),
-            Means::Backoff => text.parse().is_ok_and(|max: u32| put(&mut self.spec.restart, restarts(max))),
-            Means::Interactive => put(&mut self.workspace, true),
-            Means::Command => self.own_command(text),
-            Means::Env => {
-                pair(text).is_some_and(|(name, value)| push(&mut self.spec.env, EnvVar { name, value }))
-            }
-            Means::EnvSecret => {
-                value::secret(text).is_some_and(|secret| push(&mut self.spec.secrets, secret))
-            }
-            Means::EnvField => text.split_once('=').is_some_and(|(name, path)| {
-                value::push(own, "environmentVariables", json!({"name": name, "podFieldRef": {"path": path}}))
-            }),
-            Means::Annotation => insert(&mut self.spec.annotations, text),
-            Means::Label => insert(&mut self.spec.labels, text),
-            Means::Resource => insert(&mut self.role.resources, text),
-            Means::MasterResource => pair(text).is_some_and(|(resource, quantity)| {
-                let asked = json!({"resource": resource, "quantity": quantity});
-                value::push(&mut self.master, "compute.extendedResources", asked)
-            }),
-            Means::Claim => self.volume(value::claim(text)),
-            Means::OldClaim => self.volume(value::old_claim(text)),
-            Means::HostPath => self.volume(value::host_path(text)),
-            Means::OldVolume => self.volume(value::old_volume(text)),
-            Means::Nfs => value::push(own, "storage.nfs", value::nfs(text)),
-            Means::Git => value::push(own, "storage.git", value::git(text)),
-            Means::Toleration => value::push(own, "tolerations", value::toleration(text)),
-            Means::Template => put(&mut self.template, Some(text.to_owned())),
-            Means::Field(path, shape) => value::of_shape(shape, text).is_some_and(|made| match made {
-                Value::Array(items) => items.into_iter().all(|item| value::push(own, path, item)),
-                other => value::set(own, path, other),
-            }),
-            Means::Master(field) => value::set(&mut self.master, field, json!(text)),
-            Means::Client(instead) => {
-                let message = format!("`{word}` is about the client, and no part of the job");
-                self.findings.push(Finding::info("I-IMPORT-CLIENT", message).fix(instead));
-                true
-            }
-        };
-        if !taken {
-            self.left(word, text);
+    /// A name that the shell was to make is none: the one in the job file must be chosen.
+    fn name(&mut self, word: &Word) {
+        if word.unknown.is_empty() {
+            word.text.clone_into(&mut self.spec.name);
+        } else {
+            self.unknown_value("the name", word);
         }
     }
 
-    /// `-g 4`; part of a GPU (`-g 0.5`) is the platform's own.
-    fn gpus(&mut self, text: &str) -> bool {
-        if let Ok(whole) = text.parse() {
-            return put(&mut self.role.gpus_per_node, whole);
+    fn unknown_value(&mut self, what: &str, word: &Word) {
+        let message = format!(
+            "{what} is `{}`, and only the shell that the line was typed in knows the value of `{}`",
+            word.text,
+            word.unknown.join("`, `")
+        );
+        self.findings
+            .push(Finding::warning("W-IMPORT-VARIABLE", message).fix("write the value into the job file"));
+    }
+
+    /// Reports the variables of the command's words; those of a script that a shell in the container reads are its own.
+    fn notes(&mut self, command: &[Word]) {
+        let shell = command.first().is_some_and(|program| {
+            matches!(program.text.rsplit('/').next(), Some("sh" | "bash" | "dash" | "zsh" | "ksh"))
+        });
+        for (at, word) in command.iter().enumerate() {
+            if !word.unknown.is_empty() {
+                self.unknown_value("a word of the command", word);
+            }
+            let before =
+                at.checked_sub(1).and_then(|before| command.get(before)).map(|word| word.text.as_str());
+            let script = shell && before.is_some_and(|flag| flag.starts_with('-') && flag.ends_with('c'));
+            // One word with spaces is a whole command line, which the platform takes apart.
+            let alone = command.len() == 1 && word.text.contains(' ');
+            if !word.literal.is_empty() && !script && !alone {
+                let names = word.literal.clone();
+                self.literal(&word.text, &names);
+            }
         }
-        let part = text.parse().ok().filter(|part: &f64| part.is_finite() && *part > 0.0);
-        part.is_some_and(|part| {
-            value::set(&mut self.fields, "compute.gpuDevicesRequest", json!(1))
-                && value::set(&mut self.fields, "compute.gpuRequestType", json!("portion"))
-                && value::set(&mut self.fields, "compute.gpuPortionRequest", json!(part))
-        })
     }
 
     /// `--command` alone says that the words behind `--` replace the image's entrypoint; the older one has the words.
@@ -274,6 +280,8 @@ impl Reading {
     fn finish(mut self, words: &[String]) -> Imported {
         self.nodes();
         self.words(words);
+        self.implied();
+        self.same_master();
         self.fabric();
         if self.spec.name.is_empty() {
             "imported".clone_into(&mut self.spec.name);
@@ -324,17 +332,32 @@ impl Reading {
 
     fn words(&mut self, words: &[String]) {
         // One word with spaces (`-- "sleep infinity"`) is taken apart by the platform.
-        let split = match words {
+        let mut split = match words {
             [one] => shlex::split(one).unwrap_or_else(|| words.to_vec()),
             _ => words.to_vec(),
         };
-        if !split.is_empty() {
+        if split.is_empty() {
+            split = std::mem::take(&mut self.args);
+        }
+        let options_only = split.first().is_some_and(|first| first.starts_with('-'));
+        if !self.role.command.is_empty() {
+            self.role.command.append(&mut split);
+        } else if options_only && !self.replaces_entrypoint && self.spec.launch != Launch::Mpi {
+            // No program begins so: they are for the image's entrypoint.
+            let joined = shlex::try_join(split.iter().map(String::as_str)).unwrap_or_default();
+            value::set(&mut self.fields, "args", json!(joined));
+        } else {
             self.role.command = split;
         }
-        if self.role.command.is_empty() {
-            let message = "no command is written; the image's own is not known here";
+        if self.role.command.is_empty() && self.spec.launch == Launch::Mpi {
+            let message = "no command is written, and the image's own is not known here";
             self.findings
                 .push(Finding::warning("W-IMPORT-COMMAND", message).fix("set `command` in the job file"));
+        } else if self.role.command.is_empty() {
+            let message = "no command is written: the image's entrypoint is started";
+            self.findings.push(
+                Finding::info("I-IMPORT-COMMAND", message).fix("set `command` to start another program"),
+            );
         } else if !self.replaces_entrypoint {
             let message = "without `--command` the words were arguments of the image's entrypoint; here they are the command";
             self.findings.push(

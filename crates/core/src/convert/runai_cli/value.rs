@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::flags::Shape;
+use super::flags::{Part, Shape};
 use crate::spec::{SecretRef, VolumeSource};
+use crate::text::duration;
 
 /// Sets a field by its path; false where something else stands in the way.
 pub(super) fn set(fields: &mut Map<String, Value>, path: &str, value: Value) -> bool {
@@ -35,10 +36,11 @@ pub(super) fn of_shape(shape: Shape, text: &str) -> Option<Value> {
         Shape::Switch => text.parse::<bool>().ok().map(Value::Bool),
         Shape::List => Some(text.split(',').filter(|item| !item.is_empty()).collect()),
         Shape::Number => {
-            let bare = text.strip_suffix('s').unwrap_or(text);
-            let whole = bare.parse::<i64>().ok().map(Value::from);
-            whole.or_else(|| bare.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from))
+            let whole = text.parse::<i64>().ok().map(Value::from);
+            whole.or_else(|| text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from))
         }
+        Shape::Seconds => duration::parse(text).map(|time| json!(time.as_secs())),
+        Shape::Memory => Some(json!(memory(text))),
     }
 }
 
@@ -107,47 +109,74 @@ pub(super) fn secret(text: &str) -> Option<SecretRef> {
     Some(SecretRef { env: env.to_owned(), secret: secret.to_owned(), key: key.to_owned() })
 }
 
-/// The entries whose keys are known, under the API's names.
-fn renamed(text: &str, names: &[(&str, &str)]) -> Value {
-    let mut made = Map::new();
+/// An entry of a list of the API, and the keys of the text that it has no field for.
+pub(super) fn entry(parts: &[Part], text: &str) -> Option<(Value, Vec<String>)> {
+    let (mut made, mut unknown) = (Map::new(), Vec::new());
     for (key, value) in pairs(text) {
-        if let Some((_, name)) = names.iter().find(|(known, _)| *known == key) {
-            made.insert((*name).to_owned(), json!(value));
+        let Some((_, field, shape)) = parts.iter().find(|(known, ..)| *known == key) else {
+            unknown.push(key);
+            continue;
+        };
+        match field.strip_prefix('!') {
+            Some(opposite) => made.insert(opposite.to_owned(), json!(value != "true")),
+            None => made.insert((*field).to_owned(), of_shape(*shape, value)?),
+        };
+    }
+    for (_, field, _) in parts {
+        if let Some(opposite) = field.strip_prefix('!') {
+            made.entry(opposite).or_insert(json!(true));
         }
     }
-    Value::Object(made)
+    Some((Value::Object(made), unknown))
 }
 
-/// `path=…,server=…,mountpath=…[,readwrite]`.
-pub(super) fn nfs(text: &str) -> Value {
-    let mut made = renamed(text, &[("path", "path"), ("server", "server"), ("mountpath", "mountPath")]);
-    made["readOnly"] = json!(find(&pairs(text), "readwrite").is_none());
-    made
+/// `claimname=…,storageclass=…,size=…,path=…,accessmode-rwo,accessmode-rom,accessmode-rwm,ro,ephemeral`.
+pub(super) fn new_claim(text: &str) -> Option<(Value, Vec<String>)> {
+    let mut claim = json!({"existingPvc": false, "readOnly": false});
+    let mut info = Map::new();
+    let mut modes = Map::new();
+    let mut unknown = Vec::new();
+    for (key, value) in pairs(text) {
+        match key.as_str() {
+            "claimname" => claim["claimName"] = json!(value),
+            "path" => claim["path"] = json!(value),
+            "ro" | "readonly" => claim["readOnly"] = json!(value == "true"),
+            "ephemeral" => claim["ephemeral"] = json!(value == "true"),
+            "size" => drop(info.insert("size".into(), json!(memory(value)))),
+            "storageclass" => drop(info.insert("storageClass".into(), json!(value))),
+            "accessmode-rwo" => drop(modes.insert("readWriteOnce".into(), json!(true))),
+            "accessmode-rom" => drop(modes.insert("readOnlyMany".into(), json!(true))),
+            "accessmode-rwm" => drop(modes.insert("readWriteMany".into(), json!(true))),
+            _ => unknown.push(key),
+        }
+    }
+    if !modes.is_empty() {
+        // The API's default is true, also beside another mode.
+        modes.entry("readWriteOnce").or_insert(json!(false));
+        info.insert("accessModes".into(), Value::Object(modes));
+    }
+    claim.get("path")?;
+    claim["claimInfo"] = Value::Object(info);
+    Some((claim, unknown))
 }
 
-/// `name=…,repository=…,path=…,secret=…,rev=…`.
-pub(super) fn git(text: &str) -> Value {
-    let names = [
-        ("name", "name"),
-        ("repository", "repository"),
-        ("path", "path"),
-        ("secret", "passwordSecret"),
-        ("rev", "revision"),
-        ("branch", "branch"),
-    ];
-    renamed(text, &names)
+/// `8GB` and `8GiB`, which the API refuses, as the quantities that it takes.
+fn memory(text: &str) -> &str {
+    let bytes = text.strip_suffix(['B', 'b']).unwrap_or(text);
+    if bytes.ends_with(|c: char| c.is_ascii_alphabetic()) { bytes } else { text }
 }
 
-/// `operator=…,key=…,value=…,effect=…`.
-pub(super) fn toleration(text: &str) -> Value {
-    renamed(
-        text,
-        &[
-            ("operator", "operator"),
-            ("key", "key"),
-            ("value", "value"),
-            ("effect", "effect"),
-            ("name", "name"),
-        ],
-    )
+/// `8888:8888` of the older command line, or `container=…,service-type=…,external=…`.
+pub(super) fn port(text: &str) -> Option<(Value, Vec<String>)> {
+    const PORT: &[Part] = super::flags::PORT;
+    if text.contains('=') {
+        return entry(PORT, text);
+    }
+    let (external, container) = text.split_once(':').unwrap_or((text, text));
+    let (external, container): (u16, u16) = (external.parse().ok()?, container.parse().ok()?);
+    let mut made = json!({"container": container});
+    if external != container {
+        made["external"] = json!(external);
+    }
+    Some((made, Vec::new()))
 }

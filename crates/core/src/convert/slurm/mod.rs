@@ -10,7 +10,9 @@ mod operations;
 
 pub use directives::{Directive, Directives, Program};
 pub use import::{import_sbatch, slurm_duration};
-pub use operations::{INEXPRESSIBLE, ScriptChange, ScriptContext, script_change, why_inexpressible};
+pub use operations::{
+    INEXPRESSIBLE, ScriptChange, ScriptContext, decision_text, script_change, why_inexpressible,
+};
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,9 @@
 //! What the fabric's operations become in a batch script: one translator for scripts that are rendered and scripts that are
 //! edited, and one table of what Slurm cannot express.
 
-use crate::fabric::Change;
+use std::borrow::Cow;
+
+use crate::fabric::{Change, Decision};
 
 /// What an operation is in a batch script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,29 @@ pub struct ScriptContext {
     pub container: bool,
     /// The cluster knows which nodes are on which switch.
     pub topology: bool,
+}
+
+/// What a decision sets, its value and its reason, as a person who uses the backend reads them.
+///
+/// The rules name Kubernetes' node labels and pods; on Slurm these become a constraint and the choice of nodes.
+pub fn decision_text<'d>(
+    decision: &'d Decision,
+    backend: &str,
+) -> (Cow<'d, str>, Cow<'d, str>, Cow<'d, str>) {
+    let Decision { target, value, why, .. } = decision;
+    let plain = (Cow::from(target), Cow::from(value), Cow::from(why));
+    let Some((role, what)) = target.split_once(": ").filter(|_| backend == "slurm") else { return plain };
+    match what {
+        "affinity" => (
+            Cow::from(format!("{role}: nodes")),
+            Cow::from("close to each other"),
+            Cow::from("nodes of one switch, where the cluster reports its topology (`--switches=1`)"),
+        ),
+        _ if what.starts_with("node selector ") && what.ends_with("/instance-type") => {
+            (Cow::from(format!("{role}: constraint")), plain.1, plain.2)
+        }
+        _ => plain,
+    }
 }
 
 /// What Slurm cannot express: the kind of change, and why that is no loss or what follows. The rows behind `unknown` are
@@ -123,4 +148,30 @@ pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptCh
 fn is_fabric_device(name: &str) -> bool {
     const PREFIXES: [&str; 4] = ["vpc.amazonaws.com/efa", "aws.amazon.com/neuron", "rdma/", "nvidia.com/"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "nvidia.com/gpu"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_about_nodes_are_said_in_words_of_slurm() {
+        let decision = |target: &str, value: &str| -> Decision {
+            serde_json::from_value(serde_json::json!({
+                "rule": "efa.colocate", "target": target, "value": value, "why": "a zone", "origin": "default",
+            }))
+            .unwrap()
+        };
+        let affinity = decision("worker: affinity", "all pods in one topology.kubernetes.io/zone");
+        let (target, value, why) = decision_text(&affinity, "slurm");
+        for word in ["pod", "zone", "affinity"] {
+            assert!(!format!("{target} {value} {why}").contains(word), "{target} = {value}: {why}");
+        }
+        assert_eq!(decision_text(&affinity, "kubeflow").1, affinity.value);
+        let selector = decision("worker: node selector node.kubernetes.io/instance-type", "p5.48xlarge");
+        let (target, value, _) = decision_text(&selector, "slurm");
+        assert_eq!((target.as_ref(), value.as_ref()), ("worker: constraint", "p5.48xlarge"));
+        let env = decision("worker: env NCCL_DEBUG", "INFO");
+        assert_eq!(decision_text(&env, "slurm").0, env.target);
+    }
 }

@@ -51,6 +51,10 @@ impl Findings {
         self.push(Finding::warning(code, message).at(path))
     }
 
+    fn info(&mut self, code: &str, path: &str, message: impl Into<String>) -> Last<'_> {
+        self.push(Finding::info(code, message).at(path))
+    }
+
     fn push(&mut self, finding: Finding) -> Last<'_> {
         self.0.push(finding);
         Last(self.0.last_mut())

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Findings;
 use crate::spec::file::join;
-use crate::spec::{JobSpec, Launch};
+use crate::spec::{JobSpec, Launch, Role};
 use crate::{Error, ErrorKind, Result};
 
 /// Refuses a NUL in any field of the job, whatever reads the field later.
@@ -77,6 +77,25 @@ impl JobSpec {
 }
 
 impl JobSpec {
+    /// Whether a role has no command because its image's entrypoint is to be started, once on each node.
+    pub fn starts_entrypoint(&self, role: &Role) -> bool {
+        let image = role.image.is_some() || self.image.is_some();
+        role.command.is_empty() && self.launch == Launch::PerNode && image && self.code.is_none()
+    }
+
+    /// Refuses a job without a command, for a backend that cannot start an image's entrypoint.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`].
+    pub fn refuse_entrypoint(&self, backend: &str) -> Result<()> {
+        match self.workers().find(|role| self.starts_entrypoint(role)) {
+            None => Ok(()),
+            Some(role) => Err(Error::unsupported(backend, "a job without a command")
+                .with("role", &role.name)
+                .hint("set `command`, or put it behind `--` on the command line")),
+        }
+    }
+
     /// Refuses a job of several nodes whose command starts the ranks itself, for a backend that gives it no way to.
     ///
     /// # Errors
@@ -94,7 +113,7 @@ impl JobSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Code, Role, Volume, VolumeSource};
+    use crate::spec::{Code, Volume, VolumeSource};
 
     fn spec() -> JobSpec {
         let role = Role::worker().command(["python", "train.py"]).gpus_per_node(1);

@@ -93,6 +93,15 @@ fn command(job: &JobSpec, role: &Role, path: &str, out: &mut Findings) {
         if job.launch == Launch::Mpi && other {
             return;
         }
+        if job.starts_entrypoint(role) {
+            return out
+                .info(
+                    "SPEC-ENTRYPOINT",
+                    &path,
+                    format!("role `{}` has no command: the image's entrypoint is started", shown(&role.name)),
+                )
+                .fix("set `command` to start another program");
+        }
         if job.launch == Launch::Torchrun {
             return out
                 .error("SPEC-TORCHRUN", &path, "`launch = \"torchrun\"` needs a script to start")

@@ -26,6 +26,9 @@ keyUsage = critical,keyCertSign
 [server]
 subjectAltName = DNS:localhost,IP:127.0.0.1
 extendedKeyUsage = serverAuth
+[self]
+basicConstraints = critical,CA:TRUE
+subjectAltName = DNS:localhost,IP:127.0.0.1
 [client]
 extendedKeyUsage = clientAuth
 EOF
@@ -39,6 +42,8 @@ issue() { # name, common name, section, further arguments
 signed() { issue "$@" -cert "$work/ca.pem" -keyfile "$work/ca.key.pem"; }
 issue ca "private authority" authority -selfsign -keyfile "$work/ca.key.pem"
 signed server localhost server
+issue self localhost self -selfsign -keyfile "$work/self.key.pem"
 signed client researcher client
 cp "$work/ca.pem" "$work/server.pem" "$work/server.key.pem" .
 cat "$work/client.pem" "$work/client.key.pem" >client-both.pem
+cp "$work/self.pem" self-signed.pem && cp "$work/self.key.pem" self-signed.key.pem

@@ -72,5 +72,12 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
+weftrun_restarts=0
+while :; do
+weftrun_code=0
 srun -K1 -l --export=ALL --cpu-bind=none --container-image='nvcr.io#nvidia/pytorch:25.09-py3' --container-mounts='/fsx/data set:/data:ro' --container-workdir=/workspace --no-container-mount-home --container-env=HF_HOME,FI_EFA_USE_DEVICE_RDMA,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
-  sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" --max-restarts=2 "$@"' torchrun train.py
+  sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py || weftrun_code=$?
+if [ "$weftrun_code" -eq 0 ] || [ "$weftrun_restarts" -ge 2 ] || weftrun_lost; then exit "$weftrun_code"; fi
+weftrun_restarts=$((weftrun_restarts + 1)) weftrun_attempt=$((weftrun_attempt + 1))
+weftrun_begin
+done

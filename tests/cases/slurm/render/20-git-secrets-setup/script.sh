@@ -79,4 +79,4 @@ fi
 git -C "$weftrun_source" checkout --quiet main --
 
 srun -K1 -l --export=ALL --cpu-bind=none --chdir="$weftrun_source" \
-  sh -c 'exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun distributed/ddp-tutorial-series/multinode.py
+  sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun distributed/ddp-tutorial-series/multinode.py

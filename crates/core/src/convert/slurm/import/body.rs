@@ -39,7 +39,13 @@ pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
             chunks.push(Chunk { text: std::mem::take(&mut text), line, commands });
         }
     }
-    text.trim().is_empty().then_some(chunks)
+    // A script may end in a line that goes on, which a shell reads as its last one.
+    let rest = text.trim_end().trim_end_matches('\\').to_owned();
+    if !rest.trim().is_empty() {
+        let commands = commands(&rest).ok()?;
+        chunks.push(Chunk { text: rest, line, commands });
+    }
+    Some(chunks)
 }
 
 impl Chunk {
@@ -67,7 +73,8 @@ impl Chunk {
         let assigned = before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_name(name)));
         let dense = |text: &str| text.replace([' ', '\t', '\n', '\\'], "");
         let only = dense(&before.concat()) == dense(self.text.get(..command.start)?);
-        (words_fit && assigned && only && behind.trim().is_empty()).then_some((before, command))
+        (words_fit && assigned && only && behind.chars().all(|c| c.is_whitespace() || c == '\\'))
+            .then_some((before, command))
     }
 
     /// The raw words of the single command from one on.

@@ -244,13 +244,15 @@ impl Import {
 
     /// `ALL`, `NONE`, `ALL,NAME=value`.
     fn export(&mut self, what: &str) {
+        // Without `ALL` nothing else of the submitting environment is passed on.
+        let passes_all = what.split(',').any(|part| part.eq_ignore_ascii_case("all"));
+        if !passes_all {
+            self.slurm.insert("export".to_owned(), json!("none"));
+        }
         for part in what.split(',') {
             match part.split_once('=') {
                 Some((name, value)) => self.variable(name, value),
-                None if part.eq_ignore_ascii_case("none") => {
-                    self.slurm.insert("export".to_owned(), json!("none"));
-                }
-                None if part.eq_ignore_ascii_case("all") => {}
+                None if ["all", "none", "nil"].iter().any(|word| part.eq_ignore_ascii_case(word)) => {}
                 None => self.findings.push(lost(&format!("`--export={part}`"))),
             }
         }

@@ -18,6 +18,50 @@ fn a_script_of_a_site() {
     insta::assert_snapshot!(format!("{}\n{}", to_toml(&spec), said.join("\n")));
 }
 
+/// `cases/README.md` says where they are from.
+#[test]
+fn public_scripts_are_imported_or_refused_with_their_line() {
+    for (name, text) in [
+        ("nccl-tests-container", include_str!("cases/nccl-tests-container.sbatch")),
+        ("megatron-gpt3", include_str!("cases/megatron-gpt3.sbatch")),
+        ("fsdp-llama2", include_str!("cases/fsdp-llama2.sbatch")),
+        ("uccl-internode", include_str!("cases/uccl-internode.sbatch")),
+    ] {
+        let shown = match import_sbatch(text, false) {
+            Ok((spec, findings)) => {
+                let said = findings.iter().map(|finding| format!("{} {}", finding.code, finding.message));
+                format!("{}\n{}", to_toml(&spec), said.collect::<Vec<_>>().join("\n"))
+            }
+            Err(refused) => format!("refused: {}", refused.message),
+        };
+        insta::assert_snapshot!(format!("public_{name}"), shown);
+        // What is refused can still be carried as it is.
+        assert!(import_sbatch(text, true).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_script_may_end_in_a_line_that_goes_on() {
+    for end in ["\\", "\\\n", " \\\n\n"] {
+        let (spec, said) = imported(&format!("{HEAD}srun python train.py \\\n  --lr 1 {end}"));
+        assert_eq!(spec.roles[0].command, ["python", "train.py", "--lr", "1"], "{end:?} {said:?}");
+    }
+}
+
+#[test]
+fn the_environment_that_sbatch_passes_on() {
+    let of = |what: &str| {
+        let (spec, _) = imported(&format!("{HEAD}#SBATCH --export={what}\nsrun python train.py\n"));
+        let env: Vec<String> = spec.env.iter().map(|var| format!("{}={}", var.name, var.value)).collect();
+        let none = spec.backend.get("slurm").and_then(|own| own.get("export")).is_some();
+        (env.join(" "), none)
+    };
+    assert_eq!(of("ALL,A=1,B=two"), ("A=1 B=two".to_owned(), false));
+    assert_eq!(of("A=1"), ("A=1".to_owned(), true), "nothing else is passed on");
+    assert_eq!(of("NONE"), (String::new(), true));
+    assert_eq!(of("all"), (String::new(), false));
+}
+
 #[test]
 fn ranks_mpi_and_what_has_no_single_srun() {
     let head = "#!/bin/bash\n#SBATCH -J x --nodes=2 --ntasks-per-node=8 --gres=gpu:8\n";

@@ -1,0 +1,68 @@
+//! The command line beside a control plane of our own.
+
+use weftrun_testkit::fake_runai::{CLIENT_SECRET, FakeRunAi};
+
+use crate::place::Place;
+
+/// A runtime that serves while commands run, and a control plane in it.
+fn control_plane(place: &Place) -> (tokio::runtime::Runtime, FakeRunAi) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let fake = runtime.block_on(FakeRunAi::start(24)).unwrap();
+    let secret = place.write("secret", CLIENT_SECRET);
+    place.configure(&format!(
+        "[target.plane]\nbackend = \"runai\"\nurl = \"{}\"\nproject = \"nlp\"\nclient-id = \"weftrun-tests\"\n\
+         client-secret-file = \"{}\"\npoll-seconds = 1\n",
+        fake.url(),
+        secret.display()
+    ));
+    (runtime, fake)
+}
+
+const LINE: &str = "host:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0";
+
+/// A job is read by its name as by its handle; the list shows the fabric, which the control plane has no place for.
+#[test]
+fn a_job_goes_by_its_name() {
+    let place = Place::new();
+    let (_runtime, _fake) = control_plane(&place);
+    place.write(
+        "job.toml",
+        format!(
+            "name = \"named\"\nimage = \"example.test/trainer:1\"\nlaunch = \"per-node\"\nnodes = 2\ngpus_per_node = 1\nfabric = \"tcp\"\n\
+             command = [\"sh\", \"-c\", \"echo '{LINE}'\"]\n"
+        ),
+    );
+    let handle = place.run("submit -b plane --wait job.toml").ok().out.trim().to_owned();
+    let by_name = place.run("transport -b plane -o json named").ok().json();
+    assert_eq!(by_name, place.run(&format!("transport -o json {handle}")).ok().json());
+    assert_eq!(by_name["schema"], place.run(&format!("transport -o json {handle}")).ok().json()["schema"]);
+    assert!(
+        by_name.to_string().contains("NET/Socket") || by_name.to_string().contains("socket"),
+        "{by_name:#}"
+    );
+    assert_eq!(place.run("logs -b plane named").ok().out.matches(LINE).count(), 2);
+    let listed = place.run("list -a -b plane -o json").ok().json();
+    assert_eq!(listed["jobs"][0]["fabric"], "tcp", "{listed:#}");
+    // A name that is neither a file nor a job says both.
+    let missing = place.run("transport -b plane nothing");
+    assert!(missing.code != 0 && missing.err.contains("no job `nothing`"), "{missing:?}");
+    assert!(missing.err.contains("no file or folder `nothing`"), "{missing:?}");
+}
+
+/// `plan` names what the control plane has no field for, without asking it.
+#[test]
+fn a_plan_names_what_is_not_applied() {
+    let place = Place::new();
+    place.configure(
+        "[target.plane]\nbackend = \"runai\"\nproject = \"nlp\"\nurl = \"https://tenant.example.test\"\n",
+    );
+    place.write(
+        "job.toml",
+        "name = \"limits\"\nimage = \"i\"\nnodes = 2\ntime_limit = \"2h\"\nshm = \"48Gi\"\ncommand = [\"train\"]\n",
+    );
+    for verb in ["plan", "render", "submit --dry-run"] {
+        let done = place.run(&format!("{verb} -b plane job.toml")).ok();
+        let all = format!("{}{}", done.out, done.err);
+        assert!(all.contains("no time limit") && all.contains("48Gi of role"), "{verb}: {all}");
+    }
+}

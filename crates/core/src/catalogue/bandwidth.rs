@@ -1,0 +1,177 @@
+//! The bus bandwidth that collectives reach on an instance type: `data/expected-bandwidth.tsv`, each row with its source.
+
+use std::sync::OnceLock;
+
+use serde::Serialize;
+
+const TABLE: &str = include_str!("../../data/expected-bandwidth.tsv");
+
+/// Smaller messages are bound by latency, which says nothing about the fabric.
+const LARGE: u64 = 1 << 30;
+
+/// One published figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Bandwidth {
+    /// Instance type, or a shape that a site names.
+    pub instance: String,
+    /// Accelerator.
+    pub accelerator: String,
+    /// Number of nodes, as published.
+    pub nodes: String,
+    /// The collective: `all_reduce`.
+    pub collective: String,
+    /// Size of the message, as published.
+    pub message_size: String,
+    /// Bus bandwidth in GB/s, as published: `335`, `~480`, `4-8`, `>=300`.
+    pub busbw_gbps: String,
+    /// `measured`, `expected` (a vendor's word), `threshold` (what a site accepts) or `degraded` (a fallback, measured).
+    pub kind: String,
+    /// Software it was measured with.
+    pub software: String,
+    /// Source.
+    pub source: String,
+    /// Remarks.
+    pub note: String,
+}
+
+/// What a collective reaches when all is well.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Expected {
+    /// Lowest published value, GB/s.
+    pub low: f64,
+    /// Highest published value, GB/s.
+    pub high: f64,
+    /// What was measured: `all_reduce of 16GiB on 2 p5.48xlarge`.
+    pub what: String,
+    /// The sources.
+    pub sources: Vec<String>,
+}
+
+/// Returns all figures, in the order of the table.
+pub fn bandwidths() -> &'static [Bandwidth] {
+    static ROWS: OnceLock<Vec<Bandwidth>> = OnceLock::new();
+    ROWS.get_or_init(|| TABLE.lines().skip(1).filter_map(row).collect())
+}
+
+fn row(line: &str) -> Option<Bandwidth> {
+    let cells: Vec<&str> = line.split('\t').collect();
+    let [_, instance, accelerator, nodes, collective, size, busbw, kind, software, source, note] =
+        cells.as_slice()
+    else {
+        return None;
+    };
+    let text = |cell: &&str| (*cell).to_owned();
+    Some(Bandwidth {
+        instance: text(instance),
+        accelerator: text(accelerator),
+        nodes: text(nodes),
+        collective: text(collective),
+        message_size: text(size),
+        busbw_gbps: text(busbw),
+        kind: text(kind),
+        software: text(software),
+        source: text(source),
+        note: text(note),
+    })
+}
+
+impl Bandwidth {
+    /// Whether it is about this instance type.
+    pub fn is_of(&self, instance: &str) -> bool {
+        let name = instance.strip_prefix("ml.").unwrap_or(instance);
+        self.instance.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether it holds for so many nodes: `2`, `2-4`, `>=2`, `1 and multi`, `multi`.
+    fn holds_for(&self, nodes: u32) -> bool {
+        let text = self.nodes.as_str();
+        let numbers: Vec<u32> =
+            text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+        match (numbers.as_slice(), text) {
+            (_, "1 and multi") => true,
+            (_, "multi") => nodes > 1,
+            ([least], text) if text.starts_with(">=") => nodes >= *least,
+            ([one], _) => nodes == *one,
+            ([least, most], text) if text.contains('-') => (*least..=*most).contains(&nodes),
+            _ => false,
+        }
+    }
+
+    /// Whether the message was large enough to show the fabric: at least 1 GiB.
+    fn is_large(&self) -> bool {
+        let size = self.message_size.as_str();
+        if matches!(size, "large" | "1G-16G avg") {
+            return true;
+        }
+        let end = size.find(|c: char| !c.is_ascii_digit()).unwrap_or(size.len());
+        let (number, unit) = size.split_at(end);
+        let unit: u64 = match unit {
+            "GiB" | "G" => 1 << 30,
+            "GB" => 1_000_000_000,
+            _ => return false,
+        };
+        number.parse::<u64>().is_ok_and(|number| number.saturating_mul(unit) >= LARGE)
+    }
+
+    /// The lowest and the highest value.
+    fn range(&self) -> Option<(f64, f64)> {
+        let text = &self.busbw_gbps;
+        let values = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+        let values = values.filter_map(|number| number.parse::<f64>().ok());
+        values.fold(None, |range: Option<(f64, f64)>, value| {
+            Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+        })
+    }
+}
+
+/// Returns what a collective of at least 1 GiB reaches on so many nodes of an instance type; none where nothing was
+/// published. Sources that disagree make the range wider. What a site only accepts is not counted.
+pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected> {
+    let rows: Vec<&Bandwidth> = bandwidths()
+        .iter()
+        .filter(|row| row.is_of(instance) && row.collective == collective)
+        .filter(|row| matches!(row.kind.as_str(), "measured" | "expected"))
+        .filter(|row| row.holds_for(nodes) && row.is_large())
+        .collect();
+    let ranges: Vec<(f64, f64)> = rows.iter().filter_map(|row| row.range()).collect();
+    let (low, high) = ranges.into_iter().reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
+    let first = rows.first()?;
+    let what = format!("{collective} of at least 1 GiB on {nodes} {}", first.instance);
+    let mut sources: Vec<String> = rows.iter().map(|row| row.source.clone()).collect();
+    sources.dedup();
+    Some(Expected { low, high, what, sources })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_can_be_read() {
+        assert_eq!(bandwidths().len(), TABLE.lines().skip(1).filter(|line| !line.is_empty()).count());
+        for row in bandwidths() {
+            assert!(row.range().is_some() && row.source.contains('.'), "{row:?}");
+            assert!(
+                matches!(row.kind.as_str(), "measured" | "expected" | "threshold" | "degraded"),
+                "{row:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_large_messages_on_the_same_number_of_nodes_count() {
+        let p4d = expected("p4d.24xlarge", 2, "all_reduce").unwrap();
+        assert_eq!((p4d.low, p4d.high), (77.9, 77.9));
+        assert_eq!(expected("ml.p4d.24xlarge", 2, "all_reduce"), Some(p4d));
+        // Two sources, and sizes from 1 GiB on.
+        let b200 = expected("p6-b200.48xlarge", 4, "all_reduce").unwrap();
+        assert_eq!((b200.low, b200.high), (361.99, 381.8));
+        assert!(b200.sources.len() > 1);
+        for unknown in [("p4d.24xlarge", 3), ("g4dn.12xlarge", 2), ("a3-highgpu-8g", 2)] {
+            assert_eq!(expected(unknown.0, unknown.1, "all_reduce"), None, "{unknown:?}");
+        }
+    }
+}
