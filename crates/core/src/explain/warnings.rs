@@ -4,6 +4,13 @@ use super::Code;
 
 pub(super) const WARNINGS: &[Code] = &[
     Code {
+        code: "I-ALIAS-WRITTEN-OUT",
+        title: "an alias was written out",
+        meaning: "The manifest shows one text at several places, by an anchor and its aliases or a merge key. Where all places get the same change, the anchor is changed once. Here they differ, so the value is written out at its place.",
+        fix: "Nothing. A later change of the anchor does not reach the value any more.",
+        source: "",
+    },
+    Code {
         code: "I-IMPORT-CLIENT",
         title: "a flag is about the client",
         meaning: "Whether to wait, to attach or only to try is said anew at each submit, and is no part of a job.",

@@ -288,3 +288,24 @@ fn a_queue_and_a_topology_level_go_where_the_kind_has_them() {
     let pods = documents[0].pointer("/spec/template/metadata/annotations").unwrap();
     assert_eq!(pods["scheduling.volcano.sh/queue-name"], "ml");
 }
+
+#[test]
+fn an_anchor_on_one_role_with_an_alias_on_another_is_changed_once() {
+    let text = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: a\nspec:\n  pytorchReplicaSpecs:\n    Master: \n      replicas: \
+                1\n      template: &pod\n        spec:\n          containers: # one\n          - name: pytorch\n            image: b\n            \
+                resources:\n              limits:\n                nvidia.com/gpu: 8\n    Worker:\n      replicas: 3\n      template: *pod\n";
+    let profile = Profiles::builtin().get("infiniband").unwrap();
+    let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
+    let done = mutate(text, Start::of("a.yaml"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+    assert!(done.jobs[0].error().is_none(), "{:?}", done.jobs[0].plan.findings);
+    assert!(done.text.contains("template: *pod") && done.text.contains("containers: # one"), "{}", done.text);
+    assert_eq!(done.text.matches("rdma/ib").count(), 2, "limits and requests, once: {}", done.text);
+    let apart = text.replace(
+        "template: *pod",
+        "template:\n        <<: *pod\n        metadata:\n          annotations: {}",
+    );
+    let done =
+        mutate(&apart, Start::of("a.yaml"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+    assert!(done.jobs[0].error().is_none(), "{:?}", done.jobs[0].plan.findings);
+    assert_eq!(done.text.matches("rdma/ib").count(), 2, "{}", done.text);
+}

@@ -33,6 +33,35 @@ struct Splice {
     text: String,
 }
 
+/// A changed text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The whole text.
+    pub text: String,
+    /// JSON pointers of the values that an alias or a merge key showed, and that are written out now.
+    pub written_out: Vec<String>,
+}
+
+/// What is done where an anchor's text is shown at several places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shared {
+    /// A change of it is an error.
+    #[default]
+    Refused,
+    /// It is changed once, where it is written: right if all places get the same.
+    Once,
+    /// What differs from it is written out.
+    WrittenOut,
+    /// All that aliases and merge keys show is written out: the anchor itself becomes another.
+    AllWrittenOut,
+}
+
+impl Shared {
+    fn writes_out(self) -> bool {
+        matches!(self, Self::WrittenOut | Self::AllWrittenOut)
+    }
+}
+
 /// Changes a text so that its data become the wanted ones.
 ///
 /// `says` reads a text again and compares it: the result is checked before it is given.
@@ -41,22 +70,30 @@ pub fn edit(
     document: &Document<'_>,
     wanted: &Json,
     says: impl Fn(&str, &Json) -> Result<bool, SyntaxError>,
-) -> Result<String, Blocked> {
-    let result = |keep_lines: bool| {
+) -> Result<Edited, Blocked> {
+    let result = |keep_lines: bool, shared: Shared| {
         let mut editor = Editor::new(text, &document.root);
-        editor.keep_lines = keep_lines;
+        (editor.keep_lines, editor.shared) = (keep_lines, shared);
         editor.node(&document.root, wanted, &Place::default())?;
-        Ok((editor.inside, editor.apply()?))
+        let written_out = std::mem::take(&mut editor.written_out);
+        Ok((editor.inside, Edited { text: editor.apply()?, written_out }))
     };
-    let (inside, mut text) = result(true)?;
+    let is_right = |edited: &Edited| matches!(says(&edited.text, wanted), Ok(true));
+    let (inside, mut edited) = match result(true, Shared::Refused) {
+        Ok(done) => done,
+        Err(blocked) => {
+            let others = [Shared::Once, Shared::WrittenOut, Shared::AllWrittenOut].into_iter();
+            let mut done = others.filter_map(|shared| result(true, shared).ok());
+            return done.map(|(_, edited)| edited).find(is_right).ok_or(blocked);
+        }
+    };
     // What was changed inside a scalar of several lines may read otherwise; then that scalar is written anew.
-    if inside && !matches!(says(&text, wanted), Ok(true)) {
-        (_, text) = result(false)?;
+    if inside && !is_right(&edited) {
+        (_, edited) = result(false, Shared::Refused)?;
     }
-    let result = text;
     let blocked = |why: String| Blocked { path: String::new(), span: document.root.span.clone(), why };
-    match says(&result, wanted) {
-        Ok(true) => Ok(result),
+    match says(&edited.text, wanted) {
+        Ok(true) => Ok(edited),
         Ok(false) => Err(blocked("the result would say something else than was meant".into())),
         Err(error) => Err(blocked(format!("the result could not be read: {error}"))),
     }
@@ -127,6 +164,10 @@ struct Editor<'t> {
     keep_lines: bool,
     /// Whether one was.
     inside: bool,
+    /// What is done with text that is shown at several places.
+    shared: Shared,
+    /// Pointers of what was written out.
+    written_out: Vec<String>,
 }
 
 impl<'t> Editor<'t> {
@@ -140,6 +181,8 @@ impl<'t> Editor<'t> {
             splices: Vec::new(),
             keep_lines: true,
             inside: false,
+            shared: Shared::default(),
+            written_out: Vec::new(),
         }
     }
 
@@ -169,29 +212,40 @@ impl<'t> Editor<'t> {
     }
 
     fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
+        let is_own = node.origin == NodeOrigin::Written
+            || (node.origin == NodeOrigin::Anchored && self.shared != Shared::Refused);
         match (&node.value, wanted) {
             // What is in it is compared one by one, and what is equal makes no splice.
-            (Value::Map(entries), Json::Object(map))
-                if !entries.is_empty() && node.origin == NodeOrigin::Written =>
-            {
+            (Value::Map(entries), Json::Object(map)) if !entries.is_empty() && is_own => {
                 return self.map(node, entries, map, place);
             }
-            (Value::Seq(items), Json::Array(list))
-                if !items.is_empty() && node.origin == NodeOrigin::Written =>
-            {
+            (Value::Seq(items), Json::Array(list)) if !items.is_empty() && is_own => {
                 return self.seq(node, items, list, place);
             }
-            _ if same(node, wanted) => return Ok(()),
+            _ if same(node, wanted)
+                && !(node.origin == NodeOrigin::Alias && self.shared == Shared::AllWrittenOut) =>
+            {
+                return Ok(());
+            }
             _ => {}
         }
         let blocked = |why: &str| Blocked { path: place.path(), span: node.span.clone(), why: why.into() };
-        match node.origin {
-            NodeOrigin::Written => {}
-            NodeOrigin::Anchored => {
+        match (node.origin, self.shared) {
+            (NodeOrigin::Written, _) => {}
+            (NodeOrigin::Anchored, shared) if shared != Shared::Refused => {}
+            (_, Shared::Once) => return Ok(()),
+            (NodeOrigin::Alias, shared) if shared.writes_out() => {
+                self.written_out.push(place.path());
+                let done = self.write(node.span.clone(), Style::Plain, wanted, place);
+                return done.ok_or_else(|| blocked("an alias shows it here; its text stands elsewhere"));
+            }
+            (NodeOrigin::Anchored, _) => {
                 return Err(blocked("it carries an anchor, so that aliases may show it elsewhere"));
             }
-            NodeOrigin::Alias => return Err(blocked("an alias shows it here; its text stands elsewhere")),
-            NodeOrigin::Merged => {
+            (NodeOrigin::Alias, _) => {
+                return Err(blocked("an alias shows it here; its text stands elsewhere"));
+            }
+            (NodeOrigin::Merged, _) => {
                 return Err(blocked("a merge key shows it here; its text stands elsewhere"));
             }
         }
@@ -206,7 +260,20 @@ impl<'t> Editor<'t> {
         place: &Place<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
-        let new: Vec<(&String, &Json)> = wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
+        let merged = |entry: &Entry<'_>| entry.value.origin == NodeOrigin::Merged;
+        let mut new: Vec<(&String, &Json)> =
+            wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
+        if self.shared.writes_out() {
+            // A key of the map's own wins over the one that a merge key shows.
+            for entry in entries.iter().filter(|entry| merged(entry)) {
+                let own = wanted.get_key_value(entry.key.as_ref());
+                let all = self.shared == Shared::AllWrittenOut;
+                if let Some((key, value)) = own.filter(|(_, value)| all || !same(&entry.value, value)) {
+                    self.written_out.push(place.below(key));
+                    new.push((key, value));
+                }
+            }
+        }
         let gone: Vec<bool> = entries.iter().map(|entry| !wanted.contains_key(entry.key.as_ref())).collect();
         if gone.iter().all(|gone| *gone) && !new.is_empty() {
             self.replace_entries(entries, &new, flow);
@@ -218,7 +285,14 @@ impl<'t> Editor<'t> {
             self.remove_flow(&spans, &gone);
         }
         for (index, entry) in entries.iter().enumerate() {
+            if merged(entry) && self.shared != Shared::Refused {
+                continue;
+            }
             let Some(value) = wanted.get(entry.key.as_ref()) else {
+                if merged(entry) {
+                    let why = "a merge key shows it here; its text stands elsewhere".into();
+                    return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
+                }
                 if !flow {
                     self.remove_entry(entries, index).ok_or_else(|| Blocked {
                         path: place.below(&entry.key),
@@ -239,7 +313,8 @@ impl<'t> Editor<'t> {
                 self.node(&entry.value, value, &Place { above, key, in_flow: place.in_flow || flow })?;
             }
         }
-        let kept = entries.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(entry, _)| entry);
+        let kept = entries.iter().zip(&gone).filter(|(entry, gone)| !**gone && !merged(entry));
+        let kept = kept.map(|(entry, _)| entry);
         let Some(last) = kept.max_by_key(|entry| self.end_of(entry)) else { return Ok(()) };
         if new.is_empty() {
             return Ok(());
@@ -346,8 +421,6 @@ impl<'t> Editor<'t> {
 
     /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
     fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
-        let filled = matches!(wanted, Json::Object(map) if !map.is_empty())
-            || matches!(wanted, Json::Array(items) if !items.is_empty());
         let empty_brackets =
             node.style == Style::Flow && node.items().is_empty() && node.entries().is_empty();
         if matches!(node.value, Value::Map(_) | Value::Seq(_)) && !empty_brackets {
@@ -366,16 +439,22 @@ impl<'t> Editor<'t> {
             }
             return Some(());
         }
+        self.write(node.span.clone(), node.style, wanted, place)
+    }
+
+    /// Writes a whole value in the place of these bytes.
+    fn write(&mut self, span: Range<usize>, style: Style, wanted: &Json, place: &Place<'_>) -> Option<()> {
+        let filled = is_filled(wanted);
         let span = match place.key {
-            Some((_, colon)) if node.span.is_empty() => colon..colon,
-            _ => node.span.clone(),
+            Some((_, colon)) if span.is_empty() => colon..colon,
+            _ => span,
         };
         let gap = if span.is_empty() { " " } else { "" };
         if !filled || place.in_flow || self.layout.json {
             let text = if filled {
                 self.layout.flow(wanted)
             } else {
-                self.layout.like(node.style, wanted, place.in_flow)
+                self.layout.like(style, wanted, place.in_flow)
             };
             self.splice(span, format!("{gap}{text}"));
             return Some(());
@@ -547,6 +626,12 @@ fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
         gone
     };
     names.iter().enumerate().map(of).collect()
+}
+
+/// Whether a value is a map or a list with something in it.
+fn is_filled(value: &Json) -> bool {
+    matches!(value, Json::Object(map) if !map.is_empty())
+        || matches!(value, Json::Array(items) if !items.is_empty())
 }
 
 /// How far the document's first list below a key is indented.

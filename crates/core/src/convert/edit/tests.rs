@@ -11,7 +11,7 @@ fn change(text: &str, by: impl Fn(&mut Json)) -> String {
     let document = yaml(text).unwrap();
     let mut wanted = document.root.to_json();
     by(&mut wanted);
-    edit(text, &document, &wanted, says).unwrap_or_else(|blocked| panic!("{blocked:?} in\n{text}"))
+    edit(text, &document, &wanted, says).unwrap_or_else(|blocked| panic!("{blocked:?} in\n{text}")).text
 }
 
 fn put(path: &'static str, value: Json) -> impl Fn(&mut Json) {
@@ -121,7 +121,7 @@ fn json_stays_json() {
     wanted["e"] = j!({"k": [1]});
     let new = edit(text, &document, &wanted, |text, wanted| Ok(same(&json(text)?.root, wanted))).unwrap();
     assert_eq!(
-        new,
+        new.text,
         "{\n  \"a\": {\n    \"b\": 1,\n    \"c\": \"yes\"\n  },\n  \"l\": [\"y\", \"z\"], \"e\": {\"k\": [1]}\n}\n"
     );
 }
@@ -136,6 +136,40 @@ fn entries_can_be_taken_out() {
 }
 
 #[test]
+fn shared_text_is_changed_once_where_all_places_get_the_same_and_written_out_where_they_differ() {
+    let written_out = |text: &str, by: &dyn Fn(&mut Json)| {
+        let document = yaml(text).unwrap();
+        let mut wanted = document.root.to_json();
+        by(&mut wanted);
+        edit(text, &document, &wanted, says).unwrap()
+    };
+    let two = "a: &x # both\n  l: [1]\n  m: 2 # m\nb: *x\nc: 1\n";
+    let once = written_out(two, &|d| {
+        for key in ["a", "b"] {
+            d[key]["m"] = j!(3);
+            d[key]["p"] = j!([4]);
+        }
+    });
+    assert_eq!(once.text, "a: &x # both\n  l: [1]\n  m: 3 # m\n  p:\n  - 4\nb: *x\nc: 1\n");
+    assert_eq!(once.written_out, [""; 0]);
+    let apart = written_out(two, &|d| d["b"]["m"] = j!(3));
+    assert_eq!(apart.text, "a: &x # both\n  l: [1]\n  m: 2 # m\nb:\n  l:\n  - 1\n  m: 3\nc: 1\n");
+    assert_eq!(apart.written_out, ["/b"]);
+    let item = written_out("a:\n- &x {k: 1}\n- *x\n", &|d| d["a"][1]["k"] = j!(2));
+    assert_eq!(item.text, "a:\n- &x {k: 1}\n- k: 2\n");
+    let merged = written_out("b: &b\n  x: 1\no:\n  <<: *b\n  z: 1\n", &|d| d["o"]["x"] = j!(2));
+    assert_eq!(
+        (merged.text.as_str(), &merged.written_out[..]),
+        ("b: &b\n  x: 1\no:\n  <<: *b\n  z: 1\n  x: 2\n", &["/o/x".to_owned()][..])
+    );
+    let both = written_out("b: &b\n  x: 1\no:\n  <<: *b\n  z: 1\n", &|d| {
+        d["b"]["x"] = j!(2);
+        d["o"]["x"] = j!(2);
+    });
+    assert_eq!(both.text, "b: &b\n  x: 2\no:\n  <<: *b\n  z: 1\n");
+}
+
+#[test]
 fn shared_text_is_never_changed_behind_the_users_back() {
     let blocked = |text: &str, by: &dyn Fn(&mut Json)| {
         let document = yaml(text).unwrap();
@@ -144,9 +178,8 @@ fn shared_text_is_never_changed_behind_the_users_back() {
         edit(text, &document, &wanted, says).unwrap_err()
     };
     let text = "base: &b\n  x: 1\nuse: *b\nover:\n  <<: *b\n  z: 1\n";
-    assert!(blocked(text, &|d| d["use"]["x"] = j!(2)).why.contains("alias"));
-    assert!(blocked(text, &|d| d["base"]["x"] = j!(2)).why.contains("anchor"));
-    assert!(blocked(text, &|d| d["over"]["x"] = j!(2)).why.contains("merge key"));
+    let only_the_anchor = change(text, put("/base/x", j!(2)));
+    assert_eq!(only_the_anchor, "base: &b\n  x: 2\nuse:\n  x: 1\nover:\n  <<: *b\n  z: 1\n  x: 1\n");
     assert_eq!(change(text, put("/over/k", j!(2))), text.to_owned() + "  k: 2\n");
     let twice = blocked("r:\n  a: 1\nr:\n  b: 1\n", &|d| d["r"]["c"] = j!(1));
     assert!(twice.why.contains("twice"), "{twice:?}");

@@ -231,7 +231,10 @@ fn one(
         Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
     };
     match edit(text, document, &wanted, says) {
-        Ok(new) => Some(with_extra(new, document, &extra, syntax)),
+        Ok(edited) => {
+            say_written_out(&edited.written_out, text, document, start, reports);
+            Some(with_extra(edited.text, document, &extra, syntax))
+        }
         Err(blocked) if settings.reformat => {
             let new = reformatted(text, document, &wanted, &blocked, start, reports);
             Some(with_extra(new, document, &extra, syntax))
@@ -241,6 +244,30 @@ fn one(
             reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
             None
         }
+    }
+}
+
+/// Reports what an alias showed and is written out now, since the places differ.
+fn say_written_out(
+    paths: &[String],
+    text: &str,
+    document: &Document<'_>,
+    start: Start<'_>,
+    reports: &mut [JobReport],
+) {
+    let Some(report) = reports.iter_mut().find(|report| report.changed) else { return };
+    for path in paths {
+        let span = at_pointer(&document.root, path).map(|node| start.span(text, &node.span));
+        let finding = Finding::info(
+            "I-ALIAS-WRITTEN-OUT",
+            format!("{path} was an alias; it is written out, since it now differs from its anchor"),
+        )
+        .at(path.clone())
+        .fix("nothing; a later change of the anchor does not reach it any more");
+        report.plan.findings.push(match span {
+            Some(span) => finding.span(span),
+            None => finding,
+        });
     }
 }
 
