@@ -5,6 +5,7 @@
 
 pub(super) mod emit;
 mod quoted;
+mod remove;
 
 pub use emit::to_yaml;
 
@@ -83,7 +84,7 @@ pub fn edit(
         Ok(done) => done,
         Err(blocked) => {
             let others = [Shared::Once, Shared::WrittenOut, Shared::AllWrittenOut].into_iter();
-            let mut done = others.filter_map(|shared| result(true, shared).ok());
+            let done = others.filter_map(|shared| result(true, shared).ok());
             return done.map(|(_, edited)| edited).find(is_right).ok_or(blocked);
         }
     };
@@ -354,7 +355,7 @@ impl<'t> Editor<'t> {
             .take_while(|(a, b)| same(a, b))
             .count();
         let (old, new) = (&items[front..items.len() - back], &wanted[front..wanted.len() - back]);
-        let gone = gone(old, new);
+        let gone = remove::gone(old, new);
         if flow && gone.contains(&true) {
             let is_gone = |index: usize| index.checked_sub(front).and_then(|at| gone.get(at)) == Some(&true);
             let gone: Vec<bool> = (0..items.len()).map(is_gone).collect();
@@ -400,23 +401,6 @@ impl<'t> Editor<'t> {
             }
         }
         Ok(())
-    }
-
-    /// Takes out the lines of what starts and ends at these bytes, with the line break before them: what is added behind
-    /// stands before the break that follows.
-    fn remove_lines(&mut self, start: usize, end: usize) {
-        let start = start - self.column(start);
-        let before = &self.text[..start];
-        let newline = |text: &str| if text.ends_with("\r\n") { 2 } else { usize::from(text.ends_with('\n')) };
-        let own = newline(&self.text[..end]);
-        let end = if own > 0 { end - own } else { self.line_end(end) };
-        if start > 0 {
-            self.splice(start - newline(before)..end, "");
-        } else {
-            let rest = &self.text[end..];
-            let newline = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
-            self.splice(start..end + newline, "");
-        }
     }
 
     /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
@@ -538,50 +522,6 @@ impl<'t> Editor<'t> {
         self.splice(end..end, text);
     }
 
-    /// Puts new entries in the place of all that are there.
-    fn replace_entries(&mut self, entries: &[Entry<'_>], new: &[(&String, &Json)], flow: bool) {
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let (start, end) = (first.key_span.start, self.end_of(last));
-        let indent = self.column(start);
-        let text = |(key, value): &(&String, &Json)| {
-            if flow { self.layout.flow_entry(key, value) } else { self.layout.entry(key, value, indent) }
-        };
-        let texts: Vec<String> = new.iter().map(text).collect();
-        let separator = if flow { ", ".to_owned() } else { self.layout.line(indent) };
-        let tail = if self.text[..end].ends_with('\n') { self.layout.newline } else { "" };
-        self.splice(start..end, texts.join(&separator) + tail);
-    }
-
-    /// Takes members out from between brackets, each with the comma that goes with it.
-    fn remove_flow(&mut self, spans: &[Range<usize>], gone: &[bool]) {
-        let last_kept = gone.iter().rposition(|gone| !gone);
-        for (index, span) in spans.iter().enumerate().filter(|(index, _)| gone[*index]) {
-            match (spans.get(index + 1), last_kept) {
-                (Some(next), Some(last)) if index < last => self.splice(span.start..next.start, ""),
-                _ => break,
-            }
-        }
-        let (Some(end), Some(first)) = (spans.last(), spans.first()) else { return };
-        let start = last_kept.map_or(first.start, |last| spans[last].end);
-        if last_kept.is_none_or(|last| last + 1 < spans.len()) {
-            self.splice(start..end.end, "");
-        }
-    }
-
-    /// Takes an entry out of its map, which has lines of its own.
-    fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize) -> Option<()> {
-        let entry = &entries[index];
-        let (start, end) = (entry.key_span.start, self.end_of(entry));
-        let next = entries.get(index + 1).map(|next| next.key_span.start);
-        let line_start = start - self.column(start);
-        if self.text[line_start..start].trim().is_empty() && entries.len() > 1 {
-            self.remove_lines(start, end);
-        } else {
-            self.splice(start..next?, "");
-        }
-        Some(())
-    }
-
     fn end_of(&self, entry: &Entry<'_>) -> usize {
         if entry.value.span.is_empty() {
             self.behind_colon(entry)
@@ -605,27 +545,6 @@ impl<'t> Editor<'t> {
             memchr::memchr(b'\n', &self.text.as_bytes()[at..]).map_or(self.text.len(), |found| at + found);
         if self.text[at..end].ends_with('\r') { end - 1 } else { end }
     }
-}
-
-/// Which items have a name that no wanted item has; one in whose place another new name stands is renamed. The path of a
-/// mount is its name, since a volume may be mounted several times.
-fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
-    let name = |item: &SpanTree<'_>| {
-        ["mountPath", "name"].into_iter().find_map(|key| Some((key, item.get(key)?.as_str()?.to_owned())))
-    };
-    let names: Vec<_> = items.iter().map(name).collect();
-    let is = |(key, name): &(&str, String), other: &Json| other[*key] == name.as_str();
-    let mut removed = 0;
-    let of = |(index, own): (usize, &Option<(&'static str, String)>)| {
-        let Some(own) = own.as_ref().filter(|own| !wanted.iter().any(|other| is(own, other))) else {
-            return false;
-        };
-        let known = |other: &Json| names.iter().flatten().any(|name| name != own && is(name, other));
-        let gone = wanted.get(index - removed).is_none_or(known);
-        removed += usize::from(gone);
-        gone
-    };
-    names.iter().enumerate().map(of).collect()
 }
 
 /// Whether a value is a map or a list with something in it.

@@ -1,0 +1,92 @@
+//! What is taken out of a text: lines, members between brackets, entries.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+
+use super::Editor;
+use crate::span::{Entry, SpanTree};
+
+impl Editor<'_> {
+    /// Takes out the lines of what starts and ends at these bytes, with the line break before them: what is added behind
+    /// stands before the break that follows.
+    pub(super) fn remove_lines(&mut self, start: usize, end: usize) {
+        let start = start - self.column(start);
+        let before = &self.text[..start];
+        let newline = |text: &str| if text.ends_with("\r\n") { 2 } else { usize::from(text.ends_with('\n')) };
+        let own = newline(&self.text[..end]);
+        let end = if own > 0 { end - own } else { self.line_end(end) };
+        if start > 0 {
+            self.splice(start - newline(before)..end, "");
+        } else {
+            let rest = &self.text[end..];
+            let newline = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+            self.splice(start..end + newline, "");
+        }
+    }
+
+    /// Puts new entries in the place of all that are there.
+    pub(super) fn replace_entries(&mut self, entries: &[Entry<'_>], new: &[(&String, &Json)], flow: bool) {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let (start, end) = (first.key_span.start, self.end_of(last));
+        let indent = self.column(start);
+        let text = |(key, value): &(&String, &Json)| {
+            if flow { self.layout.flow_entry(key, value) } else { self.layout.entry(key, value, indent) }
+        };
+        let texts: Vec<String> = new.iter().map(text).collect();
+        let separator = if flow { ", ".to_owned() } else { self.layout.line(indent) };
+        let tail = if self.text[..end].ends_with('\n') { self.layout.newline } else { "" };
+        self.splice(start..end, texts.join(&separator) + tail);
+    }
+
+    /// Takes members out from between brackets, each with the comma that goes with it.
+    pub(super) fn remove_flow(&mut self, spans: &[Range<usize>], gone: &[bool]) {
+        let last_kept = gone.iter().rposition(|gone| !gone);
+        for (index, span) in spans.iter().enumerate().filter(|(index, _)| gone[*index]) {
+            match (spans.get(index + 1), last_kept) {
+                (Some(next), Some(last)) if index < last => self.splice(span.start..next.start, ""),
+                _ => break,
+            }
+        }
+        let (Some(end), Some(first)) = (spans.last(), spans.first()) else { return };
+        let start = last_kept.map_or(first.start, |last| spans[last].end);
+        if last_kept.is_none_or(|last| last + 1 < spans.len()) {
+            self.splice(start..end.end, "");
+        }
+    }
+
+    /// Takes an entry out of its map, which has lines of its own.
+    pub(super) fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize) -> Option<()> {
+        let entry = &entries[index];
+        let (start, end) = (entry.key_span.start, self.end_of(entry));
+        let next = entries.get(index + 1).map(|next| next.key_span.start);
+        let line_start = start - self.column(start);
+        if self.text[line_start..start].trim().is_empty() && entries.len() > 1 {
+            self.remove_lines(start, end);
+        } else {
+            self.splice(start..next?, "");
+        }
+        Some(())
+    }
+}
+
+/// Which items have a name that no wanted item has; one in whose place another new name stands is renamed. The path of a
+/// mount is its name, since a volume may be mounted several times.
+pub(super) fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
+    let name = |item: &SpanTree<'_>| {
+        ["mountPath", "name"].into_iter().find_map(|key| Some((key, item.get(key)?.as_str()?.to_owned())))
+    };
+    let names: Vec<_> = items.iter().map(name).collect();
+    let is = |(key, name): &(&str, String), other: &Json| other[*key] == name.as_str();
+    let mut removed = 0;
+    let of = |(index, own): (usize, &Option<(&'static str, String)>)| {
+        let Some(own) = own.as_ref().filter(|own| !wanted.iter().any(|other| is(own, other))) else {
+            return false;
+        };
+        let known = |other: &Json| names.iter().flatten().any(|name| name != own && is(name, other));
+        let gone = wanted.get(index - removed).is_none_or(known);
+        removed += usize::from(gone);
+        gone
+    };
+    names.iter().enumerate().map(of).collect()
+}
