@@ -93,7 +93,7 @@ impl Job {
         }
     }
 
-    /// One query from inside the job: through bash, or Python where there is none.
+    /// One query from inside the job: through bash, Python or netcat.
     async fn query(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
         let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
         request.rank = rank;
@@ -116,7 +116,7 @@ impl Job {
             }
             Err(error) => Err(NoReport::Next(error.to_string())),
             Ok(NO_TOOL) => {
-                let reason = "the container has neither bash nor python3 to reach the RAS service with";
+                let reason = "the container has none of bash, python3 and nc to reach the RAS service with";
                 Err(NoReport::Final(HealthState::Unsupported, reason.to_owned()))
             }
             Ok(NO_CONNECTION) => {
@@ -331,11 +331,17 @@ fn script(port: u16) -> String {
          s.sendall(b\"{last}\\n\")\n        out.write(f.read())\n        sys.exit(0)\n    except OSError:\n        pass\n\
          sys.exit({NO_CONNECTION})\n"
     );
+    // netcat passes the end of its input on, on which the service would close: its input stays open for a while.
+    let netcat = format!(
+        "for host in 127.0.0.1 ::1; do answer=$({{ printf '{}'; sleep 8; }} | nc \"$host\" {port} 2>/dev/null); \
+         [ -z \"$answer\" ] || {{ printf '%s\\n' \"$answer\"; exit 0; }}; done; exit {NO_CONNECTION}",
+        request.replace('\n', "\\n")
+    );
+    let (bash, python, netcat) = (quoted(&bash), quoted(&python), quoted(&netcat));
     format!(
-        "if command -v bash >/dev/null 2>&1; then exec bash -c {}; \
-         elif command -v python3 >/dev/null 2>&1; then exec python3 -c {}; else exit {NO_TOOL}; fi",
-        quoted(&bash),
-        quoted(&python)
+        "if command -v bash >/dev/null 2>&1; then exec bash -c {bash}; \
+         elif command -v python3 >/dev/null 2>&1; then exec python3 -c {python}; \
+         elif command -v nc >/dev/null 2>&1; then exec sh -c {netcat}; else exit {NO_TOOL}; fi"
     )
 }
 
@@ -353,6 +359,18 @@ mod tests {
             let checked =
                 std::process::Command::new(shell).args(["-n", "-c", &script(28028)]).output().unwrap();
             assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
+        }
+    }
+
+    #[test]
+    fn each_way_reads_a_report() {
+        let port = weftrun_testkit::ras::Personality::of("v2.28.9/hang").serve();
+        let all = script(port);
+        let without = |tool: &str| all.replace(&format!("command -v {tool} >"), "command -v none-such >");
+        for (script, tools) in [(all.clone(), "bash"), (without("bash"), "python3")] {
+            let done = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let report = Report::read(&done.stdout).unwrap_or_else(|error| panic!("{tools}: {error}"));
+            assert_eq!(report.communicators[0].behind.len(), 1, "{tools}");
         }
     }
 

@@ -15,6 +15,7 @@ mod exec;
 mod fabric;
 mod failures;
 mod findings;
+mod health;
 mod holding;
 mod kinds;
 mod line;

@@ -9,6 +9,7 @@
 mod bed;
 mod exactly_once;
 mod follow;
+mod health;
 mod hostile;
 mod imported;
 mod refused;
