@@ -256,7 +256,10 @@ pub fn message(job: &JobHandle, event: &PodEvent) -> JobEvent {
         job: job.clone(),
         severity: if event.warning { Severity::Warning } else { Severity::Info },
         reason: event.reason.clone(),
-        text: format!("{}: {}", event.about.1, event.message),
+        text: match event.count {
+            0 | 1 => format!("{}: {}", event.about.1, event.message),
+            count => format!("{}: {} ({count} times)", event.about.1, event.message),
+        },
         time: event.time,
     }
 }

@@ -4,6 +4,7 @@
 //! TrainJob has none until it ends, so what pods do counts too.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,6 +22,8 @@ use crate::kubernetes::{
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
 
+/// How long an operator may take until it says anything of a new job.
+const UNTAKEN: Duration = Duration::from_secs(30);
 /// The code of pods that outlive their job.
 pub const PODS_LEFT: &str = "K8S-PODS-LEFT";
 /// Most pods of a job whose absence is looked for.
@@ -163,6 +166,13 @@ impl Job {
         if pods.is_empty() {
             return (JobPhase::Submitted, "no pod has been made yet".into());
         }
+        // A TrainJob has no condition between its pods' end and its own.
+        if pods.len() >= self.nodes() as usize && pods.iter().all(|pod| pod.ended()) {
+            return (
+                JobPhase::Running,
+                "all pods have ended; the operator has not said how the job ended".into(),
+            );
+        }
         if pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none())
             || pods.iter().all(|pod| pod.node.is_none())
         {
@@ -172,6 +182,34 @@ impl Job {
         let launcher = usize::from(matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2));
         let waiting = format!("{up} of {} pods run", pods.len().max(self.nodes() as usize + launcher));
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
+    }
+
+    /// How long no operator has said anything of the job, and how long that is not worth a warning yet. None of a job that one
+    /// has taken up, or is not to.
+    pub fn untaken_for(&self, pods: &[&Pod]) -> Option<(Duration, Duration)> {
+        let empty = |value: Option<&Value>| match value {
+            None | Some(Value::Null) => true,
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(_) => false,
+        };
+        let managed = ["/spec/runPolicy/managedBy", "/spec/managedBy"];
+        let elsewhere = managed.iter().any(|pointer| self.text(pointer).contains("multikueue"));
+        let deleted = self.object["metadata"]["deletionTimestamp"].is_string();
+        if !pods.is_empty() || !empty(self.object.get("status")) || self.suspended() || elsewhere || deleted {
+            return None;
+        }
+        let age = Timestamp::now().duration_since(self.created()?);
+        let age = Duration::try_from(age).unwrap_or_default();
+        Some((age, UNTAKEN.saturating_sub(age)))
+    }
+
+    fn untaken(&self) -> Finding {
+        let age = self.untaken_for(&[]).map_or(0, |(age, _)| age.as_secs());
+        let message = format!("no operator has taken the job up for {age} s: it has no status and no pods");
+        Finding::warning("K8S-NO-OPERATOR", message).at(self.name()).fix(format!(
+            "ask your cluster administrator whether the operator runs: {}",
+            self.kind.operator()
+        ))
     }
 
     /// Whether a pod is missing that the job needs: one of its nodes, or its launcher.
@@ -362,6 +400,9 @@ impl Job {
             .map(|(finding, _)| finding)
             .map(|finding| on_node(finding, pods))
             .for_each(&mut add);
+        if findings.is_empty() && self.untaken_for(pods).is_some_and(|(_, left)| left.is_zero()) {
+            findings.push(self.untaken());
+        }
         if phase == JobPhase::Failed && findings.is_empty() {
             findings.push(Finding::error("K8S-FAILED", reason).at(self.name()));
         }

@@ -458,10 +458,11 @@ impl Watcher {
             return;
         }
         for event in &events {
-            // Operators repeat that a job runs; only trouble is worth saying again.
+            // Operators repeat that a job runs; only trouble is worth saying again, and that less and less often.
             let what = (event.about.2.clone(), event.reason.clone(), event.message.clone());
-            let before = told.events.insert(what, event.count);
-            if before.is_none_or(|count| event.warning && count < event.count) {
+            let before = told.events.get(&what).copied();
+            if before.is_none_or(|count| event.warning && count.saturating_mul(2) <= event.count) {
+                told.events.insert(what, event.count);
                 self.ready.push_back(message(&handle, event));
             }
         }
@@ -487,6 +488,10 @@ impl Watcher {
             if told.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
                 self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
             }
+        }
+        if let Some((_, left)) = job.untaken_for(&pods).filter(|(_, left)| !left.is_zero()) {
+            // Nothing may happen until then: it is looked at again all the same.
+            self.unexplained.insert(uid.to_owned(), Instant::now() + left + Duration::from_secs(1));
         }
         if told.summary.as_ref() != Some(&summary) {
             told.summary = Some(summary.clone());

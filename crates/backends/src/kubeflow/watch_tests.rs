@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, SelectAll};
@@ -117,4 +118,109 @@ async fn the_newest_events_are_kept_whatever_their_uids() {
         messages += usize::from(matches!(event, JobEvent::Message { .. }));
     }
     assert_eq!(messages, 1);
+}
+
+/// What a watcher of one job says for as long as it is asked, of these changes.
+async fn said(changes: Vec<(Of, Change<Seen>)>, patience: Duration) -> Vec<JobEvent> {
+    let state = tempfile::tempdir().unwrap();
+    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
+    let mut all = SelectAll::new();
+    all.push(
+        stream::iter(changes.into_iter().map(|(of, change)| (of, Ok(change))))
+            .chain(stream::pending())
+            .boxed(),
+    );
+    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
+    let wanted = BTreeSet::from(["job".to_owned()]);
+    let mut watcher = Watcher::over(client, all, 3, JobFilter::one(&handle), wanted);
+    let mut events = Vec::new();
+    while let Ok(Ok(Some(event))) = tokio::time::timeout(patience, watcher.next()).await {
+        events.push(event);
+    }
+    events
+}
+
+/// A job without a status, created so many seconds ago.
+fn new_job(age: i64, suspended: bool) -> DynamicObject {
+    let created = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(age);
+    object(&json!({
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": "a", "namespace": "nlp", "uid": "job", "creationTimestamp": created.to_string(),
+                     "labels": {"weftrun.dev/submission": "0123456789abcdef0123456789abcdef"}},
+        "spec": {"runPolicy": {"suspend": suspended}, "pytorchReplicaSpecs": {"Worker": {"replicas": 1}}},
+    }))
+}
+
+/// Nothing happens to a job that no operator takes up: that is said after 30 seconds all the same, and not before, nor of a job
+/// that waits in a queue.
+#[tokio::test]
+async fn a_job_that_no_operator_takes_up_is_named() {
+    let untaken = async |age, suspended, patience| {
+        let job = Seen::of(Of::Jobs(Kind::PyTorchJob), new_job(age, suspended));
+        let changes = vec![
+            (Of::Pods, Change::All(Vec::new())),
+            (Of::Events, Change::All(Vec::new())),
+            (Of::Jobs(Kind::PyTorchJob), Change::All(vec![job])),
+        ];
+        let events = said(changes, Duration::from_secs(patience)).await;
+        let stuck = |event: &&JobEvent| matches!(event, JobEvent::Stuck { finding, .. } if finding.code == "K8S-NO-OPERATOR");
+        events.iter().filter(stuck).count()
+    };
+    assert_eq!(untaken(28, false, 30).await, 1);
+    assert_eq!(untaken(3600, false, 1).await, 1);
+    assert_eq!(untaken(0, false, 1).await, 0);
+    assert_eq!(untaken(3600, true, 1).await, 0);
+}
+
+/// A warning that is repeated is said again when it came twice as often, each time with how often.
+#[tokio::test]
+async fn repeated_warnings_are_folded() {
+    let warning = |count: u64| {
+        object(&json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "uid": "e"}, "type": "Warning",
+            "reason": "FailedCreatePod", "message": "exceeded quota", "count": count,
+            "involvedObject": {"kind": "PyTorchJob", "name": "a", "uid": "job"},
+            "lastTimestamp": jiff::Timestamp::now().to_string(),
+        }))
+    };
+    let job = Seen::of(Of::Jobs(Kind::PyTorchJob), new_job(0, false));
+    let mut changes = vec![
+        (Of::Pods, Change::All(Vec::new())),
+        (Of::Events, Change::All(Vec::new())),
+        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![job])),
+    ];
+    changes.extend((1..=100).map(|count| (Of::Events, Change::Set(Seen::of(Of::Events, warning(count))))));
+    let texts: Vec<String> = said(changes, Duration::from_secs(1))
+        .await
+        .into_iter()
+        .filter_map(|event| match event {
+            JobEvent::Message { text, .. } => Some(text),
+            _ => None,
+        })
+        .collect();
+    let wanted = ["", " (2 times)", " (4 times)", " (8 times)", " (16 times)", " (32 times)", " (64 times)"];
+    assert_eq!(texts, wanted.map(|times| format!("a: exceeded quota{times}")));
+}
+
+/// Between the end of its pods and its own condition a TrainJob does not start again.
+#[test]
+fn a_trainjob_whose_pods_have_ended_is_not_starting() {
+    let job = super::status::Job {
+        kind: Kind::TrainJob,
+        object: json!({"metadata": {"name": "a", "uid": "job"}, "spec": {"trainer": {"numNodes": 2}}}),
+    };
+    let phase = |first: &str, second: &str| {
+        let pods = [first, second].map(|phase| {
+            let state = if phase == "Running" {
+                json!({"running": {}})
+            } else {
+                json!({"terminated": {"exitCode": 0}})
+            };
+            crate::kubernetes::Pod::of(&pod(phase, &state))
+        });
+        job.phase(&pods.iter().collect::<Vec<_>>()).0
+    };
+    assert_eq!(phase("Running", "Running"), JobPhase::Running);
+    assert_eq!(phase("Succeeded", "Running"), JobPhase::Running);
+    assert_eq!(phase("Succeeded", "Succeeded"), JobPhase::Running);
 }

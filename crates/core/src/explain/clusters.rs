@@ -142,6 +142,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "None of Kubeflow's operators that weftrun makes jobs for is installed, or none of a version it knows.",
         "Have an administrator install the Training Operator (PyTorchJob), the MPI Operator (MPIJob) or Kubeflow Trainer (TrainJob).",
     ),
+    code(
+        "K8S-NO-OPERATOR",
+        "no operator has taken the job up",
+        "The kind is installed, but for 30 seconds nothing has given the job a status or a pod: its operator does not run, or does not watch this namespace.",
+        "Ask your cluster administrator whether the operator runs.",
+    ),
     from(
         code(
             "K8S-NO-RIGHT",
