@@ -108,9 +108,9 @@ mod tests {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let status = relay(shell(&script), None, &mut |stream, bytes| {
             if stream == ExecStream::Stdout {
-                out.extend_from_slice(bytes)
+                out.extend_from_slice(bytes);
             } else {
-                err.extend_from_slice(bytes)
+                err.extend_from_slice(bytes);
             }
             // The program goes on only after its first bytes were seen.
             if !out.is_empty() {

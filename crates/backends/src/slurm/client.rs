@@ -216,18 +216,16 @@ impl Client {
         }
         let cluster = Arc::new(match &self.access {
             Access::Rest(rest) => rest.described().await?,
-            Access::Commands => match self.cache.read().filter(|_| !anew) {
-                Some((text, age)) => {
+            Access::Commands => {
+                if let Some((text, age)) = self.cache.read().filter(|_| !anew) {
                     tracing::debug!(seconds = age.as_secs(), "the facts of the cluster are kept ones");
                     // It counts as old for this process: what it would refuse is asked anew.
                     return Ok(Arc::new(Cluster::read(&text)));
                 }
-                None => {
-                    let text = discover::ask(self).await?;
-                    self.cache.write(&text);
-                    Cluster::read(&text)
-                }
-            },
+                let text = discover::ask(self).await?;
+                self.cache.write(&text);
+                Cluster::read(&text)
+            }
         });
         *kept = Some((Instant::now(), Arc::clone(&cluster)));
         Ok(cluster)
