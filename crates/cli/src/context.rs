@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 
 use clap::ValueEnum;
+use tokio::runtime::Runtime;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::clean_text;
@@ -23,6 +24,8 @@ pub struct Context {
     registry: Registry,
     config: OnceCell<Config>,
     client: OnceCell<Client>,
+    /// One for the whole run: a connection that was opened on a runtime ends with it.
+    runtime: OnceCell<Runtime>,
     /// The flags every verb understands.
     pub global: Global,
     /// Where results and messages go.
@@ -33,6 +36,15 @@ pub struct Context {
     warned: RefCell<BTreeSet<String>>,
 }
 
+impl Drop for Context {
+    /// Tasks that still run, such as a helper program that hangs, do not hold the process up.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 impl Context {
     /// Makes the context of one run.
     pub fn new(registry: Registry, global: &Global) -> Self {
@@ -40,6 +52,7 @@ impl Context {
             registry,
             config: OnceCell::new(),
             client: OnceCell::new(),
+            runtime: OnceCell::new(),
             global: global.clone(),
             out: Output::new(Format::Table, ColorWhen::Auto, global.quiet, global.verbose),
             noted: RefCell::default(),
@@ -180,13 +193,15 @@ impl Context {
 
     /// Runs a future to its end on a runtime of its own.
     pub fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(|error| Error::new(ErrorKind::Io, "cannot start the async runtime").source(error))?;
+        if self.runtime.get().is_none() {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
+                    |error| Error::new(ErrorKind::Io, "cannot start the async runtime").source(error),
+                )?;
+            let _ = self.runtime.set(runtime);
+        }
+        let runtime = self.runtime.get().ok_or_else(|| Error::new(ErrorKind::Io, "no async runtime"))?;
         let result = runtime.block_on(future);
-        runtime.shutdown_background();
         for note in self.client.get().into_iter().flat_map(Client::take_notes) {
             let fix = note.fix.map_or_else(String::new, |fix| format!("; {}", fix.text));
             self.warn(&format!("{}{fix}", note.message));

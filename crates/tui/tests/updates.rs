@@ -389,7 +389,7 @@ fn while_the_question_is_read_the_cluster_is_asked() {
     let effects = press(&mut model, "ctrl-s");
     let [Effect::Check(revision, target, _)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(target, "prod");
-    assert!(common::screen(&mut model, 80, 24).contains("asking prod"));
+    assert!(common::screen(&mut model, 80, 24).contains("checking with prod"));
     update(&mut model, Msg::Checked(*revision, Ok(Vec::new())));
     assert!(common::screen(&mut model, 80, 24).contains("prod would take it"));
 }

@@ -133,13 +133,17 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     Ok(exit_codes::OK)
 }
 
-/// How long a job whose submission was cut off is waited for.
-const ARRIVAL: Duration = Duration::from_secs(5);
+/// How long a job whose submission was cut off is waited for: longer than a request is on its way on any cluster but Slurm,
+/// whose controller may take minutes.
+const ARRIVAL: Duration = Duration::from_secs(65);
+/// How long a submission by another process is waited for.
+const OTHER: Duration = Duration::from_secs(5);
 
 /// The job of an earlier submission of the same job file that was cut off before its handle was known, if the cluster has it and
 /// the user does not want another one.
 async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<Option<Job>> {
     let began = Instant::now();
+    let mut said = false;
     loop {
         let Some((record, outcome)) = planned.earlier().await? else { return Ok(None) };
         let since = age(Timestamp::now(), record.created);
@@ -154,7 +158,13 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
             context.out.say("continuing with this job; `weftrun submit --again` submits another one");
             return Ok(Some(context.client()?.attach(&handle).await?));
         }
-        if began.elapsed() < ARRIVAL {
+        if began.elapsed() < if outcome == Outcome::InFlight { OTHER } else { ARRIVAL } {
+            if !std::mem::replace(&mut said, true) {
+                context.out.say(format!(
+                    "waiting to see whether the submission of `{}` that was interrupted {since} ago reaches the cluster",
+                    record.name
+                ));
+            }
             tokio::time::sleep(Duration::from_millis(500)).await;
             continue;
         }

@@ -437,7 +437,7 @@ mod tests {
                 let line = piece.repeat(count);
                 let run = || {
                     let began = std::time::Instant::now();
-                    assert!(!clean_message(&line).is_empty());
+                    std::hint::black_box(clean_message(&line));
                     began.elapsed()
                 };
                 (0..5).map(|_| run()).min().unwrap_or_default()

@@ -3,6 +3,10 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{FabricPlan, Profiles};
+use weftrun_core::spec::{JobSpec, Role};
 
 use crate::report;
 
@@ -72,17 +76,29 @@ fn a_long_run_is_its_first_its_last_and_how_many() {
     );
 }
 
-/// A bandwidth is shown beside what is usual on the transport that was seen, with the source of that figure.
+/// A bandwidth is shown beside what was published for the planned instance type and as many nodes, and beside nothing
+/// where nothing is known: a slow network must not look normal.
 #[test]
-fn a_bandwidth_stands_beside_what_is_usual() {
-    let report = report(
-        "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n# Avg bus bandwidth    : 4.7\n",
-    );
-    let usual = &report["throughput"][0]["expected"];
-    assert!(
-        usual["low"].as_f64().unwrap() < 4.7 && usual["source"].as_str().unwrap().contains("measured"),
-        "{usual}"
-    );
+fn a_bandwidth_stands_beside_what_was_published_for_the_plan() {
+    let expected = |instance: &str| {
+        let worker = Role::worker().nodes(2).gpus_per_node(8).memory("700Gi").instance_type(instance);
+        let spec = JobSpec::builder("job").image("i:1").role(worker.command(["train.py"])).build().unwrap();
+        let profile = Profiles::builtin().get("dgxc").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
+        let mut map = weftrun_core::nccl::TransportMap::new();
+        let log = "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n\
+                   b:2:2 [0] NCCL INFO ncclCommInitRank comm 0x2 rank 1 nranks 2 cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n\
+                   a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n# Avg bus bandwidth    : 4.7\n";
+        map.read(&source, log.as_bytes());
+        map.end(&source);
+        let report = weftrun_core::report::TransportReport::new(Some(&plan), &map);
+        serde_json::to_value(report).unwrap()["throughput"][0]["expected"].clone()
+    };
+    let published = expected("p4d.24xlarge");
+    assert_eq!((&published["low"], &published["high"]), (&json!(77.9), &json!(77.9)), "{published}");
+    assert!(published["source"].as_str().unwrap().contains("2 p4d.24xlarge: https://"), "{published}");
+    assert_eq!(expected("g5.48xlarge"), json!(null));
 }
 
 #[test]
