@@ -64,7 +64,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub project: Option<String>,
-    /// Site profile (dgxc, eks-image, roce, infiniband, parallelcluster, neuron, or one of yours)
+    /// Site profile (`weftrun profiles` lists them)
     #[arg(
         long,
         global = true,

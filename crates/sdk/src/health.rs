@@ -119,6 +119,9 @@ impl Job {
                 let reason = "the container has none of bash, python3 and nc to reach the RAS service with";
                 Err(NoReport::Final(HealthState::Unsupported, reason.to_owned()))
             }
+            Ok(NO_ANSWER) => Err(NoReport::Next(format!(
+                "a process listens on port {port} of localhost inside the job and does not answer as a RAS service"
+            ))),
             Ok(NO_CONNECTION) => {
                 Err(NoReport::Next(format!("nothing listens on port {port} of localhost inside the job")))
             }
@@ -303,6 +306,7 @@ fn places(logs: &TransportMap) -> Vec<u32> {
 }
 
 /// Exit codes of [`script`].
+const NO_ANSWER: i32 = 96;
 const NO_CONNECTION: i32 = 97;
 const NO_TOOL: i32 = 98;
 
@@ -319,17 +323,18 @@ fn script(port: u16) -> String {
         })
         .collect();
     let bash = format!(
-        "for try in 1 2 3; do for host in 127.0.0.1 ::1; do \
-         {{ exec 3<>\"/dev/tcp/$host/{port}\"; }} 2>/dev/null || continue; \
-         {talk}printf '{last}\\n' >&3; cat <&3; exit 0; done; done; exit {NO_CONNECTION}"
+        "code={NO_CONNECTION}; for try in 1 2 3; do for host in 127.0.0.1 ::1; do \
+         {{ exec 3<>\"/dev/tcp/$host/{port}\"; }} 2>/dev/null || continue; code={NO_ANSWER}; \
+         {talk}printf '{last}\\n' >&3; cat <&3; exit 0; done; done; exit $code"
     );
     let python = format!(
         "import socket, sys\n\
-         for host in (\"127.0.0.1\", \"::1\") * 3:\n    try:\n        s = socket.create_connection((host, {port}), 2)\n        \
+         code = {NO_CONNECTION}\n\
+         for host in (\"127.0.0.1\", \"::1\") * 3:\n    try:\n        s = socket.create_connection((host, {port}), 2)\n        code = {NO_ANSWER}\n        \
          f = s.makefile(\"rb\")\n        out = sys.stdout.buffer\n        for line in {first:?}:\n            \
          s.sendall(line.encode() + b\"\\n\")\n            out.write(f.readline())\n        s.settimeout(15)\n        \
          s.sendall(b\"{last}\\n\")\n        out.write(f.read())\n        sys.exit(0)\n    except OSError:\n        pass\n\
-         sys.exit({NO_CONNECTION})\n"
+         sys.exit(code)\n"
     );
     // netcat passes the end of its input on, on which the service would close: its input stays open for a while.
     let netcat = format!(

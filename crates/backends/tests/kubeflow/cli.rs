@@ -502,7 +502,11 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
     crate::bed::poll("no job", || {
         (!shell.bed.kubectl_says(&["get", "pytorchjob", &format!("{name}-map")]).0).then_some(())
     });
+    // The check of the plan is the server's dry run: of a name that is taken it says so.
     let plan = shell.weftrun(&["plan", "-b", "kubeflow", "--online", "job.toml"]);
+    assert!(plan.code == 4 && plan.stderr.contains("already exists"), "{}: {}", plan.code, plan.stderr);
+    shell.write("next.toml", &text.replace(&name, &format!("{name}-next")));
+    let plan = shell.weftrun(&["plan", "-b", "kubeflow", "--online", "next.toml"]);
     assert_eq!(plan.code, 0, "{}", plan.stderr);
     assert!(
         plan.stderr.contains("you may not read nodes") && plan.stderr.contains("resource quotas"),

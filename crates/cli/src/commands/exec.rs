@@ -15,7 +15,7 @@ Examples:
   weftrun exec slurm://prod/4711 --rank 12 -- py-spy dump --pid 4242
   weftrun exec train -b prod -- sh -c 'pgrep -f train.py | xargs -n1 py-spy dump --pid'
 
-The exit code is that of the command.";
+The exit code is that of the command. Standard input is not passed on.";
 
 /// Arguments of `exec`.
 #[derive(Args, Debug)]

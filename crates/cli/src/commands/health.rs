@@ -23,8 +23,9 @@ Examples:
   weftrun health --address localhost:28028 rank*.log      the same, with global ranks from the logs
   weftrun health -o json llama | jq .culprits
 
-NCCL has the service since 2.24.3; the job and its image need no change. Versions before 2.27.3 are not
-queried without --force, versions before 2.29.2 once: a query can crash them. Exit code 5 if nothing answers.";
+NCCL has the service since 2.24.3; the job and its image need no change. If the logs name a version before
+2.27.3, it is not queried without --force: a query can crash the job. Versions before 2.29.2, and those with an
+advisory (`weftrun advisories`), are queried once. Exit code 5 if nothing answers.";
 
 /// Arguments of `health`.
 #[derive(Args, Clone, Debug)]
@@ -114,6 +115,7 @@ fn text(report: &HealthReport) -> String {
             comm.errors.len()
         ));
     }
+    lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if let Some(version) = &report.nccl_version {
         lines.push(format!("NCCL {version}, through {}", report.asked.via));
     }

@@ -155,8 +155,16 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
             if another_is_wanted(context, args) {
                 return Ok(None);
             }
-            context.out.say("continuing with this job; `weftrun submit --again` submits another one");
-            return Ok(Some(context.client()?.attach(&handle).await?));
+            let job = context.client()?.attach(&handle).await?;
+            let phase = job.describe().await?.summary.phase;
+            if phase.is_terminal() && phase != JobPhase::Succeeded {
+                context.out.say(format!("that job is {phase}; submitting another one"));
+                return Ok(None);
+            }
+            context.out.say(format!(
+                "continuing with this job, which is {phase}; `weftrun submit --again` submits another one"
+            ));
+            return Ok(Some(job));
         }
         if began.elapsed() < if outcome == Outcome::InFlight { OTHER } else { ARRIVAL } {
             if !std::mem::replace(&mut said, true) {

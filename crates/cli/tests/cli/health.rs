@@ -48,7 +48,53 @@ fn each_recording_has_its_state_and_its_culprits() {
         "  rank 3 of its communicator, process 965 on 192.0.2.2: launched 20 of 116 AllReduce operations"
     );
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["schema", "state", "reason", "nccl_version", "communicators", "culprits", "asked"]);
+    assert_eq!(
+        keys,
+        ["schema", "state", "reason", "nccl_version", "notes", "communicators", "culprits", "asked"]
+    );
+}
+
+#[test]
+fn each_process_counts_once_and_an_error_is_not_a_delay() {
+    let place = Place::new();
+    let rank = |rank: u32, error: i32| {
+        json!({ "rank": rank, "host": "h", "pid": rank + 10, "status": { "async_error": error },
+                "collective_counts": { "AllReduce": 7 } })
+    };
+    let gone = |rank: u32| json!({ "rank": rank, "host": "h", "pid": rank + 10, "status": { "considered_dead": true } });
+    let asked = |comms: Value| {
+        let report = json!({ "nccl_version": "2.29.7", "communicators": comms });
+        let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
+        place.run(&format!("health -o json --address 127.0.0.1:{port}")).ok().json()
+    };
+    let two = asked(json!([
+        { "hash": "0x1", "size": 4, "missing_ranks": [gone(1)] },
+        { "hash": "0x2", "size": 2, "missing_ranks": [gone(1)] },
+        { "hash": "0x3", "size": 2, "missing_ranks": [gone(2)] },
+    ]));
+    assert_eq!(two["reason"], "2 ranks do not answer", "{two:#}");
+    let failed = asked(json!([{ "hash": "0x1", "size": 2, "ranks": [rank(0, 6), rank(1, 0)] }]));
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("suspect"), &json!("1 rank reports an error")));
+    // A version that has an advisory is queried once, and its advisory is shown.
+    assert!(
+        failed["notes"][0].as_str().unwrap().contains("github.com/NVIDIA/nccl/issues/2346"),
+        "{failed:#}"
+    );
+    assert_eq!(asked(json!([]))["reason"], "RAS reports no communicator yet");
+}
+
+#[test]
+fn an_answer_of_many_ranks_is_judged_at_once() {
+    let place = Place::new();
+    let gone = |rank: u32| json!({ "rank": rank, "host": "h", "pid": rank });
+    let missing: Vec<Value> = (0..16_384).map(gone).collect();
+    let report = json!({ "communicators": [{ "hash": "0x1", "size": 16_384, "missing_ranks": missing }] });
+    let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
+    let began = Instant::now();
+    let done = place.run(&format!("health -o json --address 127.0.0.1:{port}")).ok();
+    // Quadratic work took ten seconds here, on a machine with nothing else to do.
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_eq!(done.json()["communicators"][0]["missing"].as_array().unwrap().len(), 16_384);
 }
 
 #[test]

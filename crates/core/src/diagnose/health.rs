@@ -1,6 +1,6 @@
 //! Whether the ranks of a running job make progress, from answers of NCCL's RAS service and the job's own logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,6 +13,9 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 
 /// The shortest time between two requests to one job.
 pub const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Most culprits that are named.
+const MAX_CULPRITS: usize = 4096;
 
 /// Fewest answers that confirm a window.
 const ANSWERS: u32 = 3;
@@ -86,19 +89,26 @@ pub enum Policy {
 
 impl Policy {
     /// Returns the policy for a version as NCCL prints it: `2.28.9+cuda13.0`.
-    pub fn of_version(version: &str) -> Self {
-        let mut numbers = version
+    pub fn of_version(name: &str) -> Self {
+        let mut numbers = name
             .split(|c: char| !c.is_ascii_digit())
             .map(|number| number.parse::<u32>().unwrap_or(0))
             .chain(std::iter::repeat(0));
-        let version: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
-        match version {
-            version if version < [2, 24, 3] => Self::Absent,
-            version if version < [2, 27, 3] => Self::Refuse,
-            version if version < [2, 29, 2] => Self::Once,
+        let numbers: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
+        match numbers {
+            numbers if numbers < [2, 24, 3] => Self::Absent,
+            numbers if numbers < [2, 27, 3] => Self::Refuse,
+            numbers if numbers < [2, 29, 2] || !advisories_of(name).is_empty() => Self::Once,
             _ => Self::Repeat,
         }
     }
+}
+
+/// Returns what is known to go wrong with the RAS service of a version, each with its source.
+pub fn advisories_of(version: &str) -> Vec<String> {
+    let known = crate::advisories::all().filter(|known| known.id.starts_with("NCCL-RAS"));
+    let concerned = known.filter(|known| known.concerns(&[("nccl", version)]));
+    concerned.map(|known| format!("NCCL {version}: {} ({})", known.effect, known.source)).collect()
 }
 
 /// Judges the answers of one job, one after another.
@@ -163,7 +173,13 @@ fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
 pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     let mut comms: Vec<&Communicator> = report.communicators.iter().collect();
     comms.sort_by_key(|comm| (comm.size.unwrap_or(u32::MAX), comm.hash));
-    let mut found = Found { report, logs, culprits: Vec::new() };
+    let mut found = Found {
+        logs,
+        entries: entries(report),
+        pids: pids(logs),
+        seen: HashSet::new(),
+        culprits: Vec::new(),
+    };
     let dead = comms.iter().any(|comm| comm.missing.iter().any(|missing| missing.dead));
     for comm in &comms {
         for missing in comm.missing.iter().filter(|missing| missing.dead || !dead) {
@@ -191,19 +207,50 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     found.culprits
 }
 
+/// Where a process is in the communicators of a report: hash and rank, by host and process id.
+fn entries(report: &Report) -> HashMap<(&str, u64), Vec<(u64, u32)>> {
+    let mut entries: HashMap<(&str, u64), Vec<(u64, u32)>> = HashMap::new();
+    for comm in &report.communicators {
+        let missing = comm
+            .missing
+            .iter()
+            .map(|missing| &missing.member)
+            .chain(comm.errors.iter().map(|error| &error.member));
+        let named = missing.map(|member| (member.host.as_str(), member.pid, member.rank));
+        let behind = comm.behind.iter().map(|behind| (behind.host.as_str(), behind.pid, behind.rank));
+        for (host, pid, rank) in named.chain(behind) {
+            entries.entry((host, pid)).or_default().push((comm.hash, rank));
+        }
+    }
+    entries
+}
+
+/// The ranks of each process id in the logs.
+fn pids(logs: &TransportMap) -> HashMap<u64, Vec<Option<u32>>> {
+    let mut pids: HashMap<u64, Vec<Option<u32>>> = HashMap::new();
+    for view in logs.snapshot().ranks() {
+        if let Some(pid) = view.pid {
+            pids.entry(pid).or_default().push(view.rank);
+        }
+    }
+    pids
+}
+
 struct Found<'a> {
-    report: &'a Report,
     logs: &'a TransportMap,
+    entries: HashMap<(&'a str, u64), Vec<(u64, u32)>>,
+    pids: HashMap<u64, Vec<Option<u32>>>,
+    seen: HashSet<(String, u64)>,
     culprits: Vec<Culprit>,
 }
 
 impl Found<'_> {
     fn has(&self, host: &str, pid: u64) -> bool {
-        self.culprits.iter().any(|known| known.pid == pid && known.host == host)
+        self.seen.contains(&(host.to_owned(), pid))
     }
 
     fn add(&mut self, member: &Member, why: String) {
-        if !self.has(&member.host, member.pid) {
+        if self.culprits.len() < MAX_CULPRITS && self.seen.insert((member.host.clone(), member.pid)) {
             let global_rank = self.global_rank(member);
             let Member { rank, host, pid } = member.clone();
             self.culprits.push(Culprit { rank, global_rank, host, pid, why });
@@ -214,26 +261,12 @@ impl Found<'_> {
     /// other communicators it belongs to, and by its process id where only one rank has it.
     fn global_rank(&self, of: &Member) -> Option<u32> {
         let logs = self.logs.snapshot();
-        let mut entries = self.report.communicators.iter().flat_map(|comm| {
-            let missing = comm
-                .missing
-                .iter()
-                .map(|missing| (&missing.member.host, missing.member.pid, missing.member.rank));
-            let behind = comm.behind.iter().map(|behind| (&behind.host, behind.pid, behind.rank));
-            let errors =
-                comm.errors.iter().map(|error| (&error.member.host, error.member.pid, error.member.rank));
-            missing.chain(behind).chain(errors).map(move |entry| (comm.hash, entry))
-        });
-        entries
-            .find_map(|(hash, (host, pid, rank))| {
-                let same = pid == of.pid && *host == of.host;
-                if same { logs.rank_of_member(hash, rank) } else { None }
-            })
-            .or_else(|| {
-                let mut same = logs.ranks().into_iter().filter(|rank| rank.pid == Some(of.pid));
-                let only = same.next()?;
-                if same.next().is_some() { None } else { only.rank }
-            })
+        let entries = self.entries.get(&(of.host.as_str(), of.pid)).into_iter().flatten();
+        let by_comm = entries.take(64).find_map(|(hash, rank)| logs.rank_of_member(*hash, *rank));
+        by_comm.or_else(|| match self.pids.get(&of.pid)?.as_slice() {
+            [only] => *only,
+            _ => None,
+        })
     }
 }
 

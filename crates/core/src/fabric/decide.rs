@@ -117,7 +117,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
         // A site whose fabric has no rules of its own: its environment and what its pods get are all that is set.
         Fabric::Auto if !ctx.profile.env.is_empty() || !ctx.profile.pod.is_empty() => {
-            ctx.is_distributed_with_gpus(plan)
+            !rules::opt_out::job_is_out(ctx, plan) && ctx.is_distributed_with_gpus(plan)
         }
         Fabric::Auto | Fabric::Off => {
             if ctx.is_distributed_with_gpus(plan) {

@@ -1,10 +1,12 @@
 //! The report of `weftrun health -o json`: what NCCL's RAS service says about a running job.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use weftrun_nccl::ras::Report;
 
 use super::SchemaName;
-use crate::diagnose::health::{Culprit, HealthState};
+use crate::diagnose::health::{Culprit, HealthState, advisories_of};
 
 /// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +21,8 @@ pub struct HealthReport {
     pub reason: String,
     /// Version of NCCL in the process that answered.
     pub nccl_version: Option<String>,
+    /// What is known to go wrong with the RAS service of that version.
+    pub notes: Vec<String>,
     /// The communicators of the last answer.
     pub communicators: Vec<CommunicatorHealth>,
     /// Ranks that hold the others up.
@@ -111,6 +115,7 @@ impl HealthReport {
             state,
             reason: reason.into(),
             nccl_version: None,
+            notes: Vec::new(),
             communicators: Vec::new(),
             culprits: Vec::new(),
             asked,
@@ -161,6 +166,7 @@ impl HealthReport {
             state,
             reason,
             nccl_version: last.nccl_version.clone(),
+            notes: last.nccl_version.as_deref().map(advisories_of).unwrap_or_default(),
             communicators: communicators.collect(),
             culprits,
             asked,
@@ -169,16 +175,18 @@ impl HealthReport {
 }
 
 fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked) -> String {
-    let missing: usize = last.communicators.iter().map(|comm| comm.missing.len()).max().unwrap_or(0);
     let comms = last.communicators.len();
     let answers = match asked.answers {
         1 => "in one answer".to_owned(),
         count => format!("in {count} answers over {:.0} s", asked.seconds),
     };
+    let failed = last.communicators.iter().flat_map(|comm| &comm.errors);
+    let failed: HashSet<_> = failed.map(|error| (&error.member.host, error.member.pid)).collect();
     match state {
         HealthState::Healthy if !last.is_complete => {
             format!("RAS reports no rank that differs from the others {answers}")
         }
+        HealthState::Healthy if comms == 0 => "RAS reports no communicator yet".to_owned(),
         HealthState::Healthy if last.is_clean() => {
             format!(
                 "all ranks of {comms} {} answer and are at the same operation",
@@ -186,28 +194,42 @@ fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked
             )
         }
         HealthState::Healthy => format!("ranks differ and move {answers}"),
-        HealthState::Suspect if culprits.is_empty() => format!("ranks differ {answers}"),
+        HealthState::Suspect if !failed.is_empty() => {
+            format!(
+                "{} {} an error",
+                count(failed.len(), "rank"),
+                if failed.len() == 1 { "reports" } else { "report" }
+            )
+        }
         HealthState::Suspect if asked.answers > 1 => {
             format!("{} behind and did not move {answers}", are(culprits.len()))
         }
-        HealthState::Suspect => {
-            format!("{} behind {answers}; a second one would tell whether it moves", are(culprits.len()))
-        }
-        HealthState::Stuck => format!("{} behind and has not moved {answers}", are(culprits.len())),
-        HealthState::Incomplete => format!(
-            "{} {} not answer",
-            match missing {
-                0 => format!(
-                    "{} {}",
-                    last.missing_processes.len(),
-                    plural(last.missing_processes.len(), "process")
-                ),
-                count => format!("{count} {}", plural(count, "rank")),
-            },
-            if missing.max(last.missing_processes.len()) == 1 { "does" } else { "do" }
+        HealthState::Suspect => format!(
+            "{} behind {answers}; run the command again to see whether {}",
+            are(culprits.len()),
+            if culprits.len() == 1 { "it moves" } else { "they move" }
         ),
+        HealthState::Stuck => format!(
+            "{} behind and {} not moved {answers}",
+            are(culprits.len()),
+            if culprits.len() == 1 { "has" } else { "have" }
+        ),
+        HealthState::Incomplete => {
+            let missing = last.communicators.iter().flat_map(|comm| &comm.missing);
+            let missing: HashSet<_> =
+                missing.map(|missing| (&missing.member.host, missing.member.pid)).collect();
+            let (number, noun) = match missing.len() {
+                0 => (last.missing_processes.len(), "process"),
+                known => (known, "rank"),
+            };
+            format!("{} {} not answer", count(number, noun), if number == 1 { "does" } else { "do" })
+        }
         HealthState::Unreachable | HealthState::Unsupported => String::new(),
     }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {}", plural(number, noun))
 }
 
 fn are(ranks: usize) -> String {

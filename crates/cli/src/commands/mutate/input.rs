@@ -252,12 +252,23 @@ fn runtimes<'f>(files: impl Iterator<Item = &'f Path>) -> Result<Vec<Json>> {
             Error::new(ErrorKind::InvalidSpec, format!("the runtime cannot be read: {error}"))
                 .with("file", format!("{}:{line}:{column}", file.display()))
         })?;
+        let before = found.len();
         for document in documents {
             let data = document.root.to_json();
             match data.get("items").and_then(Json::as_array) {
                 Some(items) => found.extend(items.iter().cloned()),
                 None => found.push(data),
             }
+        }
+        let is_runtime =
+            |data: &Json| matches!(data["kind"].as_str(), Some("ClusterTrainingRuntime" | "TrainingRuntime"));
+        if !found.iter().skip(before).any(is_runtime) {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                "there is no ClusterTrainingRuntime and no TrainingRuntime in the file",
+            )
+            .with("file", file.display())
+            .hint("kubectl get clustertrainingruntime NAME -o yaml"));
         }
     }
     Ok(found)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::keys::{FABRIC_TABLE, ROLE};
+use super::keys::{CODE, FABRIC_TABLE, ROLE};
 use super::shape::{Shape, Table, Word};
 use super::value::{self, Source};
 use crate::Finding;
@@ -56,6 +56,9 @@ impl<'s> Check<'s> {
                 self.push("SPEC-DUPLICATE-KEY", message, path, &second.key_span, None);
             }
         }
+        if table.name == CODE.name {
+            self.code(node, path);
+        }
         // The whole file's own are checked when flags and defaults are in.
         for key in table.keys.iter().filter(|key| key.required && !table.name.is_empty()) {
             if !node.entries().iter().any(|entry| key.is(&entry.key)) {
@@ -65,6 +68,20 @@ impl<'s> Check<'s> {
                 self.push("SPEC-MISSING", message, path, &node.span, fix);
             }
         }
+    }
+
+    /// `code` is a script or a repository: parts of the other one would be dropped.
+    fn code(&mut self, node: &SpanTree<'_>, path: &str) {
+        let has = |key: &str| node.get(key).is_some();
+        let message = match (has("script"), has("git")) {
+            (true, true) => "a job has a script or a repository, not both",
+            (false, _) if has("text") => "`text` belongs to a script, which `script` names",
+            (_, false) if has("ref") => "`ref` belongs to a repository, which `git` names",
+            (false, false) => "neither `script` nor `git` is set",
+            _ => return,
+        };
+        let fix = "set `script`, with `text` if it is not a file, or `git`, with `ref` if it is not the default branch";
+        self.push("SPEC-CODE", format!("`{path}`: {message}"), path, &node.span, Some(fix.to_owned()));
     }
 
     fn unknown(&mut self, name: &str, span: &Range<usize>, table: &'static Table, path: &str) {

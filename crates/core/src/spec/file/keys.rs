@@ -108,7 +108,7 @@ const MEMORY: Key = key("memory", Shape::Quantity, "Memory of each node")
     .role(|role| &mut role.memory)
     .flags(&[Flag::new("--memory", "QTY")
         .group(Group::Fabric)
-        .help("Memory to request if a worker requests neither CPU nor memory (huge pages need one of them)")])
+        .help("Memory of each node; in `mutate` only for workers that request neither CPU nor memory")])
     .example("\"1800Gi\"")
     .synonyms(&["mem", "ram"]);
 const SHM: Key = key("shm", Shape::Quantity, "Size of /dev/shm")
