@@ -248,6 +248,9 @@ fn program(import: &mut Import, words: &[String], variables: &Variables) -> Resu
     if import.spec.launch != Launch::Mpi {
         let ranks = import.role.ranks_per_node.is_some_and(|ranks| ranks > 1);
         import.spec.launch = if ranks { Launch::PerRank } else { Launch::PerNode };
+    } else if import.role.gpus_per_node > 1 && import.role.ranks_per_node.is_none() {
+        // srun starts one task a node unless it is given another number; a job of ours, one for each GPU.
+        import.role.ranks_per_node = Some(import.tasks.unwrap_or(1));
     }
     import.role.command = words.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
     Ok(())

@@ -41,6 +41,24 @@ fn public_scripts_are_imported_or_refused_with_their_line() {
 }
 
 #[test]
+fn an_mpi_plugin_does_not_multiply_the_tasks() {
+    for (tasks, ranks) in
+        [("", Some(1)), ("#SBATCH --ntasks-per-node=8\n", None), ("#SBATCH --ntasks-per-node=4\n", Some(4))]
+    {
+        let head = format!("#!/bin/bash\n#SBATCH -N 4\n#SBATCH --gpus-per-node=8\n{tasks}");
+        for program in ["torchrun --nproc_per_node 8 t.py", "python t.py"] {
+            let (spec, said) = imported(&format!("{head}srun --mpi=pmix {program}\n"));
+            let role = &spec.roles[0];
+            assert_eq!(
+                (spec.launch, role.nodes, role.ranks_per_node),
+                (Launch::Mpi, 4, ranks),
+                "{program} {said:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_script_may_end_in_a_line_that_goes_on() {
     for end in ["\\", "\\\n", " \\\n\n"] {
         let (spec, said) = imported(&format!("{HEAD}srun python train.py \\\n  --lr 1 {end}"));
