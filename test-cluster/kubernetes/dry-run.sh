@@ -27,6 +27,8 @@ for crds in jobset trainer training-operator; do
   awk 'BEGIN { RS = "\n---\n" } /\nkind: CustomResourceDefinition/ { print "---"; print }' "$B/manifests/$crds.yaml" | awk '/^(  )?[a-z]/ { skip = /^  conversion:/ } !skip' > "$S/crds/$crds.yaml"
 done
 k apply --server-side -f "$S/crds" -f "$HERE/workloads/crds/computedomain.yaml" > /dev/null
+# kubectl fails at once where a definition has no status yet.
+for _ in $(seq 10); do k wait --for=condition=Established crd --all --timeout=60s >/dev/null 2>&1 && break; sleep 1; done
 k wait --for=condition=Established crd --all --timeout=60s > /dev/null
 
 printf '[profile.queued]\nextends = "gke-tcpxo"\n[profile.queued.queue]\nkueue = "gpus"\nvolcano = "ml"\ntopology-required = "rack"\n' > "$S/site.toml"

@@ -5,6 +5,8 @@ set -eu
 S=$1; B=$2; HERE=$3; N=${4:-16}; GW=10.88.0.1; mkdir -p $S/kwok-logs
 k() { $S/kubectl --kubeconfig $S/admin.kubeconfig "$@"; }
 k apply --server-side -f $B/manifests/kwok-crds.yaml >/dev/null
+# kubectl fails at once where a definition has no status yet.
+for _ in $(seq 10); do k wait --for=condition=Established crd/stages.kwok.x-k8s.io crd/logs.kwok.x-k8s.io crd/clusterlogs.kwok.x-k8s.io --timeout=30s >/dev/null 2>&1 && break; sleep 1; done
 k wait --for=condition=Established crd/stages.kwok.x-k8s.io crd/logs.kwok.x-k8s.io crd/clusterlogs.kwok.x-k8s.io --timeout=30s >/dev/null
 k apply --server-side -f $HERE/manifests/kwok/stages.yaml >/dev/null
 k apply --server-side -f - >/dev/null <<Y

@@ -6,6 +6,8 @@ k() { $S/kubectl --kubeconfig $S/admin.kubeconfig "$@"; }
 alive() { [ -s $S/pids/$1 ] && kill -0 $(cat $S/pids/$1) 2>/dev/null; }
 k apply --server-side --force-conflicts -f $B/manifests/mpi-operator.yaml >/dev/null
 $HERE/sa-kubeconfig.sh $S mpi-operator mpi-operator mpi-operator
+# kubectl fails at once where a definition has no status yet.
+for _ in $(seq 10); do k wait --for=condition=Established crd/mpijobs.kubeflow.org --timeout=30s >/dev/null 2>&1 && break; sleep 1; done
 k wait --for=condition=Established crd/mpijobs.kubeflow.org --timeout=30s >/dev/null
 if ! alive mpi-operator; then
   k -n mpi-operator delete lease mpi-operator --ignore-not-found >/dev/null  # a dead leader's lease costs 15 s
