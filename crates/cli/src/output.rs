@@ -110,31 +110,28 @@ impl Output {
 
     /// Stdout for a document that comes in pieces; [`DocumentWriter::finish`] ends it.
     pub fn document_writer(&self) -> DocumentWriter {
-        let stdout = io::stdout();
-        let form = if stdout.is_terminal() { Form::Escaped } else { Form::Exact };
-        DocumentWriter::new(*self, Box::new(stdout), form)
+        self.writer(io::stdout(), Form::Escaped)
     }
 
     /// Stderr for a document that comes in pieces, such as the report of a filter whose stdout holds its result.
     pub fn stderr_document_writer(&self) -> DocumentWriter {
-        let stderr = io::stderr();
-        let form = if stderr.is_terminal() { Form::Escaped } else { Form::Exact };
-        DocumentWriter::new(*self, Box::new(stderr), form)
+        self.writer(io::stderr(), Form::Escaped)
     }
 
     /// Stdout for the output of a program that comes in pieces: byte for byte to a pipe or a file, and cleaned as text for people
     /// on a terminal.
     pub fn relay_writer(&self) -> DocumentWriter {
-        let stdout = io::stdout();
-        let form = if stdout.is_terminal() { Form::Styled } else { Form::Exact };
-        DocumentWriter::new(*self, Box::new(stdout), form)
+        self.writer(io::stdout(), Form::Styled)
     }
 
     /// Stderr in the same way.
     pub fn stderr_relay_writer(&self) -> DocumentWriter {
-        let stderr = io::stderr();
-        let form = if stderr.is_terminal() { Form::Styled } else { Form::Exact };
-        DocumentWriter::new(*self, Box::new(stderr), form)
+        self.writer(io::stderr(), Form::Styled)
+    }
+
+    fn writer(&self, stream: impl IsTerminal + Write + Send + 'static, on_terminal: Form) -> DocumentWriter {
+        let form = if stream.is_terminal() { on_terminal } else { Form::Exact };
+        DocumentWriter::new(*self, Box::new(stream), form)
     }
 
     /// Stdout for a diff made with [`Output::diff_text`]: styles pass where they are shown, and the rest as in a document.

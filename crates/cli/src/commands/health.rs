@@ -7,6 +7,7 @@ use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
+use weftrun::core::nccl::ras::Communicator;
 use weftrun::core::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at};
 
@@ -102,13 +103,12 @@ fn text(report: &HealthReport) -> String {
     if report.culprits.len() > 16 {
         lines.push(format!("  and {} more", report.culprits.len() - 16));
     }
-    let differs = |comm: &&weftrun::core::report::CommunicatorHealth| {
-        !(comm.missing.is_empty() && comm.behind.is_empty() && comm.errors.is_empty())
-    };
+    let differs =
+        |comm: &&Communicator| !(comm.missing.is_empty() && comm.behind.is_empty() && comm.errors.is_empty());
     for comm in report.communicators.iter().filter(differs).take(16) {
         let size = comm.size.map(|size| format!(" of {size} ranks")).unwrap_or_default();
         lines.push(format!(
-            "communicator {}{size}: {} missing, {} behind, {} with errors",
+            "communicator {:#x}{size}: {} missing, {} behind, {} with errors",
             comm.hash,
             comm.missing.len(),
             comm.behind.len(),

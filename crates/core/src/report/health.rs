@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use weftrun_nccl::ras::Report;
+use weftrun_nccl::ras::{Communicator, Report};
 
 use super::SchemaName;
 use crate::diagnose::health::{Culprit, HealthState, advisories_of};
@@ -24,7 +24,7 @@ pub struct HealthReport {
     /// What is known to go wrong with the RAS service of that version.
     pub notes: Vec<String>,
     /// The communicators of the last answer.
-    pub communicators: Vec<CommunicatorHealth>,
+    pub communicators: Vec<Communicator>,
     /// Ranks that hold the others up.
     pub culprits: Vec<Culprit>,
     /// How the service was reached.
@@ -42,69 +42,6 @@ pub struct Asked {
     pub answers: u32,
     /// Seconds from the first request to the last answer.
     pub seconds: f64,
-}
-
-/// One communicator.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct CommunicatorHealth {
-    /// Its hash, which NCCL logs as `commId`.
-    pub hash: String,
-    /// Its ranks; null where the answer does not name them.
-    pub size: Option<u32>,
-    /// Ranks whose data did not arrive.
-    pub missing: Vec<MissingRank>,
-    /// Ranks that launched fewer operations than others.
-    pub behind: Vec<BehindRank>,
-    /// Errors that ranks report.
-    pub errors: Vec<FailedRank>,
-}
-
-/// A rank whose data did not arrive.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MissingRank {
-    /// Rank in the communicator.
-    pub rank: u32,
-    /// Address or name of its node.
-    pub host: String,
-    /// Process id.
-    pub pid: u64,
-    /// Whether RAS has given it up.
-    pub dead: bool,
-}
-
-/// A rank that launched fewer operations than others.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BehindRank {
-    /// Rank in the communicator.
-    pub rank: u32,
-    /// Address or name of its node.
-    pub host: String,
-    /// Process id.
-    pub pid: u64,
-    /// The operation: `AllReduce`.
-    pub operation: String,
-    /// Operations it launched.
-    pub count: u64,
-    /// Operations the others launched.
-    pub others: u64,
-}
-
-/// A rank that reports an error.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FailedRank {
-    /// Rank in the communicator.
-    pub rank: u32,
-    /// Address or name of its node.
-    pub host: String,
-    /// Process id.
-    pub pid: u64,
-    /// What is wrong.
-    pub error: String,
 }
 
 impl HealthReport {
@@ -125,49 +62,13 @@ impl HealthReport {
     /// Makes a report of the last answer.
     pub fn new(state: HealthState, last: &Report, culprits: Vec<Culprit>, asked: Asked) -> Self {
         let reason = reason(state, last, &culprits, &asked);
-        let communicators = last.communicators.iter().map(|comm| CommunicatorHealth {
-            hash: format!("{:#x}", comm.hash),
-            size: comm.size,
-            missing: comm
-                .missing
-                .iter()
-                .map(|missing| MissingRank {
-                    rank: missing.member.rank,
-                    host: missing.member.host.clone(),
-                    pid: missing.member.pid,
-                    dead: missing.dead,
-                })
-                .collect(),
-            behind: comm
-                .behind
-                .iter()
-                .map(|behind| BehindRank {
-                    rank: behind.rank,
-                    host: behind.host.clone(),
-                    pid: behind.pid,
-                    operation: behind.operation.clone(),
-                    count: behind.count,
-                    others: behind.others,
-                })
-                .collect(),
-            errors: comm
-                .errors
-                .iter()
-                .map(|error| FailedRank {
-                    rank: error.member.rank,
-                    host: error.member.host.clone(),
-                    pid: error.member.pid,
-                    error: error.what.clone(),
-                })
-                .collect(),
-        });
         Self {
             schema: SchemaName,
             state,
             reason,
             nccl_version: last.nccl_version.clone(),
             notes: last.nccl_version.as_deref().map(advisories_of).unwrap_or_default(),
-            communicators: communicators.collect(),
+            communicators: last.communicators.clone(),
             culprits,
             asked,
         }

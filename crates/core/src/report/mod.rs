@@ -14,7 +14,7 @@ mod why;
 
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
-pub use health::{Asked, BehindRank, CommunicatorHealth, FailedRank, HealthReport, MissingRank};
+pub use health::{Asked, HealthReport};
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{

@@ -22,6 +22,8 @@ mod text;
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// The port RAS listens on unless `NCCL_RAS_ADDR` names another.
 pub const DEFAULT_PORT: u16 = 28028;
 
@@ -56,10 +58,13 @@ pub struct Report {
 }
 
 /// One communicator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Communicator {
     /// Its hash, which NCCL logs as `commId`.
+    #[serde(serialize_with = "as_hex")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub hash: u64,
     /// Its ranks; none where a report in text does not name them.
     pub size: Option<u32>,
@@ -70,11 +75,13 @@ pub struct Communicator {
     /// Errors, each with its rank.
     pub errors: Vec<RankError>,
     /// The sum of all operations launched by all ranks: it grows while the job makes progress.
+    #[serde(skip)]
     pub launched: u64,
 }
 
 /// A process of a communicator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Member {
     /// Rank in the communicator.
     pub rank: u32,
@@ -85,17 +92,20 @@ pub struct Member {
 }
 
 /// A rank whose data did not arrive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Missing {
     /// The rank.
+    #[serde(flatten)]
     pub member: Member,
     /// Whether RAS has given it up; before that it is only unresponsive.
     pub dead: bool,
 }
 
 /// A rank that launched fewer operations of a kind than most others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Behind {
     /// Rank in the communicator.
@@ -113,12 +123,15 @@ pub struct Behind {
 }
 
 /// An error that a rank reported.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankError {
     /// The rank.
+    #[serde(flatten)]
     pub member: Member,
     /// What is wrong with it.
+    #[serde(rename = "error")]
     pub what: String,
 }
 
@@ -201,6 +214,11 @@ fn body(text: &str) -> (&str, Option<&str>, bool) {
         }
         rest = after;
     }
+}
+
+/// As NCCL logs it.
+fn as_hex<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{hash:#x}"))
 }
 
 /// Finds the ranks that launched fewer operations of a kind than the median rank, or, where most are equally far
