@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use weftrun_core::backend::{ExecRequest, ExecStream};
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
+use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::report::{Asked, HealthReport};
@@ -69,7 +70,7 @@ impl Job {
                 format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
-        let (logs, _) = self.read_logs().await;
+        let (logs, _) = self.read_logs(LogOptions::default()).await;
         if let Some((state, reason)) = refusal(&logs, options) {
             return Ok(HealthReport::without_answer(state, reason, Asked::default()));
         }
