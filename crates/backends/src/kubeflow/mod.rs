@@ -18,6 +18,8 @@ mod render;
 #[cfg(test)]
 mod rights_tests;
 mod status;
+#[cfg(test)]
+mod status_tests;
 mod submit;
 mod train_job;
 mod watch;

@@ -6,6 +6,7 @@
 //! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
 //! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
 //! | `request` | get, list, create, patch, delete of plain JSON objects |
+//! | `slim` | a page of a list, without what is not used of its objects |
 //! | `exec` | a command in a container |
 //! | `watcher` | a list and a watch that outlive 410, restarts and rotated tokens |
 //! | `pod` | what is read of a pod |
@@ -30,6 +31,7 @@ mod pod;
 mod queues;
 mod request;
 mod retry;
+mod slim;
 mod watcher;
 
 pub use connect::{Cluster, ClusterConfig};
