@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::bed::{bed, name, poll};
-use crate::cli::Shell;
+use crate::shell::Shell;
 
 /// The service as a shell can play it: it knows only text, as NCCL before 2.28.7.
 const SERVER: &str = r#"
