@@ -1,5 +1,6 @@
 //! How fast the job is, from what training programs and benchmarks print.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -114,6 +115,15 @@ impl Throughput {
     /// Whether training steps were seen.
     pub fn steps(&self) -> bool {
         self.steps
+    }
+
+    /// Values of training steps by rank, all metrics together.
+    pub fn step_counts(&self) -> BTreeMap<Option<u32>, u64> {
+        let mut counts = BTreeMap::new();
+        for series in self.series.iter().filter(|series| !series.metric.starts_with("busbw")) {
+            *counts.entry(series.rank).or_default() += series.count;
+        }
+        counts
     }
 
     /// Looks for a value in a line; whether there is one.

@@ -7,6 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftrun_core::backend::{ExecRequest, ExecStream, PortConnection};
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
+use weftrun_core::fabric::{Change, FabricPlan};
+use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::report::{Asked, HealthReport};
@@ -99,11 +101,11 @@ impl Job {
                 format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
-        let (logs, _) = self.read_logs().await;
+        let (logs, _) = self.read_logs(LogOptions::default()).await;
         if let Some((state, reason)) = refusal(&logs, options) {
             return Ok(HealthReport::without_answer(state, reason, Asked::default()));
         }
-        let port = port(&logs);
+        let port = port(&logs, self.plan());
         let places = places(&logs);
         let mut at = 0;
         let mut watch = Watch::new(&logs, options);
@@ -380,8 +382,16 @@ fn refusal(logs: &TransportMap, options: &HealthOptions) -> Option<(HealthState,
 }
 
 /// The port of the service inside the job: the one in the logs, or else NCCL's own.
-fn port(logs: &TransportMap) -> u16 {
-    logs.snapshot().ras_port().unwrap_or(ras::DEFAULT_PORT)
+fn port(logs: &TransportMap, plan: Option<&FabricPlan>) -> u16 {
+    let planned = || plan?.ops.iter().find_map(|op| port_of(&op.change));
+    logs.snapshot().ras_port().or_else(planned).unwrap_or(ras::DEFAULT_PORT)
+}
+
+fn port_of(change: &Change) -> Option<u16> {
+    match change {
+        Change::Env { name, value } if name == "NCCL_RAS_ADDR" => value.rsplit_once(':')?.1.parse().ok(),
+        _ => None,
+    }
 }
 
 /// One rank of each node, as far as the logs prove them; none means the job's first place.

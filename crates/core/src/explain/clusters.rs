@@ -465,6 +465,24 @@ pub(super) const LOGS: &[Code] = &[
         "Give the log as NCCL wrote it.",
     ),
     code(
+        "HEALTH-INCOMPLETE",
+        "ranks of a running job do not answer NCCL's RAS service",
+        "Their processes have ended, or cannot be reached by the others. The job cannot go on without them.",
+        "See the logs of the named ranks, and `weftrun why JOB`.",
+    ),
+    code(
+        "HEALTH-STUCK",
+        "ranks of a running job are behind the others and do not move",
+        "NCCL's RAS service counts the operations of each rank. The named ranks have launched fewer than the others, and have not moved for two minutes: the others wait for them.",
+        "See what the named process does, for example by `weftrun exec JOB --rank N -- py-spy dump --pid PID`.",
+    ),
+    code(
+        "HEALTH-SUSPECT",
+        "ranks of a running job are behind the others, or report an error",
+        "One slow step looks the same, so this proves nothing yet.",
+        "Query again after a minute, or run `weftrun health JOB --observe 3m`.",
+    ),
+    code(
         "WHY-CAUSE",
         "the first cause of a failure or a hang",
         "Of all that the ranks, their launchers and the cluster report, this is the fact that the others follow from: causes outrank victims by kind before time decides, since the clocks of nodes differ.",
