@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::{Backend, ExecRequest, ExecSink};
+use weftrun_core::backend::{Backend, ExecRequest, ExecSink, PortConnection};
 use weftrun_core::diagnose::cause::{Why, WhyState};
 use weftrun_core::diagnose::{Diagnosis, diagnose, why_of_job};
 use weftrun_core::fabric::FabricPlan;
@@ -196,6 +196,14 @@ impl Job {
     /// [`ErrorKind::Refused`] where the job does not run.
     pub async fn exec(&self, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.backend.exec(&self.handle, request, sink).await
+    }
+
+    /// Connects to a port of localhost beside a rank, or in its first node, pod or process if none is named.
+    ///
+    /// # Errors
+    /// As [`Job::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) where nothing listens on the port.
+    pub async fn open_port(&self, rank: Option<u32>, port: u16) -> Result<Box<dyn PortConnection>> {
+        self.backend.open_port(&self.handle, rank, port).await
     }
 
     /// Acts on it. Asking for what is already so is no error.
