@@ -13,7 +13,7 @@ pub const LINE_CAP: usize = 64 * 1024;
 /// At most 32, and none shorter than 4 bytes: with more, or with shorter ones, the search takes half as many bytes at once.
 /// Every eighth shares a bucket of the search, which tells them apart by the halves of their first four bytes only: this
 /// order makes false hits rare, and beginnings that words of training logs share are left out (`batch`, `step `).
-const NEEDLES: &[&str; 24] = &[
+const NEEDLES: &[&str; 25] = &[
     "P2P/",
     " truncated",
     "ibfabric",
@@ -38,6 +38,7 @@ const NEEDLES: &[&str; 24] = &[
     "NVLS",
     "ibv_",
     "  none ",
+    "HCCL",
 ];
 
 /// Words of values of speed. A line that contains one of these and none of [`NEEDLES`] says nothing else. Training logs

@@ -110,6 +110,8 @@ pub enum Signature {
     VersionMismatch,
     /// Ranks disagree on a collective or its size.
     CollectiveMismatch,
+    /// A line of Huawei's HCCL, which is not NCCL.
+    Hccl,
     /// Two ranks use one GPU.
     DuplicateGpu,
     /// A collective timed out.
@@ -387,6 +389,8 @@ const TABLE: &[Row] = &[
     row(Signature::CollectiveMismatch, "Mismatched collective"),
     row(Signature::CollectiveMismatch, "collective mismatch"),
     row(Signature::DuplicateGpu, "Duplicate GPU detected"),
+    row(Signature::Hccl, "] HCCL("),
+    row(Signature::Hccl, "ProcessGroupHCCL"),
     row(Signature::WatchdogTimeout, "Watchdog caught collective operation timeout"),
     row(Signature::WatchdogTimeout, "WorkNCCL(SeqNum="),
     row(Signature::WatchdogTimeout, "collective operation timeout"),

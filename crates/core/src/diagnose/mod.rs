@@ -205,11 +205,35 @@ fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
         .collect()
 }
 
+/// Whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
+fn is_before_2_3(version: &str) -> bool {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (2, 3),
+        _ => false,
+    }
+}
+
 /// Nothing can be said without NCCL_DEBUG=INFO: silence proves nothing. Of a job without GPUs nothing is expected.
 fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
+    }
+    if let Some(found) = seen.map.signatures().get(Signature::Hccl) {
+        let message =
+            "the log is of Huawei's HCCL, whose lines are not read: nothing is known of its transport";
+        let mut finding = Finding::warning("NCCL-LOG-HCCL", message);
+        finding.confidence = Some(Confidence::High);
+        add_evidence(&mut finding, found, seen);
+        return Some(finding.fix("give the log of a job that uses NCCL or RCCL"));
+    }
+    if let Some(version) = seen.map.versions().find(|version| is_before_2_3(version)) {
+        let message =
+            format!("NCCL {version} prints its lines in a form that is not read; that ended with 2.3");
+        let mut finding = Finding::warning("NCCL-LOG-OLD", message);
+        finding.confidence = Some(Confidence::High);
+        return Some(finding.fix("use an image with NCCL 2.3 or later to see the transport"));
     }
     if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let mut finding = Finding::warning(

@@ -459,6 +459,18 @@ pub(super) const LOGS: &[Code] = &[
         "Give the whole log of one run.",
     ),
     code(
+        "NCCL-LOG-HCCL",
+        "the log is of Huawei's HCCL",
+        "Its lines are not those of NCCL, and are not read.",
+        "Give the log of a job that uses NCCL or RCCL.",
+    ),
+    code(
+        "NCCL-LOG-OLD",
+        "the log is of an NCCL before 2.3",
+        "Those versions print connections in another form, without `NCCL` in front, which is not read.",
+        "Use an image with a later NCCL.",
+    ),
+    code(
         "NCCL-LOG-SEVERAL-JOBS",
         "the log holds several jobs",
         "They are told apart by their communicators.",

@@ -327,6 +327,24 @@ fn the_first_error_is_the_cause() {
 
 /// Silence is told where NCCL should have spoken: not of a job that asks no GPU.
 #[test]
+fn a_log_of_another_library_or_an_old_nccl_is_named_as_such() {
+    let hccl =
+        "[ERROR] HCCL(12345,python3):2023-05-01-10:00:01.123.456 [socket.cc:88] [Get][Socket] timeout\n";
+    let old = "NCCL version 2.1.15+cuda9.0\nnode1:12:30 [0] INFO Ring 00 : 0 -> 1 via NET/Socket/0\n";
+    let new = "NCCL version 2.3.7+cuda9.0\n";
+    for (log, code) in [(hccl, "NCCL-LOG-HCCL"), (old, "NCCL-LOG-OLD"), (new, "NCCL-DEBUG-SILENT")] {
+        let mut map = weftrun_core::nccl::TransportMap::new();
+        let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
+        map.read(&source, log.as_bytes());
+        map.end(&source);
+        let found = diagnose(None, &map);
+        let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code.as_str()).collect();
+        assert!(codes.contains(&code), "{log}: {codes:?}");
+        assert_eq!(found.ok, None, "{log}");
+    }
+}
+
+#[test]
 fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
     let silence = |gpus: u32, planned: bool| {
         let role = Role::worker().nodes(2).ranks_per_node(1).gpus_per_node(gpus).command(["./train"]);
