@@ -296,6 +296,24 @@ fn a_train_job_says_what_it_has_no_field_for() {
     }
 }
 
+/// The example of docs/concepts/fabric.md.
+#[test]
+fn a_topology_file_of_the_users_is_mounted_from_a_config_map() {
+    let page = include_str!("../../../../docs/concepts/fabric.md");
+    let example =
+        page.split("```toml\n[profile.azure-topology]").nth(1).unwrap().split("```").next().unwrap();
+    let table: toml::Table = format!("[profile.azure-topology]{example}").parse().unwrap();
+    let own = table["profile"]["azure-topology"].as_table().unwrap().clone();
+    let profile = Profiles::builtin().with("azure-topology", own).get("azure-topology").unwrap();
+    let (documents, _) = with(&profile, &FabricRequest::default(), &job("", "", COMMAND));
+    let spec = &pod(&documents[0])["spec"];
+    assert_eq!(of_name(&spec["volumes"], "name", "nccl-topology")["configMap"]["name"], "nccl-topology");
+    let container = &spec["containers"][0];
+    assert_eq!(of_name(&container["volumeMounts"], "name", "nccl-topology")["readOnly"], true);
+    assert_eq!(of_name(&container["env"], "name", "NCCL_TOPO_FILE")["value"], "/etc/nccl/topo.xml");
+    assert_eq!(container["resources"]["limits"]["rdma/ib"], "8");
+}
+
 /// What a TrainJob has no field for goes into a copy of its runtime, where that is given.
 #[test]
 fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
