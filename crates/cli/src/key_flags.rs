@@ -75,7 +75,8 @@ fn arg(flag: JobFlag) -> Arg {
     let arg = Arg::new(id(flag)).long(id(flag)).short(flag.short()).help(flag.help()).help_heading(heading);
     let arg = match flag.value_name() {
         "" => return arg.action(ArgAction::SetTrue),
-        name => arg.value_name(name),
+        // `-1` is a wrong number, and no flag.
+        name => arg.value_name(name).allow_negative_numbers(true),
     };
     let arg = arg.action(if flag.is_repeated() { ArgAction::Append } else { ArgAction::Set });
     match flag.words() {

@@ -120,6 +120,30 @@ fn a_script_of_another_site_never_gets_efa() {
     }
 }
 
+/// Data and programs are downloaded from AWS's servers everywhere, and object stores of other clouds have AWS's protocol.
+/// The first is from AI-Hypercomputer/gpu-recipes (Apache-2.0, training/a4x/…/megatron-bridge-slurm), for Google's A4X.
+#[test]
+fn where_data_come_from_does_not_show_where_a_job_runs() {
+    for body in [
+        "wget -N -P \"$RECIPE_DIR\" https://s3.amazonaws.com/models.huggingface.co/bert/gpt2-vocab.json",
+        "curl -O https://awscli.amazonaws.com/awscli-exe-linux-x86_64.zip",
+        "aws s3 cp --endpoint-url https://lumidata.eu s3://data/a.tar .",
+        "export CHECKPOINTS=s3://run-1/checkpoints",
+    ] {
+        let (text, report) = script("", body);
+        assert_eq!(
+            (report.skip(), report.changed),
+            (Some("fabric-unknown"), false),
+            "{body}: {:?}",
+            report.plan
+        );
+        assert!(gets_no_efa(&text.replace(body, "")), "{text}");
+    }
+    // Nor does it hide another sign.
+    let (_, report) = script("#SBATCH --chdir=/fsx/ubuntu", "aws s3 cp s3://data/a.tar .");
+    assert_eq!(report.plan.profile.as_deref(), Some("parallelcluster"));
+}
+
 #[test]
 fn a_script_that_shows_efa_gets_it_and_no_provider() {
     for (head, body) in [

@@ -70,7 +70,7 @@ fn slips_that_people_really_made_are_found() {
 
 #[test]
 fn known_names_families_and_strangers_are_no_slips() {
-    for name in GROUPS.iter().flat_map(|group| group.names).map(|known| known.name) {
+    for name in GROUPS.iter().flat_map(|group| &group.names).map(|known| known.name) {
         assert_eq!(nearest(name), None, "{name}");
     }
     for name in [
@@ -149,6 +149,36 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
     ] {
         assert_eq!(codes(role(&[(name, value)], fabric)), [""; 0], "{name}={value} is fine");
     }
+}
+
+/// A name is judged by the NCCL of the image, where its version is known: exactly, or as the newest it can be.
+#[test]
+fn names_are_judged_by_the_version_of_the_image() {
+    let of = |image: &str, name: &str| {
+        let mut role = role(&[(name, "1")], RDMA);
+        role.container.image = Some(image.to_owned());
+        codes(role)
+    };
+    let (old, new) = ("nvcr.io/nvidia/pytorch:23.10-py3", "nvcr.io/nvidia/pytorch:25.10-py3");
+    assert_eq!(of(old, "NCCL_RAS_ENABLE"), ["L-NAME-VERSION"]);
+    assert_eq!(of(new, "NCCL_RAS_ENABLE"), [""; 0]);
+    assert_eq!(of("example/train:1", "NCCL_RAS_ENABLE"), [""; 0]);
+    assert_eq!(of("x/tests:cuda12-ncclv2.20.5-1", "NCCL_SOCKET_RETRY_CNT"), ["L-NAME-VERSION"]);
+    assert_eq!(of("x/tests:cuda12-ncclv2.24.3-1", "NCCL_SOCKET_RETRY_CNT"), [""; 0]);
+    // It did something in this release, and does nothing in any that may be meant elsewhere.
+    assert_eq!(of("x/tests:nccl2.20.5-1", "NCCL_WORK_FIFO_DEPTH"), [""; 0]);
+    assert_eq!(of("x/tests:nccl2.27.5-1", "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-VERSION"]);
+    assert_eq!(of(new, "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-UNKNOWN"]);
+    assert_eq!(of(old, "NCCL_TIMEOUT"), ["L-NAME-UNKNOWN"]);
+    let script = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --container-image=nvcr.io#nvidia/pytorch:23.10-py3\n\
+        export NCCL_RAS_ENABLE=0\nexport NCCL_DEBUG=INFO\nsrun x\n";
+    let (profile, options) = (Profiles::builtin().get("dgxc").unwrap(), FabricRequest::default());
+    let catalogue = Catalogue::builtin();
+    let settings = Settings::offline(&profile, &options, &catalogue);
+    let found = lint_sbatch(script, Start::of("a.sbatch"), &settings);
+    let found: Vec<_> =
+        found.iter().map(|one| (one.code.as_str(), one.span.as_ref().map(|at| at.line))).collect();
+    assert_eq!(found, [("L-NAME-VERSION", Some(4))]);
 }
 
 /// Without evidence of EFA, nothing is judged as if the job were on it: in manifests, scripts and job files.
@@ -244,6 +274,9 @@ fn every_finding_has_a_source_and_a_fix() {
         ));
     }
     let script = "#!/bin/bash\n#SBATCH -o $HOME/log\nexport LD_LIBRARY_PATH=lib:/usr/lib\n#SBATCH -N 2\nif true; then\n";
+    let image =
+        "#SBATCH --container-image=nvcr.io#nvidia/pytorch:23.10-py3\nexport NCCL_RAS_ENABLE=0\nexport";
+    let script = &script.replacen("export", image, 1);
     found.extend(lint_sbatch(script, Start::of("every.sbatch"), &settings));
     for finding in &found {
         let (source, fix) = (finding.source.is_some(), finding.fix.is_some());

@@ -221,6 +221,40 @@ fn wrong_flags_are_called_by_their_names() {
     insta::assert_snapshot!(told(draft.finish(&Catalogue::builtin()).unwrap_err().findings()));
 }
 
+/// A value of a flag has no place in the file, and none of the file's lines is shown for it.
+#[test]
+fn findings_about_a_flags_value_name_the_flag_and_no_line() {
+    let file = b"name = 'a'\nnodes = 2\ngpus_per_node = 8\ncommand = ['x']\n";
+    for (flag, value, words) in [
+        ("--name", "A_B", "`A_B` cannot be a job's name"),
+        ("--queue", "a b", "`a b` is not the name of a queue"),
+        ("--priority", "", "is not the name of a priority"),
+        ("--gpus-per-node", "99999", "99999 ranks on a node"),
+        ("--nodes", "x", "must be a whole number from 1, not `x`"),
+        ("--nodes", "-1", "must be a whole number from 1, not -1"),
+        ("--gid", "-1", "must be `auto`, `compute` or a number from 0, not `-1`"),
+        ("--restart", "sometimes", "must be `never`, `on-failure` or a number, not `sometimes`"),
+        ("--restart", "-1", "must be a whole number from 1, not -1"),
+    ] {
+        let mut draft = Draft::new();
+        draft.file("job.toml", file);
+        draft.flags(&Overrides::default().with(flag, value));
+        let error = draft.finish(&Catalogue::builtin()).unwrap_err();
+        let [finding] = error.findings() else { panic!("{flag}: {:?}", error.findings()) };
+        assert!(finding.message.contains(words), "{flag}: {}", finding.message);
+        assert_eq!((finding.subject.as_deref(), &finding.span), (Some(flag), &None), "{finding:?}");
+    }
+    let in_file = |line: &str| {
+        let mut draft = Draft::new();
+        draft.file("job.toml", format!("name = 'a'\ncommand = ['x']\n{line}\n").as_bytes());
+        let error = draft.finish(&Catalogue::builtin()).unwrap_err();
+        error.findings().iter().map(|one| one.message.clone()).collect::<Vec<_>>().join("; ")
+    };
+    assert!(in_file("fabric = { gid = -1 }").contains("a number from 0, not -1"));
+    assert!(in_file("restart = 'sometimes'").contains("`never`, `on-failure`, or a table, not `sometimes`"));
+    assert!(in_file("nodes = 'x'").contains("a whole number from 1, not a string"));
+}
+
 #[test]
 fn flags_reach_the_one_worker_of_a_file_with_roles() {
     let file = b"name = 'a'\nlaunch = 'mpi'\n[roles.launcher]\ncommand = ['x']\n[roles.gpu]\nnodes = 2\n";

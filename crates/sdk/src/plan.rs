@@ -72,9 +72,15 @@ impl Plan {
     /// # Errors
     /// As [`Plan::render`], and [`ErrorKind::Unreachable`] without an answer.
     pub async fn check(&self) -> Result<Vec<Finding>> {
-        let backend = self.client.connect(&self.target).await?;
-        let rendered = backend.render(&self.planned)?;
-        backend.check(&rendered).await
+        self.check_rendered(&self.render().await?).await
+    }
+
+    /// As [`Plan::check`], of what [`Plan::render`] returned.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] without an answer.
+    pub async fn check_rendered(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        self.client.connect(&self.target).await?.check(rendered).await
     }
 
     /// Reads the job's images from their registries, without a container engine, and holds what is in them against the plan: what

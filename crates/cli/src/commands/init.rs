@@ -23,7 +23,7 @@ Examples:
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct InitArgs {
-    /// File to write; stdout if none is given
+    /// File to write; stdout if none or `-` is given
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Overwrite an existing file
@@ -42,7 +42,8 @@ pub struct InitArgs {
 
 /// Writes the file. Asks what no flag said, where somebody can answer.
 pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
-    if let Some(path) = args.file.as_ref().filter(|path| !args.force && path.exists()) {
+    let file = args.file.as_ref().filter(|path| path.as_os_str() != "-");
+    if let Some(path) = file.filter(|path| !args.force && path.exists()) {
         return Err(Error::new(ErrorKind::AlreadyExists, format!("{} is there already", path.display()))
             .hint("--force writes over it"));
     }
@@ -58,7 +59,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     let job = draft.finish(client.catalogue())?;
     context.out.findings(&job.findings);
     let text = template(&job.spec);
-    match &args.file {
+    match file {
         None => context.out.document(&text)?,
         Some(path) => {
             write(path, &text, args.force)?;

@@ -5,7 +5,7 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
-use weftrun::{Finding, Plan, Result};
+use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -43,9 +43,12 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     // What is seen only in what would be sent: values that the cluster has no field for, names and amounts that it does
     // not have, the folder the job runs in.
     let rendered = context.block_on(plan.render());
-    findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
-    // What the cluster would refuse, as `submit --dry-run=server` asks it; the plan is printed in any case.
-    let checked = if args.online { context.block_on(plan.check()) } else { Ok(Vec::new()) };
+    findings.extend(rendered.iter().flat_map(|rendered| rendered.findings.iter().cloned()));
+    // What the cluster would refuse, as `submit --dry-run=server` queries it; the plan is printed in any case.
+    let checked = match &rendered {
+        Ok(rendered) if args.online => context.block_on(plan.check_rendered(rendered)),
+        _ => Ok(Vec::new()),
+    };
     if let Ok(refused) = &checked {
         let known = |one: &Finding| {
             findings.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
@@ -62,6 +65,12 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     checked?;
+    // Offline, what a backend would need to read (credentials) may be missing.
+    rendered.map(drop).or_else(|error| match error.kind() {
+        ErrorKind::InvalidSpec => Err(error),
+        _ if args.online => Err(error),
+        _ => Ok(()),
+    })?;
     let failed = findings.iter().any(Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }

@@ -15,8 +15,10 @@ fn in_a_script_flags_answer() {
     assert_eq!((&plan["name"], &plan["fabric"]), (&"llama".into(), &"efa".into()));
     assert!(place.run("init job.toml").code(4).err.contains("--force"));
     place.run("init --force job.toml").ok();
-    // Without a file it is data.
+    // Without a file it is data; `-` is stdout, as everywhere.
     assert_eq!(place.run("init").ok().out, std::fs::read_to_string(place.path("job.toml")).unwrap());
+    assert_eq!(place.run("init -").ok().out, std::fs::read_to_string(place.path("job.toml")).unwrap());
+    assert!(!place.path("-").exists());
 }
 
 #[test]

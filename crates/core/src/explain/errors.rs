@@ -140,7 +140,7 @@ pub(super) const ERRORS: &[Code] = &[
         code: "E-TRAINJOB-VERSION",
         title: "this Trainer version has no field for the change",
         meaning: "What a TrainJob may override grew from release to release: 2.0 has podSpecOverrides without annotations or capabilities, 2.1 podTemplateOverrides, 2.2 runtimePatches.",
-        fix: "Use Trainer 2.2 or later (`--trainer-version`), put the setting into a TrainingRuntime of your own, or switch the rule off.",
+        fix: "Give the runtime with `--runtime`, so that the job gets a copy of it with the setting; use Trainer 2.2 or later (`--trainer-version`); or switch the rule off.",
         source: "https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1",
     },
     Code {

@@ -127,6 +127,13 @@ pub(super) const LINTS: &[Code] = &[
         source: NCCL_ENV,
     },
     Code {
+        code: "L-NAME-VERSION",
+        title: "the image's NCCL does not read this setting",
+        meaning: "NCCL ignores names it does not know. The version is that in the image, or in its name, or the newest NCCL that was released when one of NVIDIA's monthly images was made.",
+        fix: "Use an image with a newer NCCL, or remove the setting.",
+        source: "https://github.com/NVIDIA/nccl/tags",
+    },
+    Code {
         code: "L-NO-VALUE",
         title: "a resource has no amount",
         meaning: "`nvidia.com/gpu:` without a value is null, and no GPU is asked.",

@@ -250,6 +250,21 @@ pub struct AddProfile {
     pub each_accelerator: bool,
 }
 
+impl PodProfile {
+    /// Returns how many accelerators a container has by claims that this profile makes in their place.
+    pub(crate) fn claimed(&self, accelerator: &str, claims: &[String]) -> u64 {
+        let of = |name: &str, claim: &String| {
+            let index = claim.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            index.is_some_and(|index| index.parse::<u64>().is_ok())
+        };
+        let replacing = self
+            .add
+            .iter()
+            .filter(|(_, add)| add.each_accelerator && add.replaces.as_deref() == Some(accelerator));
+        replacing.map(|(name, _)| claims.iter().filter(|claim| of(name, claim)).count() as u64).sum()
+    }
+}
+
 /// What is taken out of the containers of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

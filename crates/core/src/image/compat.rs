@@ -1,6 +1,6 @@
 //! An image against what was planned for it.
 
-use super::{ImageFacts, Part, numbers};
+use super::{ImageFacts, NcclVersion, Part, numbers};
 use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::{FabricPlan, Profile};
@@ -23,6 +23,7 @@ pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Pr
         findings.extend(no_stack(image));
     }
     findings.extend(known_bad(image));
+    findings.extend(unread_names(image, spec));
     findings.extend(library_path(image, plan));
     if plan.fabric == Fabric::Roce {
         findings.extend(gid(image, spec, profile));
@@ -47,6 +48,20 @@ fn known_bad(image: &ImageFacts) -> Vec<Finding> {
     let found: Vec<(&str, &str)> =
         image.found.iter().filter_map(|found| Some((name(found.part)?, found.version.as_deref()?))).collect();
     crate::advisories::findings(&found)
+}
+
+/// Variables of the job that the image's NCCL does not read.
+fn unread_names(image: &ImageFacts, spec: &JobSpec) -> Vec<Finding> {
+    let versions = image.all(Part::Nccl).filter_map(|own| own.version.clone());
+    let Some(version) = versions.into_iter().find(|version| !numbers(version).is_empty()) else {
+        return Vec::new();
+    };
+    let nccl = NcclVersion { version, at_most: false };
+    let env = spec.env.iter().chain(spec.roles.iter().flat_map(|role| &role.env));
+    let mut names: Vec<&str> = env.map(|var| var.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().filter_map(|name| nccl.unread(name, "the image")).collect()
 }
 
 /// Libraries that are mounted from the node are linked against its C library.

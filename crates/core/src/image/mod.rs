@@ -7,9 +7,11 @@
 //! | `scan` | which files say something, and what: [`LayerScan`] → [`Layer`] |
 //! | `layers` | layers over each other: what a container sees |
 //! | `judge` | the image against what was planned |
+//! | `nccl` | the NCCL version that an image's name shows, and variables it does not read |
 
 mod compat;
 mod layers;
+mod nccl;
 mod scan;
 mod tar;
 #[cfg(test)]
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::text::numbers;
 pub use compat::judge;
 pub use layers::over;
+pub use nccl::NcclVersion;
 pub use scan::{Layer, LayerScan, NotALayer};
 
 /// A library that matters for the fabric.

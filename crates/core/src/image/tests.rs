@@ -253,6 +253,26 @@ fn versions_that_do_not_go_together() {
 }
 
 #[test]
+fn names_that_the_images_nccl_does_not_read_are_reported() {
+    let judged = |version: &str| {
+        let image = image(&[(Part::Nccl, "/usr/lib/libnccl.so.2", Some(version))]);
+        let worker = Role::worker().nodes(2).gpus_per_node(8).env("NCCL_RAS_ENABLE", "0");
+        let spec = JobSpec::builder("llama").image("x.io/train:1").env("NCCL_DEBUG", "INFO");
+        let spec = spec.role(worker.command(["train"])).build().unwrap();
+        let profile = Profiles::builtin().get("infiniband").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        judge(&image, &spec, &plan, &profile)
+            .into_iter()
+            .map(|one| (one.code, one.message))
+            .collect::<Vec<_>>()
+    };
+    let old = judged("2.23.4+cuda12.6");
+    assert_eq!(codes(&old), ["L-NAME-VERSION"]);
+    assert!(old[0].1.contains("NCCL_RAS_ENABLE") && old[0].1.contains("since NCCL 2.24"), "{old:?}");
+    assert!(judged("2.24.3").is_empty() && judged("?").is_empty());
+}
+
+#[test]
 fn layers_that_take_much_away_are_laid_over_each_other_in_linear_time() {
     let many = |count: usize| {
         let found = (0..count).map(|at| Found {

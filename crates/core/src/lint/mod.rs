@@ -37,9 +37,15 @@ pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint>
 }
 
 /// Looks at one environment variable on its own: a job file's, an sbatch script's. `fabric` is the job's as far as it is
-/// known, else [`Fabric::Auto`].
-pub fn variable(name: &str, value: &str, fabric: Fabric, several_nodes: bool) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = names::check(name, value).into_iter().collect();
+/// known, else [`Fabric::Auto`]; `image` is the container image, if it is known.
+pub fn variable(
+    name: &str,
+    value: &str,
+    fabric: Fabric,
+    several_nodes: bool,
+    image: Option<&str>,
+) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = names::check(name, value, image).into_iter().collect();
     let setting = settings::Setting { fabric, several_nodes, ..settings::Setting::default() };
     findings.extend(settings::outdated(name, value, setting));
     findings.into_iter().map(explain::with_source).collect()

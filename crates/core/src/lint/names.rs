@@ -1,7 +1,8 @@
 //! Names that are nearly a known one, and slips that are no near miss by their letters.
 
 use crate::Finding;
-use crate::env_names::{is_known, nearest};
+use crate::env_names::{find, is_known, nearest, newest_nccl};
+use crate::image::NcclVersion;
 
 /// Spellings that were seen and are no near miss by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
@@ -10,19 +11,36 @@ const SLIPS: [(&str, &str, &str); 3] = [
     ("NCCL_DEBUG_LEVEL", "NCCL_DEBUG", "NCCL knows no NCCL_DEBUG_LEVEL"),
 ];
 
-/// A misspelt or unknown name, as a finding.
-pub(super) fn check(name: &str, value: &str) -> Option<Finding> {
+/// A misspelt or unknown name, or one that the image's NCCL does not read, as a finding.
+pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Finding> {
     if let Some((_, meant, why)) = SLIPS.iter().find(|(slip, _, _)| *slip == name) {
         return Some(
             Finding::error("L-NAME-UNKNOWN", format!("`{name}={value}`: {why}"))
                 .fix(format!("write {meant}")),
         );
     }
-    if let Some((_, since, instead)) = REMOVED.iter().find(|(removed, _, _)| *removed == name) {
-        return Some(
-            Finding::warning("L-NAME-UNKNOWN", format!("`{name}` has no effect: {since}")).fix(*instead),
-        );
+    if let Some((_, instead)) = NEVER_READ.iter().find(|(never, _)| *never == name) {
+        let text = format!("`{name}` has no effect: no NCCL reads it");
+        return Some(Finding::warning("L-NAME-UNKNOWN", text).fix(*instead));
     }
+    if let (Some(image), Some(nccl)) = (image, image.and_then(NcclVersion::of_image)) {
+        let unread = nccl.unread(name, &format!("the image {image}"));
+        if unread.is_some() || !nccl.at_most {
+            return unread.or_else(|| unknown(name));
+        }
+    }
+    if let Some(last) = find(name).and_then(|known| known.last) {
+        let instead = REPLACED.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+        let fix =
+            instead.map_or_else(|| format!("remove {name}"), |new| format!("use {new}, or remove {name}"));
+        let text = format!("`{name}` has no effect: NCCL reads it up to {last}");
+        return Some(Finding::warning("L-NAME-UNKNOWN", text).fix(fix));
+    }
+    unknown(name)
+}
+
+/// A name that no release of NCCL reads.
+fn unknown(name: &str) -> Option<Finding> {
     if let Some(meant) = nearest(name) {
         return Some(
             Finding::warning("L-NAME-MISSPELT", format!("`{name}` is not known; `{meant}` is"))
@@ -30,25 +48,26 @@ pub(super) fn check(name: &str, value: &str) -> Option<Finding> {
         );
     }
     is_unread(name).then(|| {
-        Finding::info("L-NAME-UNKNOWN", format!("`{name}` is read by no NCCL up to {NEWEST_NCCL}"))
+        Finding::info("L-NAME-UNKNOWN", format!("`{name}` is read by no NCCL up to {}", newest_nccl()))
             .fix(format!("remove {name}, unless a program of yours or a newer NCCL reads it"))
     })
 }
 
-/// The version whose variables the list of known names holds.
-const NEWEST_NCCL: &str = "2.30";
+/// Names that no NCCL reads, with what to write instead.
+const NEVER_READ: [(&str, &str); 3] = [
+    ("NCCL_SOCKET_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),
+    ("NCCL_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),
+    ("NCCL_TIMEOUT_MS", "set the timeout of torch.distributed.init_process_group"),
+];
 
-/// Names that NCCL never read or no longer reads: what is the case, and what to write instead.
-const REMOVED: [(&str, &str, &str); 9] = [
-    ("NCCL_IB_CUDA_SUPPORT", "NCCL 2.4 replaced it", "use NCCL_NET_GDR_LEVEL, or remove it"),
-    ("NCCL_LL_THRESHOLD", "NCCL 2.5 replaced it", "use NCCL_PROTO, or remove it"),
-    ("NCCL_MAX_NRINGS", "NCCL 2.5 replaced it", "use NCCL_MAX_NCHANNELS, or remove it"),
-    ("NCCL_MIN_NRINGS", "NCCL 2.5 replaced it", "use NCCL_MIN_NCHANNELS, or remove it"),
-    ("NCCL_RINGS", "NCCL 2.5 removed it", "remove it"),
-    ("NCCL_SOCKET_TIMEOUT", "no NCCL reads it", "set the timeout of torch.distributed.init_process_group"),
-    ("NCCL_TIMEOUT", "no NCCL reads it", "set the timeout of torch.distributed.init_process_group"),
-    ("NCCL_TIMEOUT_MS", "no NCCL reads it", "set the timeout of torch.distributed.init_process_group"),
-    ("NCCL_TREE_THRESHOLD", "NCCL 2.5 replaced it", "use NCCL_ALGO, or remove it"),
+/// What took the place of names that NCCL no longer reads.
+const REPLACED: [(&str, &str); 6] = [
+    ("NCCL_IB_CUDA_SUPPORT", "NCCL_NET_GDR_LEVEL"),
+    ("NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL"),
+    ("NCCL_LL_THRESHOLD", "NCCL_PROTO"),
+    ("NCCL_MNNVL", "NCCL_MNNVL_ENABLE"),
+    ("NCCL_RINGS", "NCCL_GRAPH_FILE"),
+    ("NCCL_TREE_THRESHOLD", "NCCL_ALGO"),
 ];
 
 /// Returns whether a name looks like one of NCCL's and is none that it, its plugins or a build reads.

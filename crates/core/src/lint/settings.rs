@@ -53,16 +53,18 @@ pub(super) fn environment(
         several_nodes: job.worker_pods() > 1,
     };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
+        let image = container.image.as_deref();
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
-            let mut findings: Vec<Finding> = names::check(&var.name, value).into_iter().collect();
+            let mut findings: Vec<Finding> = names::check(&var.name, value, image).into_iter().collect();
             findings.extend(outdated(&var.name, value, setting));
             findings.extend(dollar(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
             add(findings, role, &at, lints);
         }
         for found in commands::settings(container) {
-            let mut findings: Vec<Finding> = names::check(found.name, found.value).into_iter().collect();
+            let mut findings: Vec<Finding> =
+                names::check(found.name, found.value, image).into_iter().collect();
             findings.extend(outdated(found.name, found.value, setting));
             add(findings, role, &found.at, lints);
         }

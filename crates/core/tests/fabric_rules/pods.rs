@@ -167,6 +167,38 @@ fn a_claim_for_each_accelerator_stands_in_the_place_of_the_resources() {
     assert_eq!(resources["claims"][7], json!({"name": "gpu-efa-7"}));
 }
 
+/// Without the resource that claims stand for, the objects are jobs all the same, and have what the profile makes.
+#[test]
+fn a_job_whose_accelerators_are_claimed_is_recognised_when_it_is_read_again() {
+    let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
+    let profile = Profiles::builtin().get("eks-dra").unwrap();
+    let settings = Settings::offline(&profile, &options, &catalogue);
+    let batch = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\nspec:\n  parallelism: 2\n  template:\n    \
+                 spec:\n      containers:\n      - name: c\n        image: x\n        resources:\n          \
+                 limits: {nvidia.com/gpu: 8, memory: 900Gi}\n";
+    for text in [job("", "", COMMAND), batch.to_owned()] {
+        let once = mutate(&text, Start::of("a.yaml"), &settings).unwrap();
+        assert!(once.jobs[0].changed && !once.text.contains("nvidia.com/gpu"), "{}", once.text);
+        let again = mutate(&once.text, Start::of("a.yaml"), &settings).unwrap();
+        assert_eq!(again.text, once.text);
+        let [report] = &again.jobs[..] else { panic!("{:?}", again.jobs) };
+        assert_eq!((report.changed, report.skip()), (false, None), "{:?}", report.plan.skipped);
+        assert!(
+            report.plan.decisions.iter().any(|one| one.rule == "pod.claims"),
+            "{:?}",
+            report.plan.decisions
+        );
+    }
+    // Claims that no profile made are reported, and counted as nothing.
+    let other =
+        batch.replace("limits: {nvidia.com/gpu: 8, memory: 900Gi}", "claims: [{name: gpus}]").replace(
+            "      containers:",
+            "      resourceClaims: [{name: gpus, resourceClaimTemplateName: t}]\n      containers:",
+        );
+    let done = mutate(&other, Start::of("a.yaml"), &settings).unwrap();
+    assert_eq!(done.jobs[0].skip(), Some("resource-claims"));
+}
+
 #[test]
 fn what_belongs_to_another_fabric_is_taken_out() {
     let own = "command: [train]\nenv:\n- name: FI_PROVIDER # of the image\n  value: efa\n- name: A\n  value: b # keep\n- name: \
@@ -261,6 +293,74 @@ fn a_train_job_says_what_it_has_no_field_for() {
         let error = done.jobs[0].error().unwrap();
         assert_eq!(error.code, "E-TRAINJOB-VERSION");
         assert!(error.message.contains(word), "{}", error.message);
+    }
+}
+
+/// The example of docs/concepts/fabric.md.
+#[test]
+fn a_topology_file_of_the_users_is_mounted_from_a_config_map() {
+    let page = include_str!("../../../../docs/concepts/fabric.md");
+    let example =
+        page.split("```toml\n[profile.azure-topology]").nth(1).unwrap().split("```").next().unwrap();
+    let table: toml::Table = format!("[profile.azure-topology]{example}").parse().unwrap();
+    let own = table["profile"]["azure-topology"].as_table().unwrap().clone();
+    let profile = Profiles::builtin().with("azure-topology", own).get("azure-topology").unwrap();
+    let (documents, _) = with(&profile, &FabricRequest::default(), &job("", "", COMMAND));
+    let spec = &pod(&documents[0])["spec"];
+    assert_eq!(of_name(&spec["volumes"], "name", "nccl-topology")["configMap"]["name"], "nccl-topology");
+    let container = &spec["containers"][0];
+    assert_eq!(of_name(&container["volumeMounts"], "name", "nccl-topology")["readOnly"], true);
+    assert_eq!(of_name(&container["env"], "name", "NCCL_TOPO_FILE")["value"], "/etc/nccl/topo.xml");
+    assert_eq!(container["resources"]["limits"]["rdma/ib"], "8");
+}
+
+/// What a TrainJob has no field for goes into a copy of its runtime, where that is given.
+#[test]
+fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
+    let runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata:\n  name: torch\n  uid: \
+                   x\nspec:\n  mlPolicy: {numNodes: 1}\n  template:\n    spec:\n      replicatedJobs:\n      - name: \
+                   data\n        template: {spec: {template: {spec: {containers: [{name: get, image: \
+                   a}]}}}}\n      - name: node\n        template:\n          metadata:\n            \
+                   labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}\n          spec:\n            \
+                   template:\n              spec:\n                containers:\n                - {name: log, image: \
+                   l}\n                - {name: node, image: n, env: [{name: FI_PROVIDER, value: efa}]}\n";
+    let text = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata:\n  name: a # mine\n  namespace: \
+                ml\nspec:\n  runtimeRef:\n    name: torch\n  trainer:\n    numNodes: 2\n    command: [torchrun, \
+                a.py]\n    resourcesPerNode:\n      limits:\n        nvidia.com/gpu: 8\n        memory: 900Gi\n";
+    let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
+    let given = weftrun_core::convert::runtimes_in(runtime);
+    for (name, version, sign) in [
+        ("gke-tcpxo", TrainerVersion::V2_3, "tcpxo-daemon"),
+        ("gke-gib-dra", TrainerVersion::V2_2, "resourceClaimTemplateName"),
+        ("oci-host", TrainerVersion::V2_1, "hostNetwork"),
+        ("eks-dra", TrainerVersion::V2_3, "gpu-efa-7"),
+        ("roce", TrainerVersion::V2_0, "IPC_LOCK"),
+    ] {
+        let profile = Profiles::builtin().get(name).unwrap();
+        let settings = |runtimes| Settings {
+            trainer: Some(version),
+            runtimes,
+            ..Settings::offline(&profile, &options, &catalogue)
+        };
+        let done = mutate(text, Start::of("a.yaml"), &settings(&given)).unwrap();
+        assert!(done.jobs[0].error().is_none(), "{name}: {:?}", done.jobs[0].plan.findings);
+        assert!(done.text.contains("name: a # mine"), "{name}: {}", done.text);
+        let documents: Vec<Json> =
+            yaml_documents(&done.text).unwrap().iter().map(|one| one.root.to_json()).collect();
+        let own = documents.iter().find(|one| one["kind"] == "TrainingRuntime").unwrap();
+        assert_eq!(own["metadata"], json!({"name": "torch-a", "namespace": "ml"}), "{name}");
+        let jobs = &own["spec"]["template"]["spec"]["replicatedJobs"];
+        assert!(jobs[1].to_string().contains(sign), "{name}: {jobs}");
+        assert!(!jobs[0].to_string().contains(sign), "{name}: {jobs}");
+        let job = documents.last().unwrap();
+        assert_eq!(
+            job["spec"]["runtimeRef"],
+            json!({"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "torch-a"})
+        );
+        // The second pass knows the runtime from the stream.
+        let known = weftrun_core::convert::runtimes_in(&done.text);
+        let again = mutate(&done.text, Start::of("a.yaml"), &settings(&known)).unwrap();
+        assert_eq!(again.text, done.text, "{name}");
     }
 }
 

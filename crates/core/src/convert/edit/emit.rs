@@ -69,12 +69,12 @@ impl Layout {
         out
     }
 
-    fn put_line(self, out: &mut String, indent: usize) {
+    pub fn put_line(self, out: &mut String, indent: usize) {
         out.push_str(self.newline);
         out.extend(std::iter::repeat_n(' ', indent));
     }
 
-    fn put_entry(self, out: &mut String, key: &str, value: &Json, indent: usize) {
+    pub fn put_entry(self, out: &mut String, key: &str, value: &Json, indent: usize) {
         out.push_str(&self.inline_text(key));
         out.push(':');
         if is_filled(value) {
@@ -107,7 +107,7 @@ impl Layout {
         }
     }
 
-    fn put_item(self, out: &mut String, value: &Json, dash: usize) {
+    pub fn put_item(self, out: &mut String, value: &Json, dash: usize) {
         let inside = dash + 2;
         out.push_str("- ");
         match value {
@@ -170,7 +170,7 @@ impl Layout {
         if self.json {
             return Cow::Owned(double_quoted(text));
         }
-        if is_plain(text) && !text.contains([',', '[', ']', '{', '}']) {
+        if is_plain(text) && !text.bytes().any(|byte| matches!(byte, b',' | b'[' | b']' | b'{' | b'}')) {
             Cow::Borrowed(text)
         } else {
             Cow::Owned(quoted(text))
@@ -224,16 +224,15 @@ fn is_plain(text: &str) -> bool {
         && !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'_' | b'+' | b'-' | b','))
         && !is_old_word(text)
         && is_one_line(text)
-        && !text.ends_with([' ', ':'])
-        && !text.starts_with(' ')
-        && !text.contains(": ")
-        && !text.contains(" #")
+        && !matches!(text.as_bytes().last(), Some(b' ' | b':'))
+        && first != ' '
+        && !text.as_bytes().windows(2).any(|pair| pair == b": " || pair == b" #")
 }
 
 /// Words that some YAML 1.1 reader takes for something else, whatever their case; dates too.
 fn is_old_word(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    matches!(lower.as_str(), "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null" | "nan")
+    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
+    WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
         || (text.len() >= 8
             && text.as_bytes()[..4].iter().all(u8::is_ascii_digit)
             && text.as_bytes()[4] == b'-')
@@ -246,7 +245,8 @@ fn is_printable(c: char) -> bool {
 }
 
 fn is_one_line(text: &str) -> bool {
-    text.chars().all(is_printable)
+    let is_ascii = text.bytes().fold(true, |all, byte| all & (b' '..=b'~').contains(&byte));
+    is_ascii || text.chars().all(is_printable)
 }
 
 fn quoted(text: &str) -> String {

@@ -262,8 +262,14 @@ impl<'t> Editor<'t> {
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         let merged = |entry: &Entry<'_>| entry.value.origin == NodeOrigin::Merged;
-        let mut new: Vec<(&String, &Json)> =
-            wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect();
+        // Mostly new keys come behind those that are there, and then no key has to be looked up.
+        let in_order = entries.len() <= wanted.len()
+            && entries.iter().zip(wanted.keys()).all(|(entry, key)| entry.key.as_ref() == key);
+        let mut new: Vec<(&String, &Json)> = if in_order {
+            wanted.iter().skip(entries.len()).collect()
+        } else {
+            wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect()
+        };
         if self.shared.writes_out() {
             // A key of the map's own wins over the one that a merge key shows.
             for entry in entries.iter().filter(|entry| merged(entry)) {
@@ -275,7 +281,8 @@ impl<'t> Editor<'t> {
                 }
             }
         }
-        let gone: Vec<bool> = entries.iter().map(|entry| !wanted.contains_key(entry.key.as_ref())).collect();
+        let gone: Vec<bool> =
+            entries.iter().map(|entry| !in_order && !wanted.contains_key(entry.key.as_ref())).collect();
         if gone.iter().all(|gone| *gone) && !new.is_empty() {
             self.replace_entries(entries, &new, flow);
             return Ok(());
@@ -285,11 +292,13 @@ impl<'t> Editor<'t> {
                 entries.iter().map(|entry| entry.key_span.start..self.end_of(entry)).collect();
             self.remove_flow(&spans, &gone);
         }
+        let mut values = wanted.values();
         for (index, entry) in entries.iter().enumerate() {
+            let value = if in_order { values.next() } else { wanted.get(entry.key.as_ref()) };
             if merged(entry) && self.shared != Shared::Refused {
                 continue;
             }
-            let Some(value) = wanted.get(entry.key.as_ref()) else {
+            let Some(value) = value else {
                 if merged(entry) {
                     let why = "a merge key shows it here; its text stands elsewhere".into();
                     return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
@@ -303,7 +312,7 @@ impl<'t> Editor<'t> {
                 }
                 continue;
             };
-            let twice = entries.iter().filter(|other| other.key == entry.key).count() > 1;
+            let twice = !in_order && entries.iter().filter(|other| other.key == entry.key).count() > 1;
             if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
                 let why = format!("the key `{}` is set twice in one map", entry.key);
                 return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
@@ -326,9 +335,9 @@ impl<'t> Editor<'t> {
             self.append_flow(node, last.key_span.start, self.end_of(last), &texts);
         } else {
             let indent = entries.first().map_or(0, |first| self.column(first.key_span.start));
-            let texts: Vec<String> =
-                new.iter().map(|(key, value)| self.layout.entry(key, value, indent)).collect();
-            self.append_lines(self.end_of(last), indent, &texts);
+            self.append_lines(self.end_of(last), indent, &new, |layout, out, (key, value)| {
+                layout.put_entry(out, key, value, indent);
+            });
         }
         Ok(())
     }
@@ -383,21 +392,23 @@ impl<'t> Editor<'t> {
             return Ok(());
         }
         let dash = self.column(node.span.start);
-        let texts: Vec<String> = added
-            .iter()
-            .map(|item| if flow { self.layout.flow(item) } else { self.layout.item(item, dash) })
-            .collect();
+        let texts = || -> Vec<String> {
+            let text = |item| if flow { self.layout.flow(item) } else { self.layout.item(item, dash) };
+            added.iter().map(text).collect()
+        };
         let before = front.checked_sub(1).and_then(|index| items.get(index));
         match (old.last().map(|(_, last)| *last).or(before), flow) {
-            (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, &texts),
-            (Some(last), false) => self.append_lines(last.span.end, dash, &texts),
+            (Some(last), true) => self.append_flow(node, last.span.start, last.span.end, &texts()),
+            (Some(last), false) => self.append_lines(last.span.end, dash, added, |layout, out, item| {
+                layout.put_item(out, item, dash);
+            }),
             (None, true) => {
                 let at = items.first().map_or(node.span.start + 1, |first| first.span.start);
-                self.splice(at..at, texts.join(", ") + ", ");
+                self.splice(at..at, texts().join(", ") + ", ");
             }
             (None, false) => {
                 let line = self.layout.line(dash);
-                self.splice(node.span.start..node.span.start, texts.join(&line) + &line);
+                self.splice(node.span.start..node.span.start, texts().join(&line) + &line);
             }
         }
         Ok(())
@@ -492,18 +503,29 @@ impl<'t> Editor<'t> {
         Some(())
     }
 
-    /// Adds lines below the value that ends at an offset.
-    fn append_lines(&mut self, end: usize, indent: usize, texts: &[String]) {
-        let line = self.layout.line(indent);
+    /// Adds a line or more for each member below the value that ends at an offset.
+    fn append_lines<T>(
+        &mut self,
+        end: usize,
+        indent: usize,
+        members: &[T],
+        put: impl Fn(Layout, &mut String, &T),
+    ) {
+        let mut text = String::with_capacity(256);
         // A `|` block ends behind its line break, everything else before one.
         if end > 0 && self.text[..end].ends_with('\n') {
-            let spaces = " ".repeat(indent);
-            let text: String =
-                texts.iter().map(|text| format!("{spaces}{text}{}", self.layout.newline)).collect();
+            for member in members {
+                text.extend(std::iter::repeat_n(' ', indent));
+                put(self.layout, &mut text, member);
+                text.push_str(self.layout.newline);
+            }
             self.splice(end..end, text);
         } else {
             let at = self.line_end(end);
-            let text: String = texts.iter().map(|text| format!("{line}{text}")).collect();
+            for member in members {
+                self.layout.put_line(&mut text, indent);
+                put(self.layout, &mut text, member);
+            }
             self.splice(at..at, text);
         }
     }

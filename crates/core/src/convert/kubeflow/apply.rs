@@ -10,6 +10,9 @@ use crate::Finding;
 use crate::fabric::view::{JobKind, JobView, RoleView};
 use crate::fabric::{Change, Op, PodList, Removed};
 
+/// The label by which JobSet marks the pods of a TrainJob.
+const TRAINJOB_LABEL: &str = "jobset.sigs.k8s.io/jobset-name";
+
 /// Makes the changes of ops on a whole job object, as [`mutate`](crate::convert::mutate) does on its text: what a backend
 /// renders and what `weftrun mutate` writes are the same. Ops name the object's own roles (`Worker`, `trainer`).
 ///
@@ -49,6 +52,26 @@ pub(super) fn apply(
     Ok(())
 }
 
+/// Makes the changes that a TrainJob has fields for, and returns the ops that it has none for.
+pub(super) fn fields_of_train_job<'o>(
+    object: &mut Json,
+    job: &JobView,
+    ops: &'o [Op],
+    runtime: &Runtime<'_>,
+    version: TrainerVersion,
+) -> Vec<&'o Op> {
+    let mut rest = Vec::new();
+    for op in ops.iter().filter(|op| job.roles.iter().any(|role| role.name == op.role)) {
+        // A change that fails half-way leaves an empty override.
+        let before = object.clone();
+        if train_job(object, job, op, runtime, version).is_err() {
+            *object = before;
+            rest.push(op);
+        }
+    }
+    rest
+}
+
 /// Makes one op on an object whose role has a pod template in it.
 pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
     let at = role.container.at.as_str();
@@ -56,6 +79,7 @@ pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op)
     // Where pods have no label of their job, the plan keeps none of them together.
     let label = match job.kind {
         JobKind::Workload(kind) => kind.pods_label().unwrap_or_default(),
+        JobKind::TrainJob => TRAINJOB_LABEL,
         _ => "training.kubeflow.org/job-name",
     };
     match &op.change {
@@ -334,7 +358,10 @@ fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
         format!("a TrainJob of Kubeflow Trainer {version} has no field for {what}"),
     )
     .at(op.role.clone())
-    .fix(format!("use Trainer 2.2 or later, put it into a TrainingRuntime, or switch `{}` off", op.rule))
+    .fix(format!(
+        "pass the runtime with --runtime, so that the job gets a copy of it with this; or switch `{}` off",
+        op.rule
+    ))
     .source("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
 }
 
@@ -357,7 +384,7 @@ fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {
                 container_op(container, "resources", change);
             }
         }
-        change => placement(spec, change, "jobset.sigs.k8s.io/jobset-name", job),
+        change => placement(spec, change, TRAINJOB_LABEL, job),
     }
 }
 
@@ -418,22 +445,22 @@ fn with_key<'j>(object: &'j mut Json, list: &str, key: &str, value: &str) -> Opt
 }
 
 fn list_at<'j>(object: &'j mut Json, key: &str) -> Option<&'j mut Vec<Json>> {
-    let slot = object.as_object_mut()?.entry(key).or_insert_with(|| json!([]));
-    if slot.is_null() {
-        *slot = json!([]);
+    slot(object, key, || json!([]))?.as_array_mut()
+}
+
+/// The value of a key, made where nothing is.
+fn slot<'j>(object: &'j mut Json, key: &str, new: impl Fn() -> Json) -> Option<&'j mut Json> {
+    let map = object.as_object_mut()?;
+    // `entry` would need an owned key every time; mostly the key is there.
+    if map.get(key).is_none_or(Json::is_null) {
+        map.insert(key.to_owned(), new());
     }
-    slot.as_array_mut()
+    map.get_mut(key)
 }
 
 /// The map at a path, made where nothing is.
 fn map_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Json> {
-    path.iter().try_fold(object, |node, step| {
-        let slot = node.as_object_mut()?.entry(*step).or_insert_with(|| Json::Object(Map::new()));
-        if slot.is_null() {
-            *slot = Json::Object(Map::new());
-        }
-        Some(slot)
-    })
+    path.iter().try_fold(object, |node, step| slot(node, step, || Json::Object(Map::new())))
 }
 
 fn object_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Map<String, Json>> {

@@ -158,7 +158,7 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
 /// A cheap look, so that a stream of other objects passes at memory speed.
 fn may_hold_a_job(text: &str) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
-    let asks_accelerators = || ["/gpu", "neuron", "gaudi"].into_iter().any(has);
+    let asks_accelerators = || ["/gpu", "neuron", "gaudi", "resourceClaims"].into_iter().any(has);
     // An escaped `apiVersion` in quotes would slip through a search for it.
     has("kubeflow") || (has("containers") && asks_accelerators()) || has("\\x") || has("\\u") || has("\\U")
 }
@@ -330,7 +330,17 @@ fn object(
             if let Some(before) = before {
                 *data = before;
             }
+            let own = match report.plan.skip() {
+                None if job.kind == JobKind::TrainJob => {
+                    own_runtime::apply_rest(data, &job, &report.plan.ops, &runtime, version)
+                }
+                _ => None,
+            };
             match report.plan.skip() {
+                None if own.is_some() => {
+                    report.actions.push("TrainingRuntime of its own added".to_owned());
+                    extra.extend(own);
+                }
                 // That the pods say again what the job says is a help, and no reason to stop it.
                 Some(_) => {
                     report.pass();

@@ -9,7 +9,10 @@ use crate::fabric::view::{JobKind, JobView, Mpi, RoleView};
 /// Reads a job object that has pod templates of its own.
 pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
     let replicas = if kind == JobKind::PyTorchJob { "pytorchReplicaSpecs" } else { "mpiReplicaSpecs" };
-    let roles = pointer(object, &format!("/spec/{replicas}")).and_then(Json::as_object);
+    let specs = pointer(object, &format!("/spec/{replicas}")).and_then(Json::as_object);
+    // A view is large: room for just as many as there are.
+    let mut roles = Vec::with_capacity(specs.map_or(0, serde_json::Map::len));
+    roles.extend(specs.into_iter().flatten().map(|(name, spec)| role(object, kind, replicas, name, spec)));
     JobView {
         kind,
         name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
@@ -17,11 +20,7 @@ pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
         queue: text_at(object, "/spec/runPolicy/schedulingPolicy/queue").map(str::to_owned),
         labels: pod::texts(pointer(object, "/metadata/labels")),
         annotations: pod::annotations(pointer(object, "/metadata/annotations")),
-        roles: roles
-            .into_iter()
-            .flatten()
-            .map(|(name, spec)| role(object, kind, replicas, name, spec))
-            .collect(),
+        roles,
         mpi: (kind != JobKind::PyTorchJob)
             .then(|| implementation(text_at(object, "/spec/mpiImplementation"))),
         ..JobView::default()

@@ -1,14 +1,14 @@
-//! A TrainJob whose MPI runtime has its launcher apart: what the job asks per node would go to the launcher, so the job
-//! gets a TrainingRuntime of its own, copied from the one it names, with the devices on `node`.
+//! A TrainJob with a TrainingRuntime of its own, copied from the one it names: where an MPI runtime has its launcher apart,
+//! so that what the job requests per node would go to the launcher; and where a TrainJob has no field for a change.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::object::{number, placeholder, pointer, text_at};
-use super::trainjob::Runtime;
+use super::trainjob::{Runtime, TrainerVersion};
 use super::{apply, job::implementation, pod};
-use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 use crate::fabric::{Change, Op};
 
 const JOBS: &str = "/spec/template/spec/replicatedJobs";
@@ -107,7 +107,46 @@ pub(super) fn apply(object: &mut Json, job: &JobView, ops: &[Op], runtime: &Runt
             None => apply::pod_op(&mut copy, job, role, op),
         }
     }
-    let name = format!("{}-{}", text_at(&copy, "/metadata/name").unwrap_or("runtime"), job.name);
+    if let Some(trainer) = object.pointer_mut("/spec/trainer").and_then(Json::as_object_mut) {
+        trainer.shift_remove("resourcesPerNode");
+    }
+    point_to(object, &mut copy, job);
+    Some(copy)
+}
+
+/// Makes the ops that the job has fields for there, and the others in the pods of a copy of its runtime, which is given.
+/// None if the runtime is not known.
+pub(super) fn apply_rest(
+    object: &mut Json,
+    job: &JobView,
+    ops: &[Op],
+    runtime: &Runtime<'_>,
+    version: TrainerVersion,
+) -> Option<Json> {
+    let mut copy = runtime.object()?.clone();
+    let rest = apply::fields_of_train_job(object, job, ops, runtime, version);
+    for (replicated, container) in runtime.patched() {
+        let at = place(&copy, &replicated, &container)?;
+        let container = ContainerView { at, ..ContainerView::default() };
+        let role = RoleView { container, ..RoleView::default() };
+        rest.iter().for_each(|op| apply::pod_op(&mut copy, job, &role, op));
+    }
+    point_to(object, &mut copy, job);
+    Some(copy)
+}
+
+/// The pointer of a container of a replicated job.
+fn place(runtime: &Json, replicated: &str, container: &str) -> Option<String> {
+    let jobs = runtime.pointer(JOBS)?.as_array()?;
+    let job = jobs.iter().position(|job| job["name"] == replicated)?;
+    let containers = jobs[job].pointer("/template/spec/template/spec/containers")?.as_array()?;
+    let container = containers.iter().position(|one| one["name"] == container)?;
+    Some(format!("{JOBS}/{job}/template/spec/template/spec/containers/{container}"))
+}
+
+/// Makes the copy a TrainingRuntime of the job's own, and the job refer to it.
+fn point_to(object: &mut Json, copy: &mut Json, job: &JobView) {
+    let name = format!("{}-{}", text_at(copy, "/metadata/name").unwrap_or("runtime"), job.name);
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
     if let Some(namespace) = &job.namespace {
@@ -122,12 +161,8 @@ pub(super) fn apply(object: &mut Json, job: &JobView, ops: &[Op], runtime: &Runt
     if let Some(map) = copy.as_object_mut() {
         map.shift_remove("status");
     }
-    if let Some(trainer) = object.pointer_mut("/spec/trainer").and_then(Json::as_object_mut) {
-        trainer.shift_remove("resourcesPerNode");
-    }
     object["spec"]["runtimeRef"] =
         json!({ "apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name });
-    Some(copy)
 }
 
 /// Whether the job's trainer itself says what is to be changed, and so wins over its runtime.

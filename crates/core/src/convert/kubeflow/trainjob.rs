@@ -236,6 +236,7 @@ fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersio
     let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
     container.env.retain(|var| !mine.contains(var.name.as_str()));
     container.env.extend(own.env);
+    container.claims.extend(own.claims);
     let merges = version >= TrainerVersion::V2_3 || trainer["resourcesPerNode"].is_null();
     for (mine, whole) in [(own.limits, &mut container.limits), (own.requests, &mut container.requests)] {
         if !merges {

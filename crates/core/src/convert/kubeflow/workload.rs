@@ -119,7 +119,11 @@ fn has_accelerators(role: &RoleView, accelerator: &str) -> bool {
     };
     std::iter::once(&role.container)
         .chain(&role.sidecars)
-        .any(|container| container.limits.keys().chain(container.requests.keys()).any(is_one))
+        // Of a claim, the pod does not say what it is for: nearly always a GPU or a channel between GPUs.
+        .any(|container| {
+            !container.claims.is_empty()
+                || container.limits.keys().chain(container.requests.keys()).any(is_one)
+        })
 }
 
 /// One pod template of an object.

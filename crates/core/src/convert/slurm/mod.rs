@@ -92,8 +92,9 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec
         .into_iter()
         .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))
         .collect();
+    let image = script.option("container-image");
     for (name, value, range) in &script.exports {
-        for finding in lint::variable(name, value, fabric, script.nodes() > 1) {
+        for finding in lint::variable(name, value, fabric, script.nodes() > 1, image) {
             findings.push(finding.at(format!("export {name}")).span(start.span(text, range)));
         }
     }

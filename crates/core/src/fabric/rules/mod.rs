@@ -87,7 +87,10 @@ impl<'a> Context<'a> {
 
     /// Accelerators a pod of a role asks.
     pub(crate) fn accelerators(&self, role: &RoleView) -> u64 {
-        role.pod_asks(&self.profile.accelerator)
+        match role.pod_asks(&self.profile.accelerator) {
+            0 => self.profile.pod.claimed(&self.profile.accelerator, &role.container.claims),
+            asked => asked,
+        }
     }
 
     /// Whether this is a job file, whose backend makes the objects.

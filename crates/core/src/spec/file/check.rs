@@ -118,7 +118,7 @@ impl<'s> Check<'s> {
             Shape::Count { min } => self.count(node, *min, shape, path),
             Shape::Quantity => self.quantity(node, shape, path),
             Shape::Duration => self.duration(node, shape, path),
-            Shape::Word(words) => self.word(node, words, path),
+            Shape::Word(words) => self.word(node, words, shape, path),
             Shape::Gid => self.want(node, value::gid(node).is_some(), shape, path),
             Shape::Rules(words) => self.rules(node, words, path),
             Shape::Map(inner) => self.map(node, inner, path),
@@ -152,7 +152,15 @@ impl<'s> Check<'s> {
         let message = if node.is_null() {
             format!("{name} has no value; it must be {expected}")
         } else {
-            format!("{name} must be {expected}, not {}", node.kind())
+            let got = match &node.value {
+                // Where a number may stand, its value says more than its kind.
+                Value::Int(number) if expected.contains("number") => number.to_string(),
+                Value::UInt(number) if expected.contains("number") => number.to_string(),
+                // A flag's text has no kind that its user chose.
+                Value::Str(text) if self.source.text.is_empty() => format!("`{}`", shown(text)),
+                _ => node.kind().to_owned(),
+            };
+            format!("{name} must be {expected}, not {got}")
         };
         let quotable =
             matches!(node.value, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_));
@@ -229,8 +237,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn word(&mut self, node: &SpanTree<'_>, words: &'static [Word], path: &str) {
-        let expected = Shape::Word(words).expected();
+    fn word(&mut self, node: &SpanTree<'_>, words: &'static [Word], all: &Shape, path: &str) {
+        let expected = all.expected();
         let Some(text) = value::word_text(node, self.source) else {
             return self.wrong_kind(node, &expected, path);
         };
@@ -258,7 +266,7 @@ impl<'s> Check<'s> {
         };
         for (id, value) in rules {
             let path = join(path, &id);
-            self.word(value, words, &path);
+            self.word(value, words, &Shape::Word(words), &path);
             if Rule::get(&id).is_none() {
                 let near = crate::text::did_you_mean(&id, RULES.iter().map(|rule| rule.id));
                 let fix = near.map_or_else(
@@ -299,6 +307,8 @@ impl<'s> Check<'s> {
             _ => !is_map && !matches!(node.value, Value::Seq(_) | Value::Null),
         };
         match shapes.iter().find(fits) {
+            // The message of a wrong word names the other forms too.
+            Some(Shape::Word(words)) => self.word(node, words, all, path),
             Some(shape) => self.shape(node, shape, path),
             None => self.wrong_kind(node, &all.expected(), path),
         }

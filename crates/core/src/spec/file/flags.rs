@@ -295,9 +295,18 @@ impl Flags {
             }
             Shape::Named(_) => values.iter().for_each(|text| self.volume(name, &path, text)),
             // `--restart 3` is short for `{ max = 3 }`.
-            Shape::OneOf(_) => match last.parse() {
+            Shape::OneOf(shapes) => match last.parse() {
                 Ok(max) => self.push(name, &[path.as_slice(), &["max"]].concat(), Value::Int(max)),
-                Err(_) => self.push(name, &path, string(last)),
+                Err(_) => {
+                    let words: Vec<&Word> = shapes.iter().filter_map(Shape::words).flatten().collect();
+                    if words.iter().any(|word| word.is(last)) {
+                        self.push(name, &path, string(last));
+                    } else {
+                        let known = words.iter().map(|word| format!("`{}`", word.word));
+                        let known = known.collect::<Vec<_>>().join(", ");
+                        self.wrong(name, format!("must be {known} or a number, not `{last}`"), "");
+                    }
+                }
             },
             _ => self.push(name, &path, string(last)),
         }

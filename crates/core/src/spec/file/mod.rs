@@ -210,6 +210,7 @@ impl Draft {
                 // A value that is wrong was not taken; that it is missing now is no second mistake.
                 let misspelt = finding.subject.as_ref().is_some_and(|path| self.meant.contains(path));
                 if !misspelt && !self.findings.iter().any(|known| covers(known, &finding)) {
+                    self.name_origin(&mut finding);
                     self.findings.push(finding);
                 }
             }
@@ -225,6 +226,19 @@ impl Draft {
             count => format!("{what} has {count} mistakes"),
         };
         Err(Error::from_findings(ErrorKind::InvalidSpec, message, self.findings))
+    }
+
+    /// A value that is not the file's has no place in it: the flag, variable or configuration that set it is named.
+    fn name_origin(&self, finding: &mut Finding) {
+        let Some(path) = &finding.subject else { return };
+        match self.spec.origins.get(path) {
+            Origin::Flag(name) | Origin::Env(name) => finding.subject = Some(name),
+            Origin::System | Origin::UserConfig | Origin::ProjectConfig => {
+                finding.subject = Some(format!("[job] {path}"));
+            }
+            _ => return,
+        }
+        finding.span = None;
     }
 
     /// Fills in what follows from the rest: the instance type of all workers, and the script that torchrun starts.

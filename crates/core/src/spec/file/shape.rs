@@ -287,6 +287,14 @@ impl Shape {
         }
     }
 
+    /// The words that may stand here, if they are words.
+    pub(crate) fn words(&self) -> Option<&'static [Word]> {
+        match self {
+            Self::Word(words) => Some(words),
+            _ => None,
+        }
+    }
+
     /// What is expected, in a user's words.
     pub fn expected(&self) -> String {
         match self {
@@ -304,7 +312,7 @@ impl Shape {
                     words.iter().map(|w| format!("`{}`", w.word)).collect::<Vec<_>>().join(", ")
                 )
             }
-            Self::Gid => "`auto`, `compute` or a number".to_owned(),
+            Self::Gid => "`auto`, `compute` or a number from 0".to_owned(),
             Self::Rules(_) => "a table of rule ids, each `auto`, `on` or `off`".to_owned(),
             Self::Map(_) | Self::Table(_) => "a table".to_owned(),
             Self::Named(_) => "a table of tables, one for each name".to_owned(),
