@@ -25,7 +25,7 @@ fn main() {
     write(&log, megabytes, 2, training);
     beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines"), &log);
     write(&log, megabytes, 2, with_rate);
-    beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines, a rate in every other line"), &log);
+    beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines, a rate in all others"), &log);
     write(&log, megabytes / 3, 100, training);
     beside_ripgrep(&format!("{} MB, NCCL lines only", megabytes / 3), &log);
     let _ = fs::remove_file(&log);

@@ -348,6 +348,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs. With `clean-pod-policy = \"Running\"` the operator removes them at once, and their logs.",
     ),
     code(
+        "SLURM-CPUS",
+        "which CPUs the job gets",
+        "`cpus` in the job file is the number of a node, and srun gets each task's part of it (`--cpus-per-task`). Without it Slurm's own rule holds: DefCpuPerGPU of the partition, or one CPU for each task; on whole nodes the tasks share all CPUs. A job gets whole nodes where the fabric's devices belong to them, or where it requests all GPUs of several nodes; a job of one GPU shares its node.",
+        "Set `cpus` in the job file; `exclusive` in `[backend.slurm]` requests or refuses whole nodes.",
+    ),
+    code(
         "SLURM-DISK-FULL",
         "the log folder's file system is full",
         "The end of the log may be missing.",
