@@ -283,7 +283,7 @@ async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
             if answer.len() >= ras::MAX_ANSWER {
                 return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
             }
-            if !last && answer.iter().filter(|byte| **byte == b'\n').count() > index {
+            if !last && answer.split(|byte| *byte == b'\n').count() > index + 1 {
                 break;
             }
         }

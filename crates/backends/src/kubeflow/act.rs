@@ -9,9 +9,9 @@ use weftrun_core::job::{Action, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, Named, PATIENCE};
+use super::companions::adopt_left;
 use super::kinds::Kind;
 use super::status::{CANCELLED, Job};
-use super::submit::adopt_maps;
 use crate::kubernetes::{Pod, Resource};
 
 impl Client {
@@ -26,8 +26,8 @@ impl Client {
         };
         let patch = match action {
             Action::Delete => {
-                // A ConfigMap that the job does not own yet would stay.
-                adopt_maps(&named.cluster, &job).await;
+                // What the job does not own yet would stay.
+                adopt_left(&named.cluster, &job).await;
                 return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
             }
             Action::Cancel => {

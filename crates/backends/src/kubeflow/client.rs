@@ -11,12 +11,12 @@ use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, Job
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::cache::Cache;
+use super::companions::adopt_left;
 use super::config::Settings;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::Job;
-use super::submit::adopt_maps;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
 
 /// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
@@ -102,7 +102,7 @@ impl Client {
         let jobs = self.jobs(&selector).await?;
         let Some(job) = jobs.first() else { return Ok(None) };
         // Whoever submitted it may have been cut off before this.
-        adopt_maps(self.cluster().await?, job).await;
+        adopt_left(self.cluster().await?, job).await;
         Ok(Some(job.handle(&self.target)))
     }
 

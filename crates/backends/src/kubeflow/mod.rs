@@ -4,6 +4,7 @@ mod act;
 mod cache;
 mod check;
 mod client;
+mod companions;
 mod config;
 mod discover;
 mod error;

@@ -223,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn what_can_be_done_twice_is_sent_again_and_a_create_only_after_429() {
         let server = server();
-        let cluster = server.cluster(Duration::from_secs(60));
+        let cluster = server.cluster(Duration::from_mins(1));
         let object = json!({"metadata": {"name": "a"}});
         for status in [429, 500, 502, 503, 504] {
             for verb in ["get", "list", "delete", "patch", "dry run", "review", "create"] {
@@ -252,7 +252,7 @@ mod tests {
     #[tokio::test]
     async fn a_delete_whose_first_answer_was_lost_is_done() {
         let server = server();
-        let cluster = server.cluster(Duration::from_secs(60));
+        let cluster = server.cluster(Duration::from_mins(1));
         server.next(&[(503, 0), (404, 0)]);
         cluster.delete(&Resource::CONFIG_MAPS, "a", Some("uid")).await.unwrap();
         server.next(&[(404, 0)]);
@@ -277,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn the_start_of_a_watch_and_of_a_log_is_sent_again_after_429() {
         let server = server();
-        let cluster = server.cluster(Duration::from_secs(60));
+        let cluster = server.cluster(Duration::from_mins(1));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
         let pods: kube::Api<DynamicObject> =
             kube::Api::namespaced_with(cluster.client.clone(), "research", &resource);

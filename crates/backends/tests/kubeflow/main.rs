@@ -8,6 +8,7 @@
 #![cfg(feature = "kubeflow")]
 
 mod bed;
+mod companions;
 mod conformance;
 mod ending;
 mod exec;

@@ -1,0 +1,173 @@
+//! What is made beside a job: ConfigMaps with its scripts, claim templates and compute domains. They are made before it, belong to it, and
+//! go with it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use weftrun_core::backend::Rendered;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::PATIENCE;
+use super::error::Sent;
+use super::pod::SUBMISSION;
+use super::status::Job;
+use super::submit::create_once;
+use crate::kubernetes::code::VOLUME;
+use crate::kubernetes::{Cluster, Resource, is_conflict, is_not_found};
+
+/// Removes the companions of a job that was not made. One that stays is named in the error.
+pub async fn remove(cluster: &Cluster, made: &[(Resource, String)], error: Error) -> Error {
+    let mut error = error;
+    for (resource, name) in made {
+        match cluster.delete(resource, name, None).await {
+            Ok(()) => {}
+            Err(removal) if is_not_found(&removal) => {}
+            Err(removal) => {
+                error = error
+                    .with("left behind", format!("the {} {name}: {}", resource.kind, removal.message()))
+                    .hint(format!("`kubectl delete {} {name}` removes it", resource.kind.to_lowercase()));
+            }
+        }
+    }
+    error
+}
+
+/// Creates a companion, or takes one over that an interrupted submission of the same job left behind. Returns whether it was made
+/// here, and is to be removed if the job is refused.
+///
+/// A ConfigMap has a name of its own submission; the others are named after the job, since its pods refer to them.
+pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rendered) -> Result<bool> {
+    let (cluster, name, began) = (companion.in_namespace(base), companion.name(), Instant::now());
+    loop {
+        let error = match create_once(base, companion, rendered).await {
+            Ok(_) => return Ok(true),
+            Err(error) if is_conflict(&error) => error.with("kind", companion.resource.kind),
+            Err(error) => return Err(error),
+        };
+        match cluster.get(&companion.resource, &name).await {
+            Ok(there) if is_left_behind(&there) => {
+                if !holds(&there["spec"], &companion.object["spec"]) {
+                    let kind = companion.resource.kind;
+                    let message = format!(
+                        "the {kind} {name} of an interrupted submission differs from what this job needs"
+                    );
+                    return Err(Error::new(ErrorKind::AlreadyExists, message)
+                        .hint(format!("`kubectl delete {} {name}` removes it", kind.to_lowercase())));
+                }
+                let ours = json!({"metadata": {"labels": {SUBMISSION: rendered.submission.as_str()}}});
+                return cluster.patch(&companion.resource, &name, &ours).await.map(|_| false);
+            }
+            Ok(_) => {}
+            Err(gone) if is_not_found(&gone) => continue,
+            Err(error) => return Err(error),
+        }
+        // That of a job which was just deleted goes a little after it.
+        let of_a_job = match cluster.get(&job.resource, &job.name()).await {
+            Ok(_) => true,
+            Err(gone) => !is_not_found(&gone),
+        };
+        if of_a_job || began.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Whether an object is of a submission that never made its job its owner.
+fn is_left_behind(object: &Value) -> bool {
+    let meta = &object["metadata"];
+    let owned = meta["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+    meta["labels"][SUBMISSION].is_string() && !owned && !meta["deletionTimestamp"].is_string()
+}
+
+/// Whether everything that is wanted is in what is there; the API server adds defaults.
+fn holds(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| there.get(key).is_some_and(|there| holds(there, value)))
+        }
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len()
+                && there.iter().zip(wanted).all(|(there, wanted)| holds(there, wanted))
+        }
+        _ => there == wanted,
+    }
+}
+
+/// Makes a job the owner of the objects that were made for it, where the process that submitted it ended before. The job runs without
+/// that too: an object without an owner only stays when the job is deleted.
+pub async fn adopt_left(cluster: &Cluster, job: &Job) {
+    let own = format!("{}-code", job.name());
+    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
+        adopt(cluster, job, &Resource::CONFIG_MAPS, name).await;
+    }
+    let Some(submission) = job.submission().filter(|_| has_claims(&job.object)) else { return };
+    for resource in Resource::COMPANIONS.iter().filter(|resource| **resource != Resource::CONFIG_MAPS) {
+        // A cluster without the driver serves no such kind.
+        let objects = cluster.list(resource, &format!("{SUBMISSION}={submission}")).await.unwrap_or_default();
+        for object in objects.iter().filter(|object| is_left_behind(object)) {
+            adopt(cluster, job, resource, object["metadata"]["name"].as_str().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Whether pods of a job claim resources, wherever its kind has their template.
+fn has_claims(object: &Value) -> bool {
+    match object {
+        Value::Array(items) => items.iter().any(has_claims),
+        Value::Object(fields) => fields.contains_key("resourceClaims") || fields.values().any(has_claims),
+        _ => false,
+    }
+}
+
+/// Makes a job the owner of an object.
+pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &str) {
+    let resource = job.kind.resource();
+    let owner = json!({
+        "apiVersion": resource.api_version(), "kind": resource.kind, "name": job.name(), "uid": job.uid(),
+        "controller": false, "blockOwnerDeletion": false,
+    });
+    let patch = json!({"metadata": {"ownerReferences": [owner]}});
+    if let Err(error) = cluster.patch(companion, name, &patch).await {
+        tracing::warn!("the {} {name} stays when the job is deleted: {error}", companion.kind);
+    }
+}
+
+/// The ConfigMaps with code that a job mounts, wherever its kind has the volumes.
+fn mounted_maps(object: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![object];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                let code = fields.get("name").is_some_and(|name| name == VOLUME);
+                let map = fields.get("configMap").and_then(|map| map["name"].as_str());
+                found.extend(map.filter(|_| code).map(str::to_owned));
+                open.extend(fields.values());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_added_makes_no_difference() {
+        let wanted =
+            json!({"numNodes": 2, "channel": {"resourceClaimTemplate": {"name": "a"}}, "list": [{"a": 1}]});
+        let mut there = wanted.clone();
+        there["channel"]["allocationMode"] = json!("Single");
+        there["list"][0]["b"] = json!(2);
+        assert!(holds(&there, &wanted));
+        there["numNodes"] = json!(4);
+        assert!(!holds(&there, &wanted));
+        assert!(!holds(&json!({"list": []}), &json!({"list": [1]})));
+    }
+}

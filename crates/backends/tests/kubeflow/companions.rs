@@ -1,0 +1,155 @@
+//! Objects beside a job: a claim template and a compute domain, as profiles with DRA make them.
+
+use serde_json::{Value, json};
+use weftrun_core::ErrorKind;
+use weftrun_core::backend::{Backend, Rendered};
+use weftrun_core::fabric::{Change, Op, PodList};
+use weftrun_core::job::Action;
+use weftrun_core::request::Origin;
+
+use crate::bed::{Bed, bed, job, name, plan, poll};
+
+const DOMAINS: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: computedomains.resource.nvidia.com}
+spec:
+  group: resource.nvidia.com
+  scope: Namespaced
+  names: {plural: computedomains, singular: computedomain, kind: ComputeDomain, listKind: ComputeDomainList}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+const KINDS: [&str; 2] = ["resourceclaimtemplate", "computedomain"];
+
+/// The job with both companions, rendered.
+async fn rendered(backend: &dyn Backend, spec: weftrun_core::spec::JobSpec) -> Rendered {
+    let name = spec.name.clone();
+    let mut planned = plan(backend, spec).await;
+    let request = json!({"name": "gpu", "exactly": {"deviceClassName": "none.example.test", "count": 8}});
+    let template = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": format!("{name}-channel")},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    });
+    let domain = json!({
+        "apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": format!("{name}-domain")},
+        "spec": {"numNodes": 1, "channel": {"resourceClaimTemplate": {"name": format!("{name}-channel")}}},
+    });
+    let claim = json!({"name": "channel", "resourceClaimTemplateName": format!("{name}-channel")});
+    for change in [
+        Change::Companion { object: template },
+        Change::Companion { object: domain },
+        Change::Member { list: PodList::ResourceClaims, name: "channel".into(), value: claim },
+    ] {
+        planned.plan.ops.push(Op::new("pod.claims", "worker", change, "a test", Origin::Default));
+    }
+    let rendered = backend.render(&planned).unwrap();
+    assert!(rendered.inexpressible.is_empty(), "{:?}", rendered.inexpressible);
+    rendered
+}
+
+/// Owners of both companions of a job.
+fn owners(bed: &Bed, name: &str) -> Vec<Value> {
+    let names = [format!("{name}-channel"), format!("{name}-domain")];
+    let of = |(kind, name): (&str, &String)| {
+        bed.get(&[kind, name])["metadata"]["ownerReferences"][0]["uid"].clone()
+    };
+    KINDS.into_iter().zip(&names).map(of).collect()
+}
+
+#[tokio::test]
+async fn companions_belong_to_their_job_and_go_with_it() {
+    let Some(bed) = bed() else { return };
+    bed.apply(DOMAINS);
+    poll("the kind", || bed.kubectl_says(&["get", "computedomains"]).0.then_some(()));
+    let backend = bed.connect().await;
+    let spec = job("beside", 1, "true");
+    let job_name = spec.name.clone();
+    let first = rendered(&*backend, spec.clone()).await;
+    let handle = backend.submit(&first).await.unwrap();
+    let uid = json!(handle.uid().unwrap());
+    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid.clone()]);
+    // The submitting process ended before it made the job their owner: whoever finds the job does.
+    let orphan = |kind: &str, object: &str| {
+        bed.kubectl(&[
+            "patch",
+            kind,
+            object,
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"ownerReferences":null}}"#,
+        ])
+    };
+    orphan(KINDS[0], &format!("{job_name}-channel"));
+    orphan(KINDS[1], &format!("{job_name}-domain"));
+    assert_eq!(owners(&bed, &job_name), [Value::Null, Value::Null]);
+    assert_eq!(backend.find(&first.submission).await.unwrap().as_ref(), Some(&handle));
+    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid]);
+    // A job of the same name is refused, and takes nothing from the first.
+    let second = rendered(&*backend, spec.clone()).await;
+    assert_eq!(backend.submit(&second).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(owners(&bed, &job_name).iter().filter(|owner| owner.is_string()).count(), 2);
+    // Deleted and submitted again at once: what is on its way out is waited for.
+    backend.act(&handle, Action::Delete).await.unwrap();
+    let third = rendered(&*backend, spec).await;
+    let handle = poll_submit(&*backend, &third).await;
+    let uid = json!(handle.uid().unwrap());
+    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid]);
+    backend.act(&handle, Action::Delete).await.unwrap();
+    poll("the companions' end", || {
+        let there = |kind, end: &str| bed.kubectl_says(&["get", kind, &format!("{job_name}-{end}")]).0;
+        (!there(KINDS[0], "channel") && !there(KINDS[1], "domain")).then_some(())
+    });
+}
+
+/// Submits while a deleted job may still hold the name.
+async fn poll_submit(backend: &dyn Backend, rendered: &Rendered) -> weftrun_core::job::JobHandle {
+    for _ in 0..100 {
+        match backend.submit(rendered).await {
+            Ok(handle) => return handle,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+    panic!("the name does not get free");
+}
+
+#[tokio::test]
+async fn what_an_interrupted_submission_left_is_taken_over_or_named() {
+    let Some(bed) = bed() else { return };
+    bed.apply(DOMAINS);
+    poll("the kind", || bed.kubectl_says(&["get", "computedomains"]).0.then_some(()));
+    let backend = bed.connect().await;
+    for (nodes, taken) in [(1, true), (4, false)] {
+        let left = name("left");
+        // As a submission leaves it that was killed before it made its job.
+        bed.apply(&format!(
+            "{{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {{name: {left}-domain, labels: {{weftrun.dev/submission: \
+             0123456789abcdef0123456789abcdef}}}}, spec: {{numNodes: {nodes}, channel: {{resourceClaimTemplate: {{name: {left}-channel}}}}}}}}"
+        ));
+        let mut spec = job("left", 1, "true");
+        spec.name.clone_from(&left);
+        let rendered = rendered(&*backend, spec).await;
+        match backend.submit(&rendered).await {
+            Ok(handle) => {
+                assert!(taken, "one that differs was taken over");
+                let uid = json!(handle.uid().unwrap());
+                assert_eq!(owners(&bed, &left), [uid.clone(), uid]);
+                backend.act(&handle, Action::Delete).await.unwrap();
+            }
+            Err(error) => {
+                assert!(!taken && error.to_string().contains(&format!("{left}-domain")), "{error}");
+                assert!(error.hints()[0].contains("kubectl delete computedomain"), "{:?}", error.hints());
+                assert!(!bed.kubectl_says(&["get", "pytorchjob", &left]).0, "a job was made");
+                assert!(
+                    !bed.kubectl_says(&["get", KINDS[0], &format!("{left}-channel")]).0,
+                    "its template stays"
+                );
+                bed.kubectl(&["delete", KINDS[1], &format!("{left}-domain")]);
+            }
+        }
+    }
+}
