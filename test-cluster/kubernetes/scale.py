@@ -51,7 +51,8 @@ try:
             list(pool.map(make, [range(start, pods, 8) for start in range(8)]))
     running = {"type": "Running", "status": "True", "reason": "PyTorchJobRunning", "message": "running",
                "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    call("PATCH", f"{jobs}/{name}/status", {"status": {"conditions": [running]}}, "application/merge-patch+json")
+    call("PATCH", f"{jobs}/{name}/status", {
+        "status": {"conditions": [running], "replicaStatuses": {"Worker": {"active": pods}}}}, "application/merge-patch+json")
     until = time.time() + 600
     while time.time() < until:
         query = "fieldSelector=status.phase%3DRunning&limit=1"

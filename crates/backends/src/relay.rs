@@ -128,10 +128,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_holds_the_pipes_delays_nothing_and_a_sink_that_fails_ends_the_program() {
-        let status = relay(shell("sleep 300 & exit 4"), None, &mut |_, _| Ok(())).await.unwrap();
-        assert_eq!(status.code(), Some(4));
         let dir = tempfile::tempdir().unwrap();
         let pid = dir.path().join("pid");
+        let script = format!("sleep 300 & echo $! > '{}'; exit 4", pid.display());
+        let status = relay(shell(&script), None, &mut |_, _| Ok(())).await.unwrap();
+        assert_eq!(status.code(), Some(4));
+        // It is the program's own and may live on; a test leaves nothing behind.
+        let left = std::fs::read_to_string(&pid).unwrap();
+        assert!(std::process::Command::new("kill").arg(left.trim()).status().unwrap().success());
         let script = format!("echo $$ > '{}'; echo x; exec sleep 300", pid.display());
         let full = || Err(Error::new(ErrorKind::Io, "full"));
         let failed = relay(shell(&script), None, &mut |_, _| full()).await;

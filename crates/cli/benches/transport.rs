@@ -22,17 +22,38 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("weftrun-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let log = folder.join("mixed.log");
-    write(&log, megabytes, 2);
+    write(&log, megabytes, 2, training);
     beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines"), &log);
-    write(&log, megabytes / 3, 100);
+    write(&log, megabytes, 2, with_rate);
+    beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines, a rate in all others"), &log);
+    write(&log, megabytes / 3, 100, training);
     beside_ripgrep(&format!("{} MB, NCCL lines only", megabytes / 3), &log);
     let _ = fs::remove_file(&log);
     replayed(&folder, nodes);
     let _ = fs::remove_dir_all(&folder);
 }
 
+/// A line of training output that says nothing of interest.
+fn training(number: usize) -> String {
+    format!(
+        "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
+        number % 60,
+        number % 1000,
+        number % 977,
+        number / 10_000,
+        1.0 / (1.0 + number as f64),
+        (number % 31) as f64 / 7.0
+    )
+}
+
+/// The usual line of training output: a rank, a step, a loss and a rate.
+fn with_rate(number: usize) -> String {
+    let loss = 1.0 / (1.0 + number as f64);
+    format!("[rank{}]: step {} loss {loss:.2} tokens/s {}\n", number % 64, number / 64, 10_000 + number % 977)
+}
+
 /// A log of 64 ranks in one stream: training output with NCCL's lines between.
-fn write(path: &Path, megabytes: usize, share: usize) {
+fn write(path: &Path, megabytes: usize, share: usize, training: fn(usize) -> String) {
     let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut out = BufWriter::new(file);
     let (mut written, mut number) = (0, 0usize);
@@ -51,15 +72,7 @@ fn write(path: &Path, megabytes: usize, share: usize) {
                 channel % 4
             )
         } else {
-            format!(
-                "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
-                number % 60,
-                number % 1000,
-                number % 977,
-                number / 10_000,
-                1.0 / (1.0 + number as f64),
-                (number % 31) as f64 / 7.0
-            )
+            training(number)
         };
         written += line.len();
         number += 1;

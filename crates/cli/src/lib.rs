@@ -60,13 +60,11 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
         }
     };
     let context = context::Context::new(registry, &cli.global);
-    if cli.global.verbose > 0 && matches!(cli.command, None | Some(args::Command::Tui(_))) {
-        // The terminal UI draws on the terminal: its log is a file.
-        if let Some(file) = commands::tui::log_file(&context) {
-            request_log::install(cli.global.verbose, Some(file));
-        }
-    } else {
-        request_log::install(cli.global.verbose, None);
+    let draws = matches!(cli.command, None | Some(args::Command::Tui(_)));
+    // The terminal UI draws on the terminal: its log is a file.
+    let file = if draws && cli.global.verbose > 0 { commands::tui::log_file(&context) } else { None };
+    if !draws || file.is_some() {
+        request_log::install(cli.global.verbose, file);
     }
     match commands::dispatch(&context, cli.command) {
         Ok(code) => code,

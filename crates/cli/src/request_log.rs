@@ -1,18 +1,27 @@
-//! `-v` and `-vv`: what weftrun does, and the requests that it sends, on stderr or in a file.
+//! `-v` and `-vv`: what weftrun does, and the requests that it sends, on stderr or in a file. Without them, the warnings of backends:
+//! a busy API server, an object that could not be removed.
 
 use std::fs::File;
 use std::io;
 use std::sync::Mutex;
 
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::fmt::format::{FmtSpan, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::output::Output;
 
 /// Installs the log where it was asked for. `file` is for a program that draws on the terminal itself.
 pub fn install(verbose: u8, file: Option<File>) {
     let filter = match verbose {
+        0 if file.is_none() => {
+            let warnings = tracing_subscriber::fmt()
+                .with_env_filter(EnvFilter::new("off,weftrun_backends=warn,weftrun=warn"));
+            let _ = warnings.with_ansi(false).event_format(Warning).with_writer(Stderr).try_init();
+            return;
+        }
         0 => return,
         1 => "weftrun=debug",
         // kube writes a span for each request: method, URL, status and time.
@@ -27,6 +36,26 @@ pub fn install(verbose: u8, file: Option<File>) {
         Some(file) => log.with_writer(Mutex::new(file)).try_init(),
         None => log.with_writer(Stderr).try_init(),
     };
+}
+
+/// A warning as every other of weftrun's is printed: without a time and a module.
+struct Warning;
+
+impl<S, F> FormatEvent<S, F> for Warning
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    F: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, F>,
+        mut to: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        to.write_str("warning: ")?;
+        context.format_fields(to.by_ref(), event)?;
+        to.write_char('\n')
+    }
 }
 
 /// Writes through the one writer that cleans what goes to a terminal.

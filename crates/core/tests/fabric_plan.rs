@@ -47,6 +47,28 @@ fn part_of_a_node_gets_nothing_but_detection() {
 }
 
 #[test]
+fn a_job_that_may_share_its_nodes_gets_a_ras_port_of_its_own() {
+    let address = |name: &str, setting: Option<RuleSetting>| {
+        let mut spec = llama(worker().gpus_per_node(4)).build().unwrap();
+        spec.name = name.into();
+        spec.fabric.rules.extend(setting.map(|setting| ("observe.ras-addr".into(), setting)));
+        let plan = plan(&spec, "dgxc");
+        let mut changes = plan.ops.iter().map(|op| &op.change);
+        changes.find_map(|change| match change {
+            Change::Env { name, value } if name == "NCCL_RAS_ADDR" => Some(value.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(address("one", None), None, "pods have a network of their own");
+    let (one, two) = (address("one", Some(RuleSetting::On)), address("two", Some(RuleSetting::On)));
+    let port: u16 = one.as_deref().unwrap().strip_prefix("localhost:").unwrap().parse().unwrap();
+    assert!((28_100..32_768).contains(&port), "{port}");
+    assert_ne!(one, two);
+    assert_eq!(one, address("one", Some(RuleSetting::On)), "every plan of a job names the same port");
+    assert_eq!(address("one", Some(RuleSetting::Off)), None);
+}
+
+#[test]
 fn a_fabric_said_outright_that_cannot_be_had_is_an_error() {
     let spec = llama(worker().gpus_per_node(4)).fabric(Fabric::Efa).build().unwrap();
     let plan = plan(&spec, "dgxc");

@@ -64,7 +64,10 @@ pub enum NcclEvent<'a> {
     /// Multi-node NVLink is used by this rank.
     Mnnvl,
     /// A line that can only hold a value of speed.
-    Rate,
+    Rate {
+        /// Where the first words of a value of speed stand in the text.
+        at: usize,
+    },
     /// Anything else.
     Other,
 }

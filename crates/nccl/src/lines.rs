@@ -7,72 +7,53 @@ use aho_corasick::packed;
 /// Bytes kept of one line. What a longer line has behind them is skipped; it still counts as one line.
 pub const LINE_CAP: usize = 64 * 1024;
 
-/// Any line worth parsing contains one of these: NCCL's own lines, those whose prefix was stripped, exceptions that quote
-/// NCCL's last error, values of speed. Which of them a line contains decides nothing else.
+/// Any line worth parsing contains one of these or of [`RATES`]: NCCL's own lines, those whose prefix was stripped, and
+/// exceptions that quote NCCL's last error. Which of them a line contains decides nothing else.
 ///
 /// At most 32, and none shorter than 4 bytes: with more, or with shorter ones, the search takes half as many bytes at once.
 /// Every eighth shares a bucket of the search, which tells them apart by the halves of their first four bytes only: this
-/// order makes false hits rare (1 in 1,100 bytes of training logs, where the order of the alphabet gives 1 in 70), and
-/// beginnings that words of such logs share are left out (`batch`, `step `).
-const NEEDLES: &[&str; 32] = &[
+/// order makes false hits rare, and beginnings that words of training logs share are left out (`batch`, `step `).
+const NEEDLES: &[&str; 24] = &[
     "P2P/",
     " truncated",
     "ibfabric",
     "uda failure",
     "NCCL",
-    "_step_timing",
     "prov_err",
     "NET/",
     "nnection ",
-    "SamplesPerSec",
     "FORK_SAFE",
-    "per_sec",
     "vendor",
-    "/sec",
     "dev/shm",
     " via direct",
     "SHM/",
     " not found",
-    "elapsed time",
     "Errno 12",
     "tchdog",
     "busbw",
     "RCCL",
     "   sum ",
     "bandwidth",
-    "it/s",
-    "tokens/s",
-    "per sec",
     "uplicate GPU",
     "NVLS",
     "ibv_",
     "  none ",
 ];
 
-/// Which needles are those of values of speed. A line that contains no other says nothing else.
-const IS_RATE: [bool; 32] = {
-    let mut rates = [false; 32];
-    let mut at = 0;
-    while at < 32 {
-        rates[at] = matches!(
-            NEEDLES[at].as_bytes(),
-            b"_step_timing"
-                | b"SamplesPerSec"
-                | b"per_sec"
-                | b"/sec"
-                | b"elapsed time"
-                | b"it/s"
-                | b"tokens/s"
-                | b"per sec"
-        );
-        at += 1;
-    }
-    rates
-};
+/// Words of values of speed. A line that contains one of these and none of [`NEEDLES`] says nothing else. Training logs
+/// have one in most of their lines, so that these are searched for on their own: what else is of interest is then found
+/// at the speed of memory.
+pub(crate) const RATES: &[&str; 8] =
+    &["_step_timing", "SamplesPerSec", "per_sec", "/sec", "elapsed time", "it/s", "tokens/s", "per sec"];
 
 fn searcher() -> Option<&'static packed::Searcher> {
     static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
     SEARCHER.get_or_init(|| packed::Searcher::new(NEEDLES)).as_ref()
+}
+
+fn rate_searcher() -> Option<&'static packed::Searcher> {
+    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
+    SEARCHER.get_or_init(|| packed::Searcher::new(RATES)).as_ref()
 }
 
 /// A line of interest.
@@ -154,40 +135,51 @@ impl Lines {
 
     /// Takes whole lines.
     fn block(&mut self, block: &[u8], sink: &mut impl FnMut(Line<'_>)) {
+        let (mut others, mut rates) = (Ahead::new(find), Ahead::new(find_rate));
         let mut counted = 0;
         let mut from = 0;
         // How far into its line the last hit was.
         let mut reach = None;
-        // A hit behind the last line, found while that was searched to its end.
-        let mut ahead: Option<Hit> = None;
         while from < block.len() {
-            let (start, hit) = if let Some(at) = like_the_last(block, from, reach) {
-                (from, Hit { at, rate: false })
-            } else {
-                let known = ahead.filter(|hit| hit.at >= from);
-                let Some(hit) = known.or_else(|| find(block, from)) else { break };
-                (memchr::memrchr(b'\n', &block[from..hit.at]).map_or(from, |at| from + at + 1), hit)
-            };
-            let end = memchr::memchr(b'\n', &block[hit.at..]).map_or(block.len(), |at| hit.at + at);
-            let rate = hit.rate && {
-                ahead = next_other(block, hit, end);
-                ahead.is_none_or(|next| next.at >= end)
-            };
-            reach = (!hit.rate).then_some(hit.at - start);
+            let other = like_the_last(block, from, reach).or_else(|| others.next(block, from));
+            let rate = rates.next(block, from);
+            let Some(hit) = [other, rate].into_iter().flatten().min() else { break };
+            let start = memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1);
+            let end = memchr::memchr(b'\n', &block[hit..]).map_or(block.len(), |at| hit + at);
+            let rate = rate.filter(|at| *at == hit && other.is_none_or(|other| other >= end));
+            reach = rate.is_none().then_some(hit - start);
             self.lines += newlines(&block[counted..start]) + 1;
-            let kept = &block[start..end.min(start + LINE_CAP)];
-            if end - start <= LINE_CAP || hit.at < start + LINE_CAP {
-                let rate = rate.then_some(hit.at - start);
-                sink(Line { number: self.lines, bytes: kept, ended: true, rate });
+            if end - start <= LINE_CAP || hit < start + LINE_CAP {
+                let kept = &block[start..end.min(start + LINE_CAP)];
+                sink(Line { number: self.lines, bytes: kept, ended: true, rate: rate.map(|at| at - start) });
             }
-            let exhausted = rate && ahead.is_none();
             from = end + 1;
             counted = from.min(block.len());
-            if exhausted {
-                break;
-            }
         }
         self.lines += newlines(&block[counted..]);
+    }
+}
+
+/// The next hit of a search in a block, found once.
+struct Ahead {
+    find: fn(&[u8], usize) -> Option<usize>,
+    /// Where it is; none before the first search.
+    known: Option<usize>,
+    over: bool,
+}
+
+impl Ahead {
+    fn new(find: fn(&[u8], usize) -> Option<usize>) -> Self {
+        Self { find, known: None, over: false }
+    }
+
+    /// The first hit at or behind `from`, which never goes back.
+    fn next(&mut self, block: &[u8], from: usize) -> Option<usize> {
+        if !self.over && self.known.is_none_or(|at| at < from) {
+            self.known = (self.find)(block, from);
+            self.over = self.known.is_none();
+        }
+        self.known
     }
 }
 
@@ -202,43 +194,25 @@ fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usiz
     memchr::memchr(b'\n', &block[from..at]).is_none().then_some(at)
 }
 
-/// Where a needle was found.
-#[derive(Clone, Copy)]
-struct Hit {
-    at: usize,
-    /// Whether it is that of a value of speed.
-    rate: bool,
-}
-
-/// The next hit behind one of a value of speed: the first of another kind in the same line, or the first behind `end`.
-fn next_other(block: &[u8], hit: Hit, end: usize) -> Option<Hit> {
-    let mut hit = hit;
-    loop {
-        hit = find(block, hit.at + 1)?;
-        if hit.at >= end || !hit.rate {
-            return Some(hit);
-        }
-    }
-}
-
 /// Hands over a line that stands alone.
 fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<'_>)) {
-    if let Some(hit) = find(bytes, 0) {
-        let rate = (hit.rate && next_other(bytes, hit, bytes.len()).is_none()).then_some(hit.at);
-        sink(Line { number, bytes, ended, rate });
+    let (other, rate) = (find(bytes, 0), find_rate(bytes, 0));
+    if other.or(rate).is_some() {
+        sink(Line { number, bytes, ended, rate: rate.filter(|_| other.is_none()) });
     }
 }
 
-fn find(haystack: &[u8], from: usize) -> Option<Hit> {
+fn find(haystack: &[u8], from: usize) -> Option<usize> {
     let rest = haystack.get(from..)?;
     match searcher() {
-        Some(searcher) => searcher.find(rest).map(|found| Hit {
-            at: from + found.start(),
-            rate: IS_RATE.get(found.pattern().as_usize()).copied().unwrap_or(false),
-        }),
+        Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
         // No vector instructions on this machine: every line is of interest.
-        None => (!rest.is_empty()).then_some(Hit { at: from, rate: false }),
+        None => (!rest.is_empty()).then_some(from),
     }
+}
+
+fn find_rate(haystack: &[u8], from: usize) -> Option<usize> {
+    rate_searcher()?.find(haystack.get(from..)?).map(|found| from + found.start())
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

@@ -4,6 +4,7 @@ use super::event::NcclEvent;
 use super::lines::{Line, Lines};
 use super::message;
 use super::prefix::{self, Level, Part, Record, Writer};
+use super::throughput::REACH;
 use super::unwrap;
 
 /// One message and where it stood.
@@ -73,9 +74,9 @@ fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
             device: None,
             level: None,
             location: b"",
-            text: &line.bytes[at.saturating_sub(crate::throughput::REACH)..],
+            text: &line.bytes[at.saturating_sub(REACH)..],
             launcher_rank: crate::launcher::told_rank(line.bytes),
-            event: NcclEvent::Rate,
+            event: NcclEvent::Rate { at: at.min(REACH) },
         });
     }
     if let Some(record) = prefix::plain(line.bytes) {

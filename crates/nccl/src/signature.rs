@@ -16,6 +16,8 @@ pub enum Signature {
     PluginNotFound,
     /// A plugin, or a library it needs, wants newer symbols than the container has.
     PluginAbi,
+    /// A program needs a newer C or C++ library than the container has.
+    LibcTooOld,
     /// A library that the network plugin needs is missing.
     PluginDependency,
     /// A plugin was found whose interface is older than this NCCL.
@@ -246,6 +248,7 @@ const TABLE: &[Row] = &[
     with(Signature::PluginNotFound, "cannot open shared object file", &["nccl-net"], NOT_THE_NET_PLUGIN),
     row(Signature::PluginNotFound, "Unable to load libnccl-net"),
     with(Signature::PluginAbi, "' not found", &["version `"], &[]),
+    with(Signature::LibcTooOld, "' not found", &["version ", "GLIBC"], &[]),
     with(Signature::PluginDependency, ": cannot open shared object", &[], NOT_THE_NET_PLUGIN),
     with(Signature::PluginTooOld, "ncclNetPlugin symbol", &["ot supported"], &[]),
     with(Signature::PluginTooOld, "Failed to find ncclNetPlugin symbol", &[], &["ncclNetPlugin_v"]),
@@ -509,6 +512,7 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
 fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) -> Option<Signature> {
     let keep = match id {
         Signature::PluginAbi => versioned_library(message),
+        Signature::LibcTooOld => !versioned_library(message) && missing_runtime_version(message),
         Signature::PluginDependency => return missing_library(message),
         Signature::OfiOtherProvider => return provider(message),
         Signature::EfaUnreachablePeer if contains(message, "err: 2") || contains(message, "RC: 2") => {
@@ -526,6 +530,14 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         _ => true,
     };
     keep.then_some(id)
+}
+
+/// What the dynamic loader prints of a program or library that needs a newer C or C++ library, with either kind of quotes.
+fn missing_runtime_version(message: &[u8]) -> bool {
+    ["version `GLIBC", "version 'GLIBC"].iter().any(|start| contains(message, start))
+        && ["libc.so", "libm.so", "libstdc++.so", "libpthread.so"]
+            .iter()
+            .any(|library| contains(message, library))
 }
 
 /// The object of the missing symbol version must be part of the network stack.

@@ -1,9 +1,11 @@
 //! How fast the job is, from what training programs and benchmarks print.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
+use super::lines::RATES;
 use super::text::{behind, contains, text};
 
 /// Samples kept of one series.
@@ -41,6 +43,7 @@ pub struct Series {
     pub samples: Vec<Sample>,
     /// The last value as it was printed: most values are never looked at, so they are not parsed.
     last: Printed,
+    /// Every so many values one is a sample; a power of two.
     stride: u64,
 }
 
@@ -77,7 +80,7 @@ impl Series {
 
     /// Adds a value. When the samples are full every second one is dropped and half as many are taken from then on.
     fn add(&mut self, last: Printed) {
-        if self.count.is_multiple_of(self.stride)
+        if self.count & (self.stride - 1) == 0
             && let Some(sample) = last.sample()
         {
             if self.samples.len() == SAMPLES {
@@ -88,7 +91,7 @@ impl Series {
                 });
                 self.stride *= 2;
             }
-            if self.count.is_multiple_of(self.stride) {
+            if self.count & (self.stride - 1) == 0 {
                 self.samples.push(sample);
             }
         }
@@ -116,9 +119,26 @@ impl Throughput {
         self.steps
     }
 
+    /// Values of training steps by rank, all metrics together.
+    pub fn step_counts(&self) -> BTreeMap<Option<u32>, u64> {
+        let mut counts = BTreeMap::new();
+        for series in self.series.iter().filter(|series| !series.metric.starts_with("busbw")) {
+            *counts.entry(series.rank).or_default() += series.count;
+        }
+        counts
+    }
+
     /// Looks for a value in a line; whether there is one.
     pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) -> bool {
-        let Some((metric, unit, value)) = find(message) else { return false };
+        find(message).is_some_and(|found| self.add(rank, line, found))
+    }
+
+    /// The same for a line whose first words of a value of speed stand at a known place.
+    pub fn observe_at(&mut self, rank: Option<u32>, line: u64, message: &[u8], at: usize) -> bool {
+        find_at(message, at).or_else(|| find(message)).is_some_and(|found| self.add(rank, line, found))
+    }
+
+    fn add(&mut self, rank: Option<u32>, line: u64, (metric, unit, value): Found<'_>) -> bool {
         let printed = Printed::new(line, value);
         if let Some(known) = self.series_of(metric, rank) {
             known.add(printed);
@@ -136,7 +156,9 @@ impl Throughput {
     }
 
     fn series_of(&mut self, metric: &'static str, rank: Option<u32>) -> Option<&mut Series> {
-        let same = |known: &Series| known.rank == rank && known.metric == metric;
+        // Nearly always the very same text: then its bytes are not compared.
+        let is = |name: &'static str| std::ptr::eq(name, metric) || name == metric;
+        let same = |known: &Series| known.rank == rank && is(known.metric);
         let place = rank.map_or(0, |rank| rank as usize % RECENT);
         self.recent.resize(RECENT, 0);
         let recent = usize::from(self.recent[place]);
@@ -196,8 +218,43 @@ fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
     LABEL_FINDER.get_or_init(build).as_ref()
 }
 
-/// Finds a value: its metric, its unit, and its digits.
-fn find(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
+/// A value: its metric, its unit, and its digits.
+type Found<'a> = (&'static str, &'static str, &'a [u8]);
+
+/// The labels that hold words of [`RATES`]: where in the label, its row, and the label. Those that begin the earliest
+/// before their words come first, as they would be found first.
+fn rate_labels() -> &'static [(usize, usize, &'static str)] {
+    static RATE_LABELS: OnceLock<Vec<(usize, usize, &'static str)>> = OnceLock::new();
+    RATE_LABELS.get_or_init(|| {
+        let all = LABELS
+            .iter()
+            .enumerate()
+            .flat_map(|(row, (.., labels))| labels.iter().map(move |label| (row, *label)));
+        let place = |label: &str| RATES.iter().filter_map(|words| label.find(words)).min();
+        let mut known: Vec<_> = all.filter_map(|(row, label)| Some((place(label)?, row, label))).collect();
+        known.sort_by_key(|(place, ..)| std::cmp::Reverse(*place));
+        known
+    })
+}
+
+/// Finds the value whose label has its words of [`RATES`] at a place, the first of the message.
+fn find_at(message: &[u8], at: usize) -> Option<Found<'_>> {
+    rate_labels().iter().find_map(|(place, row, label)| {
+        let rest = message.get(at.checked_sub(*place)?..)?;
+        // Most labels differ in a byte at their ends: those are not compared whole.
+        let label = label.as_bytes();
+        let last = label.len().checked_sub(1)?;
+        if rest.first() != label.first() || rest.get(last) != label.last() {
+            return None;
+        }
+        let rest = rest.strip_prefix(label)?;
+        let (metric, unit, _) = LABELS.get(*row)?;
+        Some((*metric, *unit, number(rest)?))
+    })
+}
+
+/// Finds a value.
+fn find(message: &[u8]) -> Option<Found<'_>> {
     let (finder, rows) = labels()?;
     for found in finder.find_iter(message) {
         let (metric, unit, _) = LABELS[rows[found.pattern().as_usize()]];
@@ -268,4 +325,27 @@ fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])>
     let _algorithm = words.next()?;
     let bus = words.next()?;
     parse(bus).map(|_| ("busbw", "GB/s", bus))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value whose place is known is the one that a search finds.
+    #[test]
+    fn a_known_place_gives_what_the_search_finds() {
+        let heads = ["", "x ", "step 7 total ", "elapsed time: 3, ", "it/s?, ", "tokens/s n/a tokens/s "];
+        let tails = ["12.5", "n/a", "", " : 7", "1 GPU(s): 9.5 images"];
+        let labels = LABELS.iter().flat_map(|(.., labels)| *labels);
+        for label in labels.copied().chain(["3.61it/s", "img/sec", "tokens per second: ", "no label "]) {
+            for head in heads {
+                for tail in tails {
+                    let line = format!("{head}{label}{tail}");
+                    let Some(at) = RATES.iter().filter_map(|words| line.find(words)).min() else { continue };
+                    let found = find_at(line.as_bytes(), at);
+                    assert!(found.is_none() || found == find(line.as_bytes()), "{line}: {found:?}");
+                }
+            }
+        }
+    }
 }

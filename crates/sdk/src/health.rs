@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use async_trait::async_trait;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use weftrun_core::backend::{ExecRequest, ExecStream};
+use weftrun_core::backend::{ExecRequest, ExecStream, PortConnection};
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
+use weftrun_core::fabric::{Change, FabricPlan};
+use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::report::{Asked, HealthReport};
@@ -46,9 +49,38 @@ enum NoReport {
     Next(String),
 }
 
+impl NoReport {
+    /// Adds why the way before this one gave none.
+    fn after(self, before: &str) -> Self {
+        match self {
+            no if before.is_empty() => no,
+            Self::Final(state, reason) => Self::Final(state, format!("{before}; {reason}")),
+            Self::Next(reason) => Self::Next(format!("{before}; {reason}")),
+        }
+    }
+}
+
+/// How the service inside a job is reached.
+#[derive(PartialEq)]
+enum Way {
+    /// Over a forwarded port.
+    Port,
+    /// By a command beside a rank; why no port can be connected to, if that was tried.
+    Exec(String),
+}
+
+impl Way {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Port => "port-forward",
+            Self::Exec(_) => "exec",
+        }
+    }
+}
+
 impl Job {
-    /// Queries NCCL's RAS service inside the job, through [`Job::exec`]. Nothing is changed in the job; the service is in
-    /// every process since NCCL 2.24.3. The logs say which version it is, and whether it is safe to query.
+    /// Queries NCCL's RAS service inside the job, through [`Job::open_port`] where the backend can and you may, or else through
+    /// [`Job::exec`]. Nothing is changed in the job; the service is in every process since NCCL 2.24.3. The logs say which version it is, and whether it is safe to query.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
@@ -69,18 +101,20 @@ impl Job {
                 format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
-        let (logs, _) = self.read_logs().await;
+        let (logs, _) = self.read_logs(LogOptions::default()).await;
         if let Some((state, reason)) = refusal(&logs, options) {
             return Ok(HealthReport::without_answer(state, reason, Asked::default()));
         }
-        let port = port(&logs);
+        let port = port(&logs, self.plan());
         let places = places(&logs);
         let mut at = 0;
         let mut watch = Watch::new(&logs, options);
+        let mut way = if self.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
         loop {
             let rank = places.get(at).copied();
-            let via = rank.map_or_else(|| "exec".to_owned(), |rank| format!("exec on rank {rank}"));
-            let asked = tokio::time::timeout(options.timeout, self.query(port, rank)).await;
+            let asked = tokio::time::timeout(options.timeout, self.query(port, rank, &mut way)).await;
+            let name = way.name();
+            let via = rank.map_or_else(|| name.to_owned(), |rank| format!("{name} on rank {rank}"));
             let asked = asked.unwrap_or_else(|_| {
                 Err(NoReport::Next(format!("no answer within {} s", options.timeout.as_secs())))
             });
@@ -93,8 +127,39 @@ impl Job {
         }
     }
 
+    /// One query. Where a port cannot be connected to, for want of the right or because the cluster cannot, it goes through a
+    /// command, as all that follow it.
+    async fn query(
+        &self,
+        port: u16,
+        rank: Option<u32>,
+        way: &mut Way,
+    ) -> std::result::Result<Report, NoReport> {
+        if *way == Way::Port {
+            match self.query_port(port, rank).await {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Credentials | ErrorKind::Refused | ErrorKind::Unsupported
+                    ) =>
+                {
+                    *way = Way::Exec(error.to_string());
+                }
+                answer => return answer.map_err(|error| NoReport::Next(error.to_string())),
+            }
+        }
+        let Way::Exec(before) = way else { return Err(NoReport::Next(String::new())) };
+        self.query_by_command(port, rank).await.map_err(|no| no.after(before))
+    }
+
+    async fn query_port(&self, port: u16, rank: Option<u32>) -> Result<Report> {
+        let mut connection = self.open_port(rank, port).await?;
+        let answer = converse(connection.as_mut()).await?;
+        Report::read(&answer).map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))
+    }
+
     /// One query from inside the job: through bash, Python or netcat.
-    async fn query(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
+    async fn query_by_command(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
         let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
         request.rank = rank;
         let (mut answer, mut stderr) = (Vec::new(), Vec::new());
@@ -170,31 +235,60 @@ pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptio
 async fn query_address(address: &str) -> std::result::Result<Report, String> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let (from, mut to) = stream.into_split();
-    let mut from = BufReader::new(from.take(ras::MAX_ANSWER as u64));
+    let answer = converse(&mut Tcp(stream)).await;
+    let answer = answer.map_err(|error| format!("the connection to {address} broke: {error}"))?;
+    Report::read(&answer).map_err(|error| error.to_string())
+}
+
+/// A connection from this machine.
+struct Tcp(TcpStream);
+
+#[async_trait]
+impl PortConnection for Tcp {
+    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_all(bytes).await.map_err(broken)
+    }
+
+    async fn receive(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(16 * 1024);
+        self.0.read_buf(&mut bytes).await.map_err(broken)?;
+        Ok(bytes)
+    }
+}
+
+fn broken(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unreachable, error.to_string()).source(error)
+}
+
+/// Sends a request to a RAS service, and returns its whole answer.
+async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
     let request = ras::request(COLLECT);
-    let mut lines = request.lines().peekable();
-    while let Some(line) = lines.next() {
-        let failed = |error: std::io::Error| format!("the connection to {address} broke: {error}");
+    let mut lines = request.lines().enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
         // The official client waits for each answer before it sends the next line.
-        to.write_all(format!("{line}\n").as_bytes()).await.map_err(failed)?;
-        let read = match lines.peek() {
-            Some(_) => from.read_until(b'\n', &mut answer).await,
-            None => from.read_to_end(&mut answer).await,
-        };
-        match read {
-            Ok(0) if lines.peek().is_some() => break,
-            Ok(_) => {}
-            // A server that closes with unread bytes resets the connection: what came before counts.
-            Err(_) if !answer.is_empty() => break,
-            Err(error) => return Err(failed(error)),
+        connection.send(format!("{line}\n").as_bytes()).await?;
+        let last = lines.peek().is_none();
+        loop {
+            let bytes = match connection.receive().await {
+                Ok(bytes) => bytes,
+                // A server that closes with unread bytes resets the connection: what came before counts.
+                Err(_) if !answer.is_empty() => return Ok(answer),
+                Err(error) => return Err(error),
+            };
+            if bytes.is_empty() {
+                return Ok(answer);
+            }
+            answer.extend_from_slice(&bytes);
+            if answer.len() >= ras::MAX_ANSWER {
+                return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
+            }
+            if !last && answer.iter().filter(|byte| **byte == b'\n').count() > index {
+                break;
+            }
         }
     }
-    if answer.len() >= ras::MAX_ANSWER {
-        return Err("the answer is too long for a RAS report".to_owned());
-    }
-    Report::read(&answer).map_err(|error| error.to_string())
+    Ok(answer)
 }
 
 /// What to do after a query.
@@ -288,8 +382,16 @@ fn refusal(logs: &TransportMap, options: &HealthOptions) -> Option<(HealthState,
 }
 
 /// The port of the service inside the job: the one in the logs, or else NCCL's own.
-fn port(logs: &TransportMap) -> u16 {
-    logs.snapshot().ras_port().unwrap_or(ras::DEFAULT_PORT)
+fn port(logs: &TransportMap, plan: Option<&FabricPlan>) -> u16 {
+    let planned = || plan?.ops.iter().find_map(|op| port_of(&op.change));
+    logs.snapshot().ras_port().or_else(planned).unwrap_or(ras::DEFAULT_PORT)
+}
+
+fn port_of(change: &Change) -> Option<u16> {
+    match change {
+        Change::Env { name, value } if name == "NCCL_RAS_ADDR" => value.rsplit_once(':')?.1.parse().ok(),
+        _ => None,
+    }
 }
 
 /// One rank of each node, as far as the logs prove them; none means the job's first place.

@@ -1,14 +1,15 @@
 //! A submitted job, bound to the backend that runs it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use weftrun_core::backend::{Backend, ExecRequest, ExecSink};
-use weftrun_core::diagnose::cause::Why;
+use weftrun_core::backend::{Backend, ExecRequest, ExecSink, PortConnection};
+use weftrun_core::diagnose::cause::{Why, WhyState};
 use weftrun_core::diagnose::{Diagnosis, diagnose, why_of_job};
 use weftrun_core::fabric::FabricPlan;
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
@@ -96,18 +97,36 @@ impl Job {
 
     /// The same for a job whose description is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
-        let (map, unread) = self.read_logs().await;
+        let (map, unread) = self.read_logs(LogOptions::default()).await;
         let mut why = why_of_job(&map, detail);
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         why
     }
 
+    /// What the last lines of a running job say of a failure or a hang; none if they show neither. It takes a few
+    /// seconds at most, so jobs with more than 64 replicas are left out: [`Job::why_with`] reads any job whole.
+    pub async fn trouble(&self, detail: &JobDetail) -> Option<Why> {
+        const REPLICAS: usize = 64;
+        const LINES: u64 = 2000;
+        const TIME: Duration = Duration::from_secs(5);
+        let running = matches!(detail.summary.phase, JobPhase::Running | JobPhase::Restarting);
+        if !running || detail.replicas.len() > REPLICAS {
+            return None;
+        }
+        let mut options = LogOptions::default();
+        options.tail = Some(LINES);
+        let (map, _) = tokio::time::timeout(TIME, self.read_logs(options)).await.ok()?;
+        let why = why_of_job(&map, detail);
+        let is_trouble = matches!(why.state, WhyState::Failed | WhyState::Hanging);
+        (is_trouble && why.cause.is_some()).then_some(why)
+    }
+
     /// Reads the logs there are now, and why they were not read to their end.
-    pub(crate) async fn read_logs(&self) -> (TransportMap, Option<String>) {
+    pub(crate) async fn read_logs(&self, options: LogOptions) -> (TransportMap, Option<String>) {
         const MOST: usize = 1 << 30;
         let mut map = TransportMap::new();
         let (mut read, mut unread) = (0usize, None);
-        let mut logs = self.logs(LogOptions::default());
+        let mut logs = self.logs(options);
         while let Some(batch) = logs.next().await {
             match batch {
                 Ok(batch) => {
@@ -177,6 +196,14 @@ impl Job {
     /// [`ErrorKind::Refused`] where the job does not run.
     pub async fn exec(&self, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.backend.exec(&self.handle, request, sink).await
+    }
+
+    /// Connects to a port of localhost beside a rank, or in its first node, pod or process if none is named.
+    ///
+    /// # Errors
+    /// As [`Job::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) where nothing listens on the port.
+    pub async fn open_port(&self, rank: Option<u32>, port: u16) -> Result<Box<dyn PortConnection>> {
+        self.backend.open_port(&self.handle, rank, port).await
     }
 
     /// Acts on it. Asking for what is already so is no error.

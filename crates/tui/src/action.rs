@@ -98,6 +98,8 @@ pub enum Action {
     Export,
     /// Shows the log of the attempt before.
     Attempt,
+    /// Queries NCCL's RAS service inside the running job.
+    Health,
     /// Shows lines that say the same once.
     Fold,
     /// Keeps the last lines of a rank in sight, whatever else is shown.
@@ -251,6 +253,7 @@ pub const TABLE: &[Row] = &[
     row(A::Delete, "delete", &["X"], P::Job, "delete the job and its record (with confirmation)", None),
     row(A::Suspend, "suspend", &["S"], P::Job, "suspend or resume the job (with confirmation)", None),
     row(A::Requeue, "requeue", &["R"], P::Job, "stop the job and queue it again (with confirmation)", None),
+    row(A::Health, "query-health", &["H"], P::Job, "query NCCL's RAS service inside the running job", None),
     row(A::Again, "again", &["N"], P::Job, "new job like this one", None),
     row(A::Filter, "filter-jobs", &["/"], P::Jobs, "show only jobs with this text", Some("filter")),
     row(A::Sort, "sort-jobs", &["s"], P::Jobs, "sort by the next column", None),

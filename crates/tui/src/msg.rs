@@ -10,6 +10,7 @@ use weftrun::core::backend::Capability;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
 use weftrun::core::log::Projection;
+use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
 use crate::action::Action;
@@ -57,6 +58,8 @@ pub enum Msg {
     Checked(u64, Result<Vec<Finding>, String>),
     /// A draft was submitted.
     Submitted(Result<JobHandle, String>),
+    /// NCCL's RAS service in a job answered, or not.
+    Health(JobHandle, Result<Box<HealthReport>, String>),
     /// A job was acted on.
     Acted(JobHandle, JobAction, Result<(), String>),
     /// The editor was closed, or a job file was read.
@@ -97,6 +100,8 @@ pub enum Effect {
     Open(JobHandle, bool),
     /// Stop reading the open job's logs.
     Close,
+    /// Query NCCL's RAS service in a job.
+    Health(JobHandle),
     /// Act on a job.
     Act(JobHandle, JobAction),
     /// Plan a draft: revision, target, job.

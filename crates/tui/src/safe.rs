@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use weftrun::Finding;
 use weftrun::core::job::{JobDetail, JobEvent, JobSummary, ReplicaStatus};
 use weftrun::core::log::clean_text;
+use weftrun::core::report::HealthReport;
 
 use crate::model::transport_view::TransportView;
 
@@ -58,6 +59,17 @@ pub fn finding(mut finding: Finding) -> Finding {
         clean(&mut evidence.text);
     }
     finding
+}
+
+/// Makes an answer of NCCL's RAS service safe.
+pub fn health(mut report: HealthReport) -> HealthReport {
+    clean(&mut report.reason);
+    report.nccl_version.iter_mut().chain(&mut report.notes).for_each(clean);
+    for culprit in &mut report.culprits {
+        clean(&mut culprit.host);
+        clean(&mut culprit.why);
+    }
+    report
 }
 
 /// Makes an event safe.

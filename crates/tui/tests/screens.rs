@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{batch, broken, drafted, empty, one, opened, press, rank_source, screen, type_text, with_jobs};
+use common::{
+    batch, broken, drafted, empty, handle, health, now, one, opened, press, rank_source, screen, type_text,
+    with_jobs,
+};
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::Field;
 use weftrun_tui::msg::Msg;
@@ -38,6 +41,16 @@ fn then(begin: fn() -> Model, keys: &[&'static str]) -> impl Fn() -> Model + use
     }
 }
 
+/// A job of which NCCL's RAS service named a rank twelve seconds ago.
+fn stuck() -> Model {
+    let mut model = opened();
+    press(&mut model, "H");
+    update(&mut model, Msg::Health(handle("moe-abl-2"), Ok(Box::new(health()))));
+    let later = now().checked_add(jiff::SignedDuration::from_secs(12)).unwrap();
+    update(&mut model, Msg::Now(later));
+    model
+}
+
 /// The states every screen is shown in.
 const STATES: [(&str, fn() -> Model); 4] =
     [("empty", empty), ("one_rank", one), ("64_ranks", opened), ("error", broken)];
@@ -63,12 +76,15 @@ fn every_screen_in_every_state() {
 fn overview() {
     sizes("overview_by_rank", then(opened, &["2", "z", "s"]));
     sizes("overview_nothing_known", then(with_jobs, &["enter"]));
+    sizes("overview_stuck", then(stuck, &["2"]));
+    sizes("overview_stuck_by_rank", then(stuck, &["2", "z"]));
 }
 
 #[test]
 fn fabric() {
     sizes("fabric_ranks", then(opened, &["3", "z"]));
     sizes("fabric_other_communicator", then(opened, &["3", "c"]));
+    sizes("fabric_stuck", then(stuck, &["3"]));
     sizes("fabric_cell", then(opened, &["3", "right", "enter"]));
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{batch, handle, job, opened, press, rank_source, type_text, with_jobs};
+use common::{batch, handle, health, job, opened, press, rank_source, type_text, with_jobs};
 use weftrun::core::job::{Action as JobAction, JobPhase};
 use weftrun::core::log::LogStore;
 use weftrun_tui::model::Screen;
@@ -13,6 +13,35 @@ use weftrun_tui::model::layer::Layer;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
+
+#[test]
+fn ras_is_queried_once_at_a_time_and_names_the_rank_first() {
+    let mut model = opened();
+    let job = handle("moe-abl-2");
+    assert!(matches!(&press(&mut model, "H")[..], [Effect::Health(queried)] if *queried == job));
+    assert!(press(&mut model, "H").is_empty(), "one query at a time");
+    let open = |model: &weftrun_tui::model::Model| model.open.as_ref().unwrap().rank_rows()[0];
+    assert_eq!(open(&model), 0);
+    update(&mut model, Msg::Health(job.clone(), Ok(Box::new(health()))));
+    assert_eq!(open(&model), 44, "the rank that is behind comes first");
+    let codes: Vec<&str> =
+        model.open.as_ref().unwrap().findings().iter().map(|finding| finding.code.as_str()).collect();
+    assert_eq!(codes[..2], ["HEALTH-STUCK", "NCCL-NET-MIXED"]);
+    assert!(matches!(&press(&mut model, "H")[..], [Effect::Health(_)]));
+    assert_eq!(open(&model), 44, "what was known holds until the next answer");
+    update(&mut model, Msg::Health(job, Err("the cluster is away \u{1b}[2J".into())));
+    let ras = model.open.as_ref().unwrap().ras.as_ref().unwrap();
+    assert!(matches!(&ras.answer, Some(Err(text)) if !text.contains('\u{1b}')));
+    assert_eq!(open(&model), 0);
+}
+
+#[test]
+fn a_job_that_has_ended_has_no_ras_service() {
+    let mut model = with_jobs();
+    press(&mut model, "G");
+    assert!(press(&mut model, "H").is_empty());
+    assert!(model.notice.is_some() && model.open.is_none());
+}
 
 #[test]
 fn enter_opens_the_job_under_the_cursor() {

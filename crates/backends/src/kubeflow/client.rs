@@ -25,6 +25,9 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Names of jobs in one label selector: it is a part of a URL.
 const NAMES: usize = 100;
 
+/// Nodes of a job of which only the pods' warnings are read, not that they were placed and started.
+const MANY: u32 = 256;
+
 /// Most pods that are gone and yet remembered.
 const MOST_REMEMBERED: usize = 4096;
 
@@ -129,14 +132,21 @@ impl Client {
             }
             jobs
         };
-        let pods = self.pods_for(&jobs).await?;
+        let (mut summaries, mut unclear) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match job.summary_without_pods(&self.target) {
+                Some(summary) => summaries.push(summary),
+                None => unclear.push(job),
+            }
+        }
+        let pods = self.pods_for(&unclear).await?;
         let summary = |job: &Job| {
             let pods = pods_of(job, &pods);
             let mut summary = job.summary(&self.target, &pods);
             said_of_leftovers(&mut summary, job, &pods);
             summary
         };
-        let mut summaries: Vec<_> = jobs.iter().map(summary).collect();
+        summaries.extend(unclear.iter().map(summary));
         summaries.retain(|job| filter.ended || !job.phase.is_terminal());
         summaries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| a.name.cmp(&b.name)));
         summaries.truncate(filter.limit.unwrap_or(usize::MAX));
@@ -185,9 +195,9 @@ impl Client {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
-        let (pods, events) = tokio::join!(
+        let (pods, mut events) = tokio::join!(
             named.cluster.list_as(&Resource::PODS, &selector, "", |object| Pod::of_json(&object)),
-            named.cluster.list_as(&Resource::EVENTS, "", "", |object| PodEvent::of_json(&object))
+            events_of(&named.cluster, &job)
         );
         let mut pods = pods?;
         pods.retain(|pod| pod_of(pod, &job));
@@ -199,7 +209,6 @@ impl Client {
             }
         }
         let pods: Vec<&Pod> = pods.iter().collect();
-        let mut events = events.unwrap_or_default();
         let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
         events.retain(|event| about(&job, &uids, event));
         events.sort_by_key(|event| event.time);
@@ -216,6 +225,23 @@ impl Client {
         ];
         Ok(detail)
     }
+}
+
+/// Returns the events of a job and, of its pods, all or only the warnings. One may have no right to them.
+///
+/// The API server cannot select events by a job's pods, and each pod that starts has four: of a large job only warnings are read.
+async fn events_of(cluster: &Cluster, job: &Job) -> Vec<PodEvent> {
+    let read = |object| PodEvent::of_json(&object);
+    let fields: &[&str] = if job.nodes() <= MANY {
+        &[""]
+    } else {
+        &["involvedObject.kind!=Pod", "involvedObject.kind=Pod,type!=Normal"]
+    };
+    let mut events = Vec::new();
+    for fields in fields {
+        events.extend(cluster.list_as(&Resource::EVENTS, "", fields, read).await.unwrap_or_default());
+    }
+    events
 }
 
 /// Adds to the reason of an ended job that pods of it still run.

@@ -1,14 +1,14 @@
-//! `exec`: a command in the container of a rank.
+//! A command in the container of a rank, and a connection to a port in its pod.
 
 use serde_json::Value;
-use weftrun_core::backend::{ExecRequest, ExecSink};
+use weftrun_core::backend::{ExecRequest, ExecSink, PortConnection};
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, pod_of};
+use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Pod, Resource, State, exec};
+use crate::kubernetes::{Pod, Resource, State, exec, open_port};
 
 /// What stands before the number of ranks in the command of a job with `launch = "per-rank"`.
 const PER_RANK: &str = "weftrun-ranks";
@@ -21,6 +21,23 @@ impl Client {
         request: &ExecRequest,
         sink: &mut ExecSink<'_>,
     ) -> Result<i32> {
+        let (named, pod, container) = self.running(handle, request.rank).await?;
+        exec(&named.cluster, &pod, &container, &request.command, sink).await
+    }
+
+    /// Connects to a port of localhost in the pod of a rank.
+    pub async fn open_port(
+        &self,
+        handle: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        let (named, pod, _) = self.running(handle, rank).await?;
+        open_port(&named.cluster, &pod, port).await
+    }
+
+    /// The pod and the container of a rank, which run.
+    async fn running(&self, handle: &JobHandle, rank: Option<u32>) -> Result<(Named, String, String)> {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
@@ -34,7 +51,7 @@ impl Client {
                 Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
             );
         }
-        let node = job.node_of(request.rank).map_err(|error| error.with("handle", handle))?;
+        let node = job.node_of(rank).map_err(|error| error.with("handle", handle))?;
         let pod = all.into_iter().find(|pod| !pod.deleting && job.node_number(pod) == Some(node));
         let main = pod.and_then(|pod| Some((pod, job.kind.place(pod).main?)));
         let running = main.filter(|(pod, main)| {
@@ -44,7 +61,7 @@ impl Client {
             let message = format!("the pod of node {node} does not run now");
             return Err(Error::new(ErrorKind::Refused, message).with("handle", handle));
         };
-        exec(&named.cluster, &pod.name, &container, &request.command, sink).await
+        Ok((named, pod.name.clone(), container))
     }
 }
 

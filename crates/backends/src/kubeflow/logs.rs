@@ -1,19 +1,24 @@
 //! The logs of a job: its pods', until it and they have ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 use weftrun_core::log::{LogBatch, LogOptions};
-use weftrun_core::{ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::logs::{LogJob, QUIET, logs as pod_logs};
-use crate::kubernetes::{Change, changes, is_not_found};
+use crate::kubernetes::{Change, Resource, Right, changes, is_not_found, rights};
+
+/// How long a missing right is doubted.
+const REFUSED: Duration = Duration::from_secs(3);
 
 /// The batches of a job.
 pub fn logs(
@@ -24,6 +29,9 @@ pub fn logs(
     let opened = async move {
         let named = named.await?;
         let job = client.job(&named).await?;
+        if options.follow {
+            may_read(&named).await?;
+        }
         let (sender, ended) = watch::channel(false);
         let kind = named.kind;
         let uid = job.uid().to_owned();
@@ -61,6 +69,23 @@ pub fn logs(
             .boxed())
     };
     stream::once(opened).try_flatten().boxed()
+}
+
+/// Refuses to follow without the right to read logs: otherwise it would show only once the first container has started.
+async fn may_read(named: &Named) -> Result<()> {
+    let right = Right { verb: "get", resource: Resource::PODS, subresource: "log" };
+    let began = Instant::now();
+    while rights(&named.cluster, &[right]).await.first() == Some(&Some(false)) {
+        // An API server that has just started knows no Roles yet.
+        if began.elapsed() > REFUSED {
+            let message = "you may not read the logs of pods in this namespace";
+            return Err(Error::new(ErrorKind::Credentials, message)
+                .with("handle", &named.handle)
+                .hint("ask for a Role with the verb `get` on `pods/log`; `weftrun wait` waits for the job's end without its logs"));
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
 }
 
 /// Watches the job's object, and says when it has ended. Gives an error only where there is nothing to wait for.

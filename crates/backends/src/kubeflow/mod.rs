@@ -18,6 +18,8 @@ mod render;
 #[cfg(test)]
 mod rights_tests;
 mod status;
+#[cfg(test)]
+mod status_tests;
 mod submit;
 mod train_job;
 mod watch;
@@ -29,7 +31,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
+    TargetConfig,
 };
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
@@ -65,6 +68,7 @@ impl Backend for Kubeflow {
             mpi: true,
             // They are there as long as the pod is; the pods of a failed job are removed, which frees its GPUs.
             exec: true,
+            ports: true,
             previous_logs: false,
             rank_logs: false,
             log_times: true,
@@ -122,6 +126,15 @@ impl Backend for Kubeflow {
 
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.client.exec(job, request, sink).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        self.client.open_port(job, rank, port).await
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -1,6 +1,6 @@
 //! The roles we hand out grant what is asked of a cluster, and nothing else.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::discover::{no_job, wanted_rights};
 use super::kinds::Kind;
@@ -43,6 +43,13 @@ fn the_researchers_role_grants_what_the_backend_asks() {
 fn no_role_grants_more_than_reading_outside_the_namespace() {
     let secret = ["secrets", "pods/exec", "pods/attach", "pods/portforward", "serviceaccounts/token", "*"];
     for role in roles() {
+        // The role for `health` is granted on purpose, and holds nothing else.
+        if role["metadata"]["name"] == "weftrun-health" {
+            let port_forward =
+                json!([{"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]}]);
+            assert_eq!((&role["kind"], &role["rules"]), (&json!("Role"), &port_forward));
+            continue;
+        }
         for rule in role["rules"].as_array().unwrap() {
             assert!(!has(&rule["verbs"], "*") && !has(&rule["apiGroups"], "*"), "{rule}");
             assert!(!secret.iter().any(|word| has(&rule["resources"], word)), "{rule}");

@@ -241,13 +241,61 @@ impl Job {
     /// Its line in a list.
     pub fn summary(&self, target: &str, pods: &[&Pod]) -> JobSummary {
         let (phase, reason) = self.phase(pods);
-        let time = |pointer: &str| self.text(pointer).parse::<Timestamp>().ok();
-        let mut summary = JobSummary::new(self.handle(target), phase);
+        let mut summary = self.line(target, phase);
         summary.reason = reason;
-        summary.kind = self.kind.resource().kind.to_owned();
         let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
         let ready = pods.iter().filter(|pod| pod.ready && !launcher(pod)).count();
-        summary.ready = (u32::try_from(ready).unwrap_or(u32::MAX), self.nodes());
+        summary.ready.0 = u32::try_from(ready).unwrap_or(u32::MAX);
+        if phase == JobPhase::Failed {
+            self.failed(&mut summary, pods);
+        }
+        summary
+    }
+
+    /// Its line in a list where its own status says that all its pods run: of thousands of pods none need be read.
+    pub fn summary_without_pods(&self, target: &str) -> Option<JobSummary> {
+        self.all_run().then(|| {
+            let mut summary = self.line(target, JobPhase::Running);
+            summary.ready.0 = summary.ready.1;
+            summary
+        })
+    }
+
+    /// Whether its status says that each of its pods runs, and none can be restarting unseen: a container that the kubelet starts
+    /// again leaves its pod `Running`.
+    fn all_run(&self) -> bool {
+        let ended = ["Succeeded", "Complete", "Failed", "Restarting"]
+            .iter()
+            .any(|kind| self.condition(kind).is_some());
+        if ended || self.suspended() || self.object["metadata"]["deletionTimestamp"].is_string() {
+            return false;
+        }
+        let specs = match self.kind {
+            // Counts Jobs, and one is ready when all its pods are.
+            Kind::TrainJob => {
+                let jobs = self.object["status"]["jobsStatus"].as_array();
+                let nodes = jobs.into_iter().flatten().find(|job| job["name"] == "node");
+                return nodes
+                    .is_some_and(|nodes| nodes["ready"] == 1 && nodes["failed"].as_u64().unwrap_or(0) == 0);
+            }
+            Kind::PyTorchJob => &self.object["spec"]["pytorchReplicaSpecs"],
+            Kind::MpiJobV1 | Kind::MpiJobV2 => &self.object["spec"]["mpiReplicaSpecs"],
+        };
+        let runs = |(role, spec): (&String, &Value)| {
+            let counts = &self.object["status"]["replicaStatuses"][role];
+            let wanted = spec["replicas"].as_u64().unwrap_or(1);
+            let stays = spec["restartPolicy"] == "Never" || spec["restartPolicy"] == "ExitCode";
+            stays && counts["active"] == wanted && counts["failed"].as_u64().unwrap_or(0) == 0
+        };
+        self.condition("Running").is_some() && specs.as_object().is_some_and(|specs| specs.iter().all(runs))
+    }
+
+    /// What its line says without its pods.
+    fn line(&self, target: &str, phase: JobPhase) -> JobSummary {
+        let time = |pointer: &str| self.text(pointer).parse::<Timestamp>().ok();
+        let mut summary = JobSummary::new(self.handle(target), phase);
+        summary.kind = self.kind.resource().kind.to_owned();
+        summary.ready = (0, self.nodes());
         summary.created = time("/metadata/creationTimestamp");
         let ended = || {
             let kinds = ["Succeeded", "Complete", "Failed"];
@@ -255,10 +303,8 @@ impl Job {
             condition["lastTransitionTime"].as_str()?.parse().ok()
         };
         summary.ended = time("/status/completionTime").or_else(ended);
-        match phase {
-            JobPhase::Succeeded => summary.exit_code = Some(0),
-            JobPhase::Failed => self.failed(&mut summary, pods),
-            _ => {}
+        if phase == JobPhase::Succeeded {
+            summary.exit_code = Some(0);
         }
         summary.submission = self.submission();
         let label = self.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str();

@@ -52,7 +52,7 @@ async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &str) {
     });
     let patch = json!({"metadata": {"ownerReferences": [owner]}});
     if let Err(error) = cluster.patch(companion, name, &patch).await {
-        tracing::warn!(%error, name, kind = companion.kind, "the object stays when the job is deleted");
+        tracing::warn!("the {} {name} stays when the job is deleted: {error}", companion.kind);
     }
 }
 

@@ -27,7 +27,8 @@ pub async fn exec(
     let what = format!("run a command in {pod}");
     let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = AttachParams::default().container(container).stdin(false).stdout(true).stderr(true);
-    let mut process = Attached(api.exec(pod, command, &params).await.map_err(|error| refused(error, &what))?);
+    let mut process =
+        Attached(api.exec(pod, command, &params).await.map_err(|error| refused(error, &what, "pods/exec"))?);
     let status = process.0.take_status();
     let (mut out, mut err) = (process.0.stdout(), process.0.stderr());
     let (mut out_bytes, mut err_bytes) = (vec![0; BUFFER], vec![0; BUFFER]);
@@ -85,7 +86,8 @@ fn code(status: Option<&Status>) -> Result<i32> {
     })
 }
 
-fn refused(error: kube::Error, what: &str) -> Error {
+/// The error of a connection that the API server does not open, for the right (`pods/exec`) that it takes.
+pub(super) fn refused(error: kube::Error, what: &str, right: &str) -> Error {
     let status = match &error {
         kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16(),
         _ => 0,
@@ -94,10 +96,10 @@ fn refused(error: kube::Error, what: &str) -> Error {
     match status {
         401 => made(ErrorKind::Credentials, "the API server does not know you")
             .hint("the token or certificate has expired or is wrong: log in again"),
-        403 => made(ErrorKind::Credentials, "you may not run commands in pods of this namespace")
-            .hint("ask for a Role with the verbs `get` and `create` on `pods/exec`"),
+        403 => made(ErrorKind::Credentials, &format!("you may not use `{right}` in this namespace"))
+            .hint(format!("ask for a Role with the verbs `get` and `create` on `{right}`")),
         404 => made(ErrorKind::NotFound, "the pod or its container is gone"),
-        400..=499 => made(ErrorKind::Refused, "the API server refuses to run the command"),
+        400..=499 => made(ErrorKind::Refused, "the API server refuses the connection"),
         _ => from_kube(error, what),
     }
 }

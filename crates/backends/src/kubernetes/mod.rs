@@ -6,7 +6,9 @@
 //! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
 //! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
 //! | `request` | get, list, create, patch, delete of plain JSON objects |
+//! | `slim` | a page of a list, without what is not used of its objects |
 //! | `exec` | a command in a container |
+//! | `port` | a connection to a port in a pod |
 //! | `watcher` | a list and a watch that outlive 410, restarts and rotated tokens |
 //! | `pod` | what is read of a pod |
 //! | `pending` | why pods do not start, and what to do |
@@ -27,9 +29,11 @@ pub mod logs;
 pub mod mpirun;
 mod pending;
 mod pod;
+mod port;
 mod queues;
 mod request;
 mod retry;
+mod slim;
 mod watcher;
 
 pub use connect::{Cluster, ClusterConfig};
@@ -40,6 +44,7 @@ pub use exec::exec;
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};
 pub use pending::{NODE_LOST, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
+pub use port::open_port;
 pub use queues::queues;
 pub use request::{Resource, Write};
 pub use watcher::{Change, changes};

@@ -6,6 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::slim::Page;
 use super::{Cluster, from_kube};
 
 /// A kind of object, as the API names it.
@@ -23,8 +24,8 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-/// Objects of a page: as JSON in memory, a pod is some 20 KiB and an event 2.
-const PAGE: u32 = 250;
+/// Objects of a page, as many as kubectl's: on the wire a pod is some 8 to 20 KiB and an event 2.
+const PAGE: u32 = 500;
 const EVENTS_PAGE: u32 = 1000;
 
 /// How a write is meant.
@@ -153,12 +154,10 @@ impl Cluster {
         let mut items = Vec::new();
         loop {
             let request = built(self.request_for(resource).list(&params), &what)?;
-            let mut page: Value = self.answer(self.client.request(request).await, &what)?;
-            if let Some(Value::Array(list)) = page.get_mut("items").map(Value::take) {
-                items.extend(list.into_iter().map(&read));
-            }
-            match page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(token),
+            let page: Page = self.answer(self.client.request(request).await, &what)?;
+            items.extend(page.items.into_iter().map(|item| read(item.0)));
+            match page.metadata.token.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
                 None => return Ok(items),
             }
         }

@@ -1,8 +1,8 @@
 //! Requests that a busy API server turns away are sent again.
 //!
 //! API priority and fairness answers 429 with `Retry-After`, an API server that starts or loses etcd 500 to 504, and a load balancer
-//! in front of it resets connections. A read changes nothing and is sent again after all of these; a write only after 429, which
-//! says that nothing was done. Whether a write that may have been done is repeated is decided where it is made.
+//! in front of it resets connections. What can be done twice is sent again after all of these; a create only after 429, which
+//! says that nothing was done. Whether a create that may have been done is repeated is decided where it is made.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -24,6 +24,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A request that is repeated for longer is mentioned on stderr.
 const NOTICE: Duration = Duration::from_secs(5);
+/// The answer to a delete that was done.
+const DELETED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#;
 /// Most bytes of an error that are read.
 const LARGEST_ERROR: usize = 1 << 20;
 
@@ -43,8 +45,9 @@ pub(super) fn retrying(client: kube::Client, patience: Duration) -> kube::Client
 impl Retrying {
     async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
-        let read = parts.method == Method::GET && !is_stream(&parts.uri);
+        let safe = may_be_repeated(&parts.method, &parts.uri);
         let (began, mut pause, mut tries) = (Instant::now(), FIRST_PAUSE, 0u32);
+        let (reads, deletes) = (parts.method == Method::GET, parts.method == Method::DELETE);
         let mut noticed = false;
         loop {
             let Some(copy) = body.try_clone() else {
@@ -53,12 +56,16 @@ impl Retrying {
             tries += 1;
             let answer = self.client.send(Request::from_parts(parts.clone(), copy)).await;
             let (wait, why) = match &answer {
-                Ok(response) if turned_away(response.status(), read) => {
+                // An earlier try may have been done, although no answer said so.
+                Ok(response) if deletes && tries > 1 && response.status() == StatusCode::NOT_FOUND => {
+                    return Ok(Response::new(Body::from(DELETED.as_bytes().to_vec())));
+                }
+                Ok(response) if turned_away(response.status(), safe, reads) => {
                     let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
                     let asked = asked.and_then(|value| retry_after::parse(value, SystemTime::now()));
                     (asked.unwrap_or(pause), response.status().to_string())
                 }
-                Err(error) if read && broke_off(error) => (pause, "the connection broke".to_owned()),
+                Err(error) if safe && broke_off(error) => (pause, "the connection broke".to_owned()),
                 _ => return Ok(answer?),
             };
             let tried = began.elapsed();
@@ -116,14 +123,24 @@ impl Service<Request<Body>> for Retrying {
     }
 }
 
-/// Whether a request is a watch or a log, whose readers open them again where they were left, or a command, which may have run.
-fn is_stream(uri: &Uri) -> bool {
-    ["/log", "/exec"].iter().any(|end| uri.path().ends_with(end))
-        || uri.query().is_some_and(|query| query.contains("watch="))
+/// Whether a request has the same effect when it is sent twice: all but creates for good, watches and logs, whose readers open them
+/// again where they were left, and commands, which may have run. Deletes name the object's uid, and patches say the new value.
+fn may_be_repeated(method: &Method, uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    let streams = ["/log", "/exec", "/portforward"].iter().any(|end| uri.path().ends_with(end))
+        || query.contains("watch=");
+    // A review of access is created and never stored.
+    let stores = *method == Method::POST
+        && !query.contains("dryRun=All")
+        && !uri.path().contains("/authorization.k8s.io/");
+    !streams && !stores
 }
 
-fn turned_away(status: StatusCode, read: bool) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS || (read && matches!(status.as_u16(), 500 | 502 | 503 | 504))
+/// Whether an answer says to try again. A webhook that does not answer makes a write fail with 500, and goes on doing so.
+fn turned_away(status: StatusCode, safe: bool, reads: bool) -> bool {
+    let unavailable =
+        matches!(status.as_u16(), 502..=504) || (reads && status == StatusCode::INTERNAL_SERVER_ERROR);
+    status == StatusCode::TOO_MANY_REQUESTS || (safe && unavailable)
 }
 
 /// Whether a connection was there and broke. An address where nobody answers is an error at once.
@@ -140,4 +157,137 @@ fn broke_off(error: &kube::Error) -> bool {
         next = error.source();
     }
     transport
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use kube::api::DynamicObject;
+    use kube::core::{ApiResource, GroupVersionKind};
+
+    use super::*;
+    use crate::kubernetes::{Cluster, Resource, Write};
+
+    /// An API server that gives these answers, one after another (status and `Retry-After`), and then 200.
+    #[derive(Clone)]
+    struct Server {
+        answers: Arc<Mutex<VecDeque<(u16, u64)>>>,
+        requests: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Server {
+        fn cluster(&self, patience: Duration) -> Cluster {
+            let client = retrying(kube::Client::new(self.clone(), "research"), patience);
+            Cluster { client, namespace: "research".into(), context: "test".into(), server: "test".into() }
+        }
+
+        fn next(&self, answers: &[(u16, u64)]) {
+            self.requests.lock().unwrap().clear();
+            *self.answers.lock().unwrap() = answers.iter().copied().collect();
+        }
+
+        fn requests(&self) -> usize {
+            self.requests.lock().unwrap().len()
+        }
+    }
+
+    impl Service<Request<Body>> for Server {
+        type Response = Response<Body>;
+        type Error = BoxError;
+        type Future = std::future::Ready<Result<Response<Body>, BoxError>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            self.requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+            let (status, after) = self.answers.lock().unwrap().pop_front().unwrap_or((200, 0));
+            let body = match status {
+                200 => r#"{"kind":"Status","metadata":{"name":"a"},"items":[]}"#.to_owned(),
+                code => format!(
+                    r#"{{"kind":"Status","status":"Failure","message":"busy","reason":"X","code":{code},"details":{{}}}}"#
+                ),
+            };
+            let answer = Response::builder().status(status).header(RETRY_AFTER, after);
+            std::future::ready(answer.body(Body::from(body.into_bytes())).map_err(Into::into))
+        }
+    }
+
+    fn server() -> Server {
+        Server { answers: Arc::default(), requests: Arc::default() }
+    }
+
+    #[tokio::test]
+    async fn what_can_be_done_twice_is_sent_again_and_a_create_only_after_429() {
+        let server = server();
+        let cluster = server.cluster(Duration::from_secs(60));
+        let object = json!({"metadata": {"name": "a"}});
+        for status in [429, 500, 502, 503, 504] {
+            for verb in ["get", "list", "delete", "patch", "dry run", "review", "create"] {
+                server.next(&[(status, 0), (status, 0)]);
+                let maps = Resource::CONFIG_MAPS;
+                let done = match verb {
+                    "get" => cluster.get(&maps, "a").await.map(drop),
+                    "list" => cluster.list(&maps, "").await.map(drop),
+                    "delete" => cluster.delete(&maps, "a", Some("uid")).await,
+                    "patch" => cluster.patch(&maps, "a", &object).await.map(drop),
+                    "dry run" => cluster.create(&maps, &object, Write::DryRun).await.map(drop),
+                    "review" => cluster.create(&Resource::REVIEWS, &object, Write::Real).await.map(drop),
+                    _ => cluster.create(&maps, &object, Write::Real).await.map(drop),
+                };
+                let repeated = match status {
+                    429 => true,
+                    500 => matches!(verb, "get" | "list"),
+                    _ => verb != "create",
+                };
+                assert_eq!(done.is_ok(), repeated, "{verb} after {status}: {done:?}");
+                assert_eq!(server.requests(), if repeated { 3 } else { 1 }, "{verb} after {status}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_delete_whose_first_answer_was_lost_is_done() {
+        let server = server();
+        let cluster = server.cluster(Duration::from_secs(60));
+        server.next(&[(503, 0), (404, 0)]);
+        cluster.delete(&Resource::CONFIG_MAPS, "a", Some("uid")).await.unwrap();
+        server.next(&[(404, 0)]);
+        let error = cluster.delete(&Resource::CONFIG_MAPS, "a", Some("uid")).await.unwrap_err();
+        assert_eq!(error.kind(), weftrun_core::ErrorKind::NotFound, "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_the_server_asks_for_is_kept_within_the_limit() {
+        let server = server();
+        let cluster = server.cluster(Duration::from_secs(10));
+        server.next(&[(429, 1)]);
+        let began = Instant::now();
+        cluster.list(&Resource::PODS, "").await.unwrap();
+        assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After is not kept");
+        server.next(&[(429, 600)]);
+        let error = cluster.list(&Resource::PODS, "").await.unwrap_err();
+        assert!(error.to_string().contains("(1 try in 0 s)"), "{error}");
+        assert_eq!(server.requests(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_start_of_a_watch_and_of_a_log_is_sent_again_after_429() {
+        let server = server();
+        let cluster = server.cluster(Duration::from_secs(60));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
+        let pods: kube::Api<DynamicObject> =
+            kube::Api::namespaced_with(cluster.client.clone(), "research", &resource);
+        server.next(&[(429, 0)]);
+        assert!(pods.watch(&kube::api::WatchParams::default(), "0").await.is_ok());
+        assert_eq!(server.requests(), 2);
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
+            kube::Api::namespaced(cluster.client.clone(), "research");
+        server.next(&[(429, 0)]);
+        assert!(pods.log_stream("a", &kube::api::LogParams::default()).await.is_ok());
+        assert_eq!(server.requests(), 2);
+    }
 }

@@ -1,6 +1,7 @@
 //! The process list: what `render` prints, what a job folder holds, what the supervisor starts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use weftrun_core::backend::Rendered;
@@ -114,6 +115,28 @@ impl ProcessList {
         }
     }
 
+    /// Number of ranks of the job, where the processes know it.
+    pub fn world(&self) -> Option<u32> {
+        self.processes.iter().find_map(|process| process.number("WORLD_SIZE"))
+    }
+
+    /// The ranks behind each process, in the order of the processes.
+    pub fn ranks(&self) -> Vec<Option<Range<u32>>> {
+        if let ([only], Some(world)) = (self.processes.as_slice(), self.world())
+            && only.rank.is_none()
+        {
+            return vec![Some(0..world)];
+        }
+        let mut next = 0;
+        let mut of = |process: &Process| {
+            let first = process.rank.unwrap_or(next);
+            let count = process.rank.map_or_else(|| process.number("LOCAL_WORLD_SIZE"), |_| Some(1))?;
+            next = first.saturating_add(count);
+            Some(first..next)
+        };
+        self.processes.iter().map(&mut of).collect()
+    }
+
     /// Its text.
     ///
     /// # Errors
@@ -122,6 +145,13 @@ impl ProcessList {
         toml::to_string(self).map_err(|error| {
             Error::new(ErrorKind::Unexpected, "the process list cannot be written as TOML").source(error)
         })
+    }
+}
+
+impl Process {
+    /// A number in its environment.
+    fn number(&self, name: &str) -> Option<u32> {
+        self.env.get(name)?.parse().ok()
     }
 }
 

@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::job::JobHandle;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
-use weftrun_core::{Error, Result};
+use weftrun_core::{Error, ErrorKind, Result};
 
 use super::document::{Process, ProcessList};
 use super::store::{Job, Store};
@@ -97,6 +98,12 @@ impl Reader {
     fn open(store: &Store, handle: &JobHandle, options: LogOptions) -> Result<Self> {
         let job = store.get(handle)?;
         let list = Store::list_of(&job)?;
+        if let Some(world) = list.world()
+            && let Some(rank) = options.ranks.iter().find(|rank| **rank >= world)
+        {
+            return Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
+                .with("ranks", format!("0 to {}", world.saturating_sub(1))));
+        }
         let now = Store::snapshot(&job)?.attempt();
         let start = match options.from.iter().map(|cursor| cursor.attempt).min() {
             Some(attempt) => attempt.min(now),
@@ -122,7 +129,10 @@ impl Reader {
     /// Opens the sources of an attempt, each where its cursor stands.
     fn enter(&mut self, attempt: u32) {
         self.attempt = attempt;
-        let wanted = |(_, process): &(usize, &Process)| self.options.wants(process);
+        let ranks = self.list.ranks();
+        let wanted = |(index, process): &(usize, &Process)| {
+            self.options.wants(process, ranks.get(*index).and_then(Option::as_ref))
+        };
         let source = |(index, process): (usize, &Process)| {
             let id = source_id(&self.job.submission, process, attempt);
             let mark =
@@ -141,7 +151,7 @@ impl Reader {
     fn look(&mut self) -> Result<Vec<LogBatch>> {
         let now = match Store::snapshot(&self.job) {
             Ok(now) => now,
-            Err(error) if error.kind() == weftrun_core::ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.over = true;
                 return Ok(self.sources.iter().map(|source| ended(source, None)).collect());
             }
@@ -164,7 +174,14 @@ impl Reader {
         if complete {
             let processes = now.record.as_ref().filter(|record| record.attempt == self.attempt);
             let code = |source: &Source| processes?.processes.get(source.index)?.exit_code;
-            batches.extend(self.sources.iter().map(|source| ended(source, code(source))));
+            for source in &self.sources {
+                let path = self.job.folder.log(self.attempt, &self.list.processes[source.index].name);
+                if code(source).is_some() && !path.exists() {
+                    let reason = format!("the log file {} is gone", path.display());
+                    batches.push(LogBatch::marked(source.id.clone(), Mark::Gap { reason }, source.cursor()));
+                }
+                batches.push(ended(source, code(source)));
+            }
             if now.attempt() > self.attempt && (self.options.follow || !self.options.from.is_empty()) {
                 self.enter(self.attempt + 1);
             } else {
@@ -242,15 +259,15 @@ fn source_id(submission: &str, process: &Process, attempt: u32) -> SourceId {
 
 /// Which sources a reader wants.
 trait Wants {
-    fn wants(&self, process: &Process) -> bool;
+    fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool;
 }
 
 impl Wants for LogOptions {
     /// A source of several ranks is wanted whichever of them is.
-    fn wants(&self, process: &Process) -> bool {
+    fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool {
         let role = self.roles.is_empty() || self.roles.contains(&process.role);
-        let rank = self.ranks.is_empty() || process.rank.is_none_or(|rank| self.ranks.contains(&rank));
-        role && rank
+        let wanted = |ranks: &Range<u32>| self.ranks.iter().any(|rank| ranks.contains(rank));
+        role && (self.ranks.is_empty() || ranks.is_none_or(wanted))
     }
 }
 

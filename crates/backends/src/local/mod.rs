@@ -72,6 +72,7 @@ impl Backend for Local {
             containers: false,
             mpi: true,
             exec: true,
+            ports: false,
             previous_logs: true,
             rank_logs: true,
             log_times: false,

@@ -1,7 +1,7 @@
 //! Processes of this machine: known again after a restart of anything, and signalled.
 
 use std::fs;
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -76,19 +76,52 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
+/// How long a process may take to get its environment while it becomes another program.
+const EXEC: Duration = Duration::from_millis(200);
+
 /// The processes that carry the mark of a submission, this one excepted. Other users' cannot be read and are none of
 /// ours.
 pub(super) fn marked(submission: &str) -> Vec<i32> {
+    marked_within(submission, EXEC)
+}
+
+/// A process in the middle of `execve` has no environment that could be read, so one without any is read again until
+/// it has one, at most for `patience` in all: a child that is just being started must not be missed.
+fn marked_within(submission: &str, patience: Duration) -> Vec<i32> {
     let mark = format!("{MARK}={submission}");
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| *pid != me && carries(*pid, mark.as_bytes())).collect()
+    let mut unread: Vec<i32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    unread.retain(|pid| *pid != me);
+    let (mut found, began) = (Vec::new(), Instant::now());
+    loop {
+        unread.retain(|pid| match environment(*pid) {
+            Some(environment) if environment.is_empty() => has_memory(*pid),
+            Some(environment) => {
+                if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+                    found.push(*pid);
+                }
+                false
+            }
+            None => false,
+        });
+        if unread.is_empty() || began.elapsed() >= patience {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
-fn carries(pid: i32, mark: &[u8]) -> bool {
-    let file = PathBuf::from(format!("/proc/{pid}/environ"));
-    fs::read(file).is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// Whether a process has an address space: the kernel's own threads and those that ended have none, and never get an
+/// environment.
+fn has_memory(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/statm"))
+        .is_ok_and(|statm| statm.split_ascii_whitespace().next().is_some_and(|pages| pages != "0"))
 }
 
 /// Signals one process. One that ended meanwhile is no failure.
@@ -139,6 +172,27 @@ pub(super) fn name(number: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_becoming_another_program_is_found() {
+        let script = "read go; export WEFTRUN_SUBMISSION=becoming; exec sleep 60";
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", script])
+            .env_clear()
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let go = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            std::io::Write::write_all(&mut input, b"go\n").unwrap();
+        });
+        let found = marked_within("becoming", Duration::from_secs(20));
+        go.join().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [i32::try_from(child.id()).unwrap()]);
+    }
 
     #[test]
     fn this_process_is_alive_and_one_of_another_start_or_boot_is_not() {

@@ -267,7 +267,7 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
         }
     }
     if settings.insecure {
-        tracing::warn!(target = target.name, "`insecure`: any certificate is taken");
+        tracing::debug!(target = target.name, "`insecure`: any certificate is taken");
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
     Ok(builder)

@@ -299,6 +299,7 @@ impl Backend for RunAi {
             containers: true,
             mpi: true,
             exec: false,
+            ports: false,
             previous_logs: false,
             rank_logs: false,
             log_times: true,

@@ -33,16 +33,18 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     Ok(detail)
 }
 
-/// How often the job's script began, by its own log.
+/// How often the job's script began, by the file beside its log.
 async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
     if !client.has_files() {
         return Ok(0);
     }
     let program = format!(
-        "{}cat -- \"$dir\"/*-{id}-????????.log 2> /dev/null | grep -a -c '^#weftrun log=1 '\n:",
+        "{}for f in \"$dir\"/*-{id}-????????.exit; do\n[ ! -f \"$f\" ] || head -n 1 -- \"$f\"\ndone\n:",
         client.enter_log_dir()?
     );
-    Ok(client.read(&program).await?.text().trim().parse().unwrap_or(0))
+    let text = client.read(&program).await?.text();
+    let last = |line: &str| line.split_once(' ')?.1.trim().parse::<u32>().ok();
+    Ok(text.lines().filter_map(last).max().map_or(0, |attempt| attempt.saturating_add(1)))
 }
 
 /// The earlier lives of a job that was queued again.

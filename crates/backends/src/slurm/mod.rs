@@ -93,6 +93,7 @@ impl Backend for Slurm {
             containers: true,
             mpi: true,
             exec: !self.client.access.is_rest(),
+            ports: false,
             previous_logs: true,
             rank_logs: true,
             log_times: false,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bed::{bed, name, poll};
-use crate::cli::{Shell, whole_cluster};
+use crate::shell::{Shell, whole_cluster};
 
 fn file(name: &str, more: &str) -> String {
     format!(

@@ -7,8 +7,9 @@ use serde_json::json;
 use weftrun_core::ErrorKind;
 use weftrun_core::backend::Scope;
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
+use weftrun_core::log::LogOptions;
 
-use crate::bed::{Running, bed, job, of_kind, plan, poll, restarting};
+use crate::bed::{PATIENCE, Running, bed, job, of_kind, plan, poll, restarting};
 use crate::line::Line;
 use crate::losing::Losing;
 use crate::refusing::{Refusing, Turn};
@@ -446,6 +447,25 @@ async fn requests_that_are_turned_away_are_sent_again() {
         assert!(refusing.done(), "{turns:?}");
     }
     let rendered = backend.render(&plan(&*backend, job("busy-b", 1, "true")).await).unwrap();
+    for turn in [Turn::Later, Turn::Unavailable, Turn::Reset] {
+        refusing.turn_away(&[turn]);
+        let findings = backend.check(&rendered).await.unwrap();
+        assert!(findings.is_empty() && refusing.done(), "{turn:?}: {findings:?}");
+        // The start of `wait`: the look for the job passes, the lists of jobs, pods and events do not.
+        refusing.turn_away(&[Turn::Pass, turn, turn, turn]);
+        let mut events = backend.watch(JobFilter::one(&running.handle));
+        let first = tokio::time::timeout(PATIENCE, events.next()).await.unwrap();
+        assert!(matches!(first, Some(Ok(_))) && refusing.done(), "{turn:?}: {first:?}");
+        drop(events);
+        // The log itself, after the job and its pods.
+        refusing.turn_away(&[Turn::Pass, Turn::Pass, turn]);
+        let read: Vec<_> = backend.logs(&running.handle, LogOptions::default()).collect().await;
+        assert!(read.iter().all(Result::is_ok) && refusing.done(), "{turn:?}: {read:?}");
+        let doomed = bed.submit(job("busy-c", 1, "sleep 600")).await;
+        refusing.turn_away(&[Turn::Pass, turn]);
+        backend.act(&doomed.handle, Action::Delete).await.unwrap();
+        assert!(refusing.done(), "{turn:?}");
+    }
     let before = refusing.creates.load(Ordering::SeqCst);
     refusing.turn_away(&[Turn::Later, Turn::Later]);
     let began = std::time::Instant::now();

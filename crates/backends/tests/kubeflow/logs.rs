@@ -328,3 +328,19 @@ async fn a_cursor_of_an_attempt_before_is_continued_with_the_next() {
     assert!(rest.gaps_below(2).is_empty(), "{:?}", rest.marks);
     running.backend.act(&running.handle, Action::Delete).await.unwrap();
 }
+
+/// Without the right to read logs a follower is refused while the job has no pods yet, not only when its first container starts.
+#[tokio::test]
+async fn a_follower_without_the_right_to_logs_is_refused_at_once() {
+    let Some(bed) = bed() else { return };
+    let running = bed.submit(of_kind(job("blind", 1, "true"), json!({"suspend": true}))).await;
+    let account = name("blind");
+    let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pytorchjobs, events], verbs: [get, list, watch]}]";
+    let backend = bed.connect_to(bed.target(&bed.account(&account, rules))).await.unwrap();
+    let mut logs = backend.logs(&running.handle, LogOptions::follow());
+    let first = tokio::time::timeout(PATIENCE, logs.next()).await.expect("nothing is reported");
+    let error = first.expect("the logs have ended").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
+    assert!(error.hints()[0].contains("pods/log"), "{:?}", error.hints());
+    running.delete().await;
+}

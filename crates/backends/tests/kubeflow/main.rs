@@ -8,13 +8,13 @@
 #![cfg(feature = "kubeflow")]
 
 mod bed;
-mod cli;
 mod conformance;
 mod ending;
 mod exec;
 mod fabric;
 mod failures;
 mod findings;
+mod follow;
 mod health;
 mod holding;
 mod kinds;
@@ -23,5 +23,9 @@ mod logs;
 mod losing;
 mod pending;
 mod proxy;
+mod ranks;
 mod refusing;
+mod replayed;
+mod shell;
+mod submit;
 mod webhook;

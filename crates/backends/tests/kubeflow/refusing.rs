@@ -13,6 +13,8 @@ use crate::proxy::Proxy;
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
+    /// It is passed on.
+    Pass,
     /// 429 with `Retry-After: 1`, as API priority and fairness answers.
     Later,
     /// 503.
@@ -64,7 +66,7 @@ async fn pass(
                     creates.fetch_add(usize::from(create), Ordering::SeqCst);
                     let turn = next.lock().unwrap().pop_front();
                     let status = match turn {
-                        None => "",
+                        None | Some(Turn::Pass) => "",
                         Some(Turn::Later) => "429 Too Many Requests\r\nRetry-After: 1",
                         Some(Turn::Unavailable) => "503 Service Unavailable",
                         Some(Turn::Reset) => return,

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, bed, name, poll};
-use crate::cli::{Shell, whole_cluster};
+use crate::shell::{Shell, whole_cluster};
 
 /// A namespace that the researcher may use, beside a webhook or without.
 struct Space {

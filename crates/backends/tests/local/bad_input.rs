@@ -38,12 +38,12 @@ pub fn a_signal_and_a_code_are_told_apart() {
 pub fn children_left_behind_are_ended_and_told() {
     block_on(async {
         let local = Local::new();
-        // One in the same group, and one that went to a session of its own.
-        let (end, detail) = run(&local, "sleep 300 & setsid sleep 301 & echo up; exit 0").await;
+        // One in the same group, and one that went to a session of its own. The times are no other test's.
+        let (end, detail) = run(&local, "sleep 300071 & setsid sleep 300072 & echo up; exit 0").await;
         assert_eq!(end.phase, JobPhase::Succeeded, "{}", end.reason);
         let told = detail.findings.iter().any(|finding| finding.code == "LOCAL-LEFT-BEHIND");
         assert!(told, "{:?}", detail.findings);
-        let left = std::process::Command::new("pgrep").args(["-f", "^sleep 30[01]$"]).output();
+        let left = std::process::Command::new("pgrep").args(["-f", "^sleep 30007[12]$"]).output();
         if let Ok(left) = left {
             assert_eq!(String::from_utf8_lossy(&left.stdout), "", "children are still there");
         }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use weftrun_backends::local;
 use weftrun_core::Result;
 use weftrun_core::backend::{Backend, TargetConfig};
+use weftrun_core::job::JobHandle;
 use weftrun_testkit::conformance::{self, Fixture};
 
 use crate::{bad_input, clones, crashes};
@@ -114,6 +115,14 @@ impl Fixture for Local {
         target.env = std::env::vars().collect();
         target.binary = self.detached.then(|| std::env::current_exe().unwrap());
         local::connect(target).await
+    }
+
+    /// The check's job is the only one whose folder is still there.
+    async fn lose_logs(&self, _job: &JobHandle) -> bool {
+        let jobs = std::fs::read_dir(self.state.path().join("jobs")).unwrap();
+        let removed =
+            jobs.filter(|job| std::fs::remove_dir_all(job.as_ref().unwrap().path().join("logs")).is_ok());
+        removed.count() > 0
     }
 }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use weftrun_backends::slurm::Slurm;
 use weftrun_core::Result;
 use weftrun_core::backend::Backend;
+use weftrun_core::job::JobHandle;
 use weftrun_testkit::conformance::{self, Fixture};
 
 use crate::bed::{Bed, Way};
@@ -28,6 +29,14 @@ impl Fixture for OnBed {
     /// Slurm counts minutes.
     fn time_limit(&self) -> Duration {
         Duration::from_mins(1)
+    }
+
+    async fn lose_logs(&self, job: &JobHandle) -> bool {
+        let id = job.name();
+        self.0.sh(&format!(
+            "rm -f $BED/shared/fsx/logs/*-{id}-????????.log $BED/home/researcher/weftrun/*-{id}-????????.log"
+        ));
+        true
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {

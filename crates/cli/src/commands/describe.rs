@@ -28,7 +28,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         let detail = job.describe().await?;
         let why = match detail.summary.phase {
             JobPhase::Failed => Some(job.why_with(&detail).await),
-            _ => None,
+            _ => job.trouble(&detail).await,
         };
         Ok((job, detail, why))
     })?;

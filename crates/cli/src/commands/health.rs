@@ -94,11 +94,7 @@ fn text(report: &HealthReport) -> String {
         reason => format!("{}: {reason}", report.state.as_str()),
     }];
     for culprit in report.culprits.iter().take(16) {
-        let rank = match culprit.global_rank {
-            Some(rank) => format!("rank {rank}"),
-            None => format!("rank {} of its communicator", culprit.rank),
-        };
-        lines.push(format!("  {rank}, process {} on {}: {}", culprit.pid, culprit.host, culprit.why));
+        lines.push(format!("  {}", culprit.sentence()));
     }
     if report.culprits.len() > 16 {
         lines.push(format!("  and {} more", report.culprits.len() - 16));

@@ -2,8 +2,10 @@
 //! answer that a person can use, and what was there before is whole afterwards.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -216,4 +218,37 @@ fn records_of_another_century_are_listed_as_any_other() {
         // A new job of that name is not taken for the one of that time.
         place.run("submit --wait job.toml").ok();
     }
+}
+
+/// A command that waits for a busy API server prints that it does, without `-v`.
+#[test]
+fn a_busy_api_server_is_reported_while_the_command_waits() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            head.take_while(|line| !line.is_empty()).for_each(drop);
+            let answer = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let place = Place::new();
+    let kubeconfig = place.write(
+        "kubeconfig",
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]\n\
+             users: [{{name: c, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+        ),
+    );
+    place.configure(&format!("[target.busy]\nbackend = \"kubeflow\"\nkubeconfig = {kubeconfig:?}\n"));
+    let mut child =
+        place.command(["list", "-b", "busy"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // The pause it was asked for is far longer than this test takes.
+    let first = BufReader::new(child.stderr.take().unwrap()).lines().next();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first = first.expect("it ends without a word").unwrap();
+    assert!(first.starts_with("warning: the API server is busy (429"), "{first}");
 }

@@ -42,10 +42,33 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     {
         let ran = render(version);
         assert_eq!(ran.code, 0, "{version}: {}", ran.err);
+        assert!(!ran.err.contains("assumed Kubeflow Trainer"), "{version}: {}", ran.err);
         assert!(ran.out.contains(&format!("{field}:")), "{version}\n{}", ran.out);
         assert!(ran.out.contains("name: torch-distributed"), "{version}\n{}", ran.out);
     }
     assert_eq!(render("3.0").code, 2);
+    // Without a cluster and a flag, each verb prints which version it assumed, and writes what that one accepts.
+    let fields = [
+        ("2.0", "podSpecOverrides"),
+        ("2.1", "podTemplateOverrides"),
+        ("2.2", "runtimePatches"),
+        ("2.3", "runtimePatches"),
+    ];
+    place.write("trainjob.yaml", &case("08-trainjob-torch-v2.3", "before.yaml"));
+    for command in [
+        "render job.toml -b kubeflow --profile dgxc --runtime runtime.yaml",
+        "submit job.toml -b kubeflow --profile dgxc --dry-run=client",
+        "mutate -f trainjob.yaml --profile dgxc --runtime runtime.yaml",
+    ] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.err);
+        let (_, version) = ran
+            .err
+            .split_once("assumed Kubeflow Trainer ")
+            .unwrap_or_else(|| panic!("{command}: {}", ran.err));
+        let (_, field) = fields.iter().find(|(known, _)| version.starts_with(known)).unwrap();
+        assert!(ran.out.contains(&format!("{field}:")), "{command}\n{}", ran.out);
+    }
     place.write("runtime.yaml", "kind: Pod\n");
     assert_eq!(render("2.3").code, 3, "no runtime is in it");
 }

@@ -92,6 +92,36 @@ fn every_verb_that_sees_a_job_fail_says_why_first() {
 }
 
 #[test]
+fn a_running_job_in_trouble_is_described_by_its_cause_first() {
+    let place = Place::new();
+    let log = |node: u32| repo(&format!("tests/cases/failures/hang/node{node}.log")).display().to_string();
+    let job = |name: &str, script: &str| {
+        format!(
+            "name = \"{name}\"\nlaunch = \"per-rank\"\nranks_per_node = 2\ncommand = [\"sh\", \"-c\", \"{script}; sleep 300\"]\n"
+        )
+    };
+    place.write("hangs.toml", &job("hangs", &format!("[ $RANK = 0 ] && cat {} || cat {}", log(0), log(1))));
+    place.write("trains.toml", &job("trains", "echo step 1 tokens/s 100"));
+    let described = |file: &str| {
+        let handle = place.run(&format!("submit -q {file}")).ok().out.trim().to_owned();
+        // The lines are there soon after the ranks run.
+        for _ in 0..100 {
+            if place.run(&format!("logs {handle}")).ok().out.lines().count() > 1 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let described = place.run(&format!("describe {handle}")).ok().out;
+        place.run(&format!("cancel {handle}")).ok();
+        described
+    };
+    let hangs = described("hangs.toml");
+    assert!(hangs.starts_with("failed: collective-timeout: rank 3 on node1\n"), "{hangs}");
+    let trains = described("trains.toml");
+    assert!(trains.contains("phase   running") && !trains.contains("failed"), "{trains}");
+}
+
+#[test]
 fn a_failed_job_without_a_word_is_not_left_without_an_answer() {
     let place = Place::new();
     place.write("job.toml", "name = \"mute\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"exit 3\"]\n");

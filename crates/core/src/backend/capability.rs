@@ -29,6 +29,8 @@ pub struct Capability {
     pub mpi: bool,
     /// Commands can be run beside a rank of a running job.
     pub exec: bool,
+    /// Ports of localhost beside a rank of a running job can be connected to.
+    pub ports: bool,
     /// Logs of an earlier attempt can be read.
     pub previous_logs: bool,
     /// Each rank has a log source of its own; otherwise a source carries all ranks of its node or pod.

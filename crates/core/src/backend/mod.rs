@@ -4,6 +4,7 @@ mod capability;
 mod entry;
 mod exec;
 mod planned;
+mod port;
 mod registry;
 mod rendered;
 mod target;
@@ -19,6 +20,7 @@ pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
 pub use exec::{ExecRequest, ExecSink, ExecStream};
 pub use planned::PlannedJob;
+pub use port::PortConnection;
 pub use registry::Registry;
 pub use rendered::{Document, Inexpressible, Language, Placeholder, Prepared, Rendered};
 pub use target::TargetConfig;
@@ -89,5 +91,19 @@ pub trait Backend: Debug + Send + Sync + 'static {
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         let _ = (job, request, sink);
         Err(Error::unsupported(&self.capability().backend, "exec"))
+    }
+
+    /// Connects to a port of localhost beside a rank of a running job, or in its first node, pod or process if none is named.
+    ///
+    /// The errors are those of [`Backend::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) where nothing listens on
+    /// the port, which the connection may also report when it is first used.
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        let _ = (job, rank, port);
+        Err(Error::unsupported(&self.capability().backend, "ports"))
     }
 }

@@ -71,6 +71,17 @@ pub struct Culprit {
     pub why: String,
 }
 
+impl Culprit {
+    /// Returns which rank it is, where, and what is wrong with it.
+    pub fn sentence(&self) -> String {
+        let rank = match self.global_rank {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("rank {} of its communicator", self.rank),
+        };
+        format!("{rank}, process {} on {}: {}", self.pid, self.host, self.why)
+    }
+}
+
 /// How often a version of NCCL may be queried. RAS itself crashed jobs in several versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -348,6 +348,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Wait until they end, or run `weftrun cancel HANDLE`: it removes the pods that still run, and the others keep their logs. With `clean-pod-policy = \"Running\"` the operator removes them at once, and their logs.",
     ),
     code(
+        "SLURM-CPUS",
+        "which CPUs the job gets",
+        "`cpus` in the job file is the number of a node, and srun gets each task's part of it (`--cpus-per-task`). Without it Slurm's own rule holds: DefCpuPerGPU of the partition, or one CPU for each task; on whole nodes the tasks share all CPUs. A job gets whole nodes where the fabric's devices belong to them, or where it requests all GPUs of several nodes; a job of one GPU shares its node.",
+        "Set `cpus` in the job file; `exclusive` in `[backend.slurm]` requests or refuses whole nodes.",
+    ),
+    code(
         "SLURM-DISK-FULL",
         "the log folder's file system is full",
         "The end of the log may be missing.",
@@ -463,6 +469,24 @@ pub(super) const LOGS: &[Code] = &[
         "connections have no prefix of NCCL",
         "Others in the log have one, so a program may have printed these; they do not count for the verdict.",
         "Give the log as NCCL wrote it.",
+    ),
+    code(
+        "HEALTH-INCOMPLETE",
+        "ranks of a running job do not answer NCCL's RAS service",
+        "Their processes have ended, or cannot be reached by the others. The job cannot go on without them.",
+        "See the logs of the named ranks, and `weftrun why JOB`.",
+    ),
+    code(
+        "HEALTH-STUCK",
+        "ranks of a running job are behind the others and do not move",
+        "NCCL's RAS service counts the operations of each rank. The named ranks have launched fewer than the others, and have not moved for two minutes: the others wait for them.",
+        "See what the named process does, for example by `weftrun exec JOB --rank N -- py-spy dump --pid PID`.",
+    ),
+    code(
+        "HEALTH-SUSPECT",
+        "ranks of a running job are behind the others, or report an error",
+        "One slow step looks the same, so this proves nothing yet.",
+        "Query again after a minute, or run `weftrun health JOB --observe 3m`.",
     ),
     code(
         "WHY-CAUSE",

@@ -7,6 +7,7 @@ use weftrun_nccl::ras::{Communicator, Report};
 
 use super::SchemaName;
 use crate::diagnose::health::{Culprit, HealthState, advisories_of};
+use crate::finding::{Confidence, Finding, Severity};
 
 /// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
 #[derive(Clone, Debug, Serialize)]
@@ -72,6 +73,33 @@ impl HealthReport {
             culprits,
             asked,
         }
+    }
+}
+
+impl HealthReport {
+    /// Returns what holds the job up as a finding, for lists of findings; none where the ranks make progress or nothing
+    /// answered.
+    pub fn finding(&self) -> Option<Finding> {
+        let (code, severity, confidence) = match self.state {
+            HealthState::Stuck => ("HEALTH-STUCK", Severity::Error, Confidence::High),
+            HealthState::Incomplete => ("HEALTH-INCOMPLETE", Severity::Error, Confidence::High),
+            HealthState::Suspect => ("HEALTH-SUSPECT", Severity::Warning, Confidence::Medium),
+            HealthState::Healthy | HealthState::Unreachable | HealthState::Unsupported => return None,
+        };
+        let named: Vec<String> = self.culprits.iter().take(4).map(Culprit::sentence).collect();
+        let more = match self.culprits.len().saturating_sub(named.len()) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let separator = if named.is_empty() { "" } else { ": " };
+        let message = format!("NCCL's RAS service: {}{separator}{}{more}", self.reason, named.join("; "));
+        let mut finding = Finding::new(severity, code, message)
+            .fix("see what that process does: `weftrun exec JOB --rank N -- py-spy dump --pid PID`");
+        finding.confidence = Some(confidence);
+        finding.ranks = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
+        finding.ranks.sort_unstable();
+        finding.ranks.dedup();
+        Some(finding)
     }
 }
 

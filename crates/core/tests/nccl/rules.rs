@@ -46,6 +46,12 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             info("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/ofi/lib/libnccl-net.so)"),
             info("NET/Plugin: dlerror=/opt/efa/libfabric.so.1: version `FABRIC_1.8' not found (required by libnccl-net.so) No plugin found"),
         ]),
+        ("R03b", vec![
+            "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
+            // As the page of DGX Cloud prints it, with other quotes and on two lines.
+            "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not found\n(required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
+            "python: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /opt/app/_C.so)\n".to_owned(),
+        ]),
         ("R04", vec![
             info("NET/Plugin: libnccl-net-ofi.so: libhwloc.so.15: cannot open shared object file: No such file or directory"),
             info("NET/Plugin: dlerror=libcudart.so.12: cannot open shared object file: No such file or directory No plugin found (libnccl-net.so), using internal implementation"),
@@ -258,6 +264,9 @@ fn what_only_looks_like_a_fault_is_none() {
         // 23: other plugins than the network's.
         ("R02", info("PROFILER/Plugin: Could not find: libnccl-profiler.so.")),
         ("R02", info("TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.")),
+        // The plugin's own libraries have a rule of their own, and a build log names versions too.
+        ("R03b", info("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/ofi/lib/libnccl-net.so)")),
+        ("R03b", "conda: package with version GLIBC 2.34 'x' not found in the channel\n".to_owned()),
         // 21: a probe for older symbols.
         ("R04b", info("NET/Plugin: Failed to find ncclNetPlugin_v9 symbol.")),
         // 2: Slingshot's provider is right under the same name.

@@ -86,8 +86,9 @@ impl TransportMap {
 
     /// Takes one message.
     pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
-        if entry.event == NcclEvent::Rate {
-            self.seen.sources[source].throughput.observe(entry.launcher_rank, entry.line, entry.text);
+        if let NcclEvent::Rate { at } = entry.event {
+            let throughput = &mut self.seen.sources[source].throughput;
+            throughput.observe_at(entry.launcher_rank, entry.line, entry.text, at);
             return;
         }
         self.seen.nccl_lines += u64::from(entry.level.is_some());

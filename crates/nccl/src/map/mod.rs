@@ -26,6 +26,7 @@ mod verdict;
 mod view;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use anomalies::{Anomalies, Doubts};
@@ -96,6 +97,13 @@ impl TransportMap {
     /// Whether a source prints steps of a training.
     pub fn steps(&self, source: &Arc<SourceId>) -> bool {
         self.index.source.get(source).is_some_and(|at| self.seen.sources[*at].throughput.steps())
+    }
+
+    /// Returns how many values of training steps each rank of a source printed; without a rank those whose lines name
+    /// none.
+    pub fn step_counts(&self, source: &Arc<SourceId>) -> BTreeMap<Option<u32>, u64> {
+        let source = self.index.source.get(source).map(|at| &self.seen.sources[*at]);
+        source.map(|source| source.throughput.step_counts()).unwrap_or_default()
     }
 
     /// Returns the processes that were found after the first `known`, in the order in which they were found.

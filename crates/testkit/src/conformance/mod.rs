@@ -31,6 +31,7 @@ mod actions;
 mod bench;
 mod errors;
 mod logs;
+mod reports;
 mod submit;
 
 use std::fmt::{self, Write as _};
@@ -40,6 +41,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use weftrun_core::Result;
 use weftrun_core::backend::{Backend, Capability, PlannedJob};
+use weftrun_core::job::JobHandle;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
 pub use bench::{Bench, Read, Submitted};
@@ -76,6 +78,11 @@ pub trait Fixture: Send + Sync {
     /// The shortest time limit the backend can keep.
     fn time_limit(&self) -> Duration {
         Duration::from_secs(1)
+    }
+
+    /// Removes the logs of a job that has ended; `false` where the fixture cannot do that.
+    async fn lose_logs(&self, _job: &JobHandle) -> bool {
+        false
     }
 
     /// A connection that passes the next submit on but loses its answer; none where the fixture cannot do that.
@@ -198,6 +205,11 @@ pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
             errors::an_unknown_job_is_not_found,
             errors::an_unknown_id_finds_nothing,
             errors::a_foreign_handle_is_refused,
+            reports::a_job_runs_in_its_working_directory,
+            reports::a_rank_is_read_or_unknown,
+            reports::describe_has_the_reasons,
+            reports::what_cannot_be_expressed_is_named,
+            reports::lost_logs_are_reported,
         ]
     );
     Report { capability, checks }

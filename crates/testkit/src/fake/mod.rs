@@ -57,6 +57,7 @@ impl Fake {
             containers: true,
             mpi: true,
             exec: false,
+            ports: false,
             previous_logs: true,
             rank_logs: true,
             log_times: false,

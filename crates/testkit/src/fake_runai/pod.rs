@@ -37,7 +37,7 @@ impl Pod {
     }
 
     /// Starts its command, with `$(NAME)` filled in from its environment as Kubernetes does.
-    pub fn start(&self, command: &str, args: &str, env: &BTreeMap<String, String>) {
+    pub fn start(&self, command: &str, args: &str, folder: &str, env: &BTreeMap<String, String>) {
         let words = |text: &str| -> Vec<String> {
             shlex::split(text).unwrap_or_default().iter().map(|word| expand(word, env)).collect()
         };
@@ -50,6 +50,9 @@ impl Pod {
         }
         let mut child = Command::new(&argv[0]);
         child.args(&argv[1..]).envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        if !folder.is_empty() {
+            child.current_dir(folder);
+        }
         std::os::unix::process::CommandExt::process_group(&mut child, 0);
         std::thread::spawn(move || {
             let Ok(mut child) = child.spawn() else {

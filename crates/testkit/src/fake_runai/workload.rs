@@ -122,7 +122,8 @@ impl Workload {
         let total = workers + u64::from(same || master.is_some());
         let mut run = |pod: String, spec: &Value, rank: u64| {
             let pod = Pod::new(pod);
-            pod.start(text(spec, "command"), text(spec, "args"), &environment(spec, rank, total));
+            let (command, args) = (text(spec, "command"), text(spec, "args"));
+            pod.start(command, args, text(spec, "workingDir"), &environment(spec, rank, total));
             self.pods.push(pod);
         };
         if self.kind != "distributed" {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
+use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
 use super::logs::LogPane;
@@ -14,7 +15,7 @@ use super::transport_view::TransportView;
 /// How ranks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankOrder {
-    /// By rank.
+    /// By rank, those that the cause or RAS names first.
     #[default]
     Rank,
     /// The slowest first.
@@ -44,6 +45,8 @@ pub struct Open {
     pub events: Vec<(Option<Timestamp>, JobEvent)>,
     /// Findings of the cluster (stuck, refused).
     pub stuck: Vec<Finding>,
+    /// What NCCL's RAS service was asked last.
+    pub ras: Option<Ras>,
     /// Whether ranks are shown instead of nodes.
     pub by_rank: bool,
     /// Communicator shown.
@@ -60,8 +63,21 @@ pub struct Open {
     pub logs_ended: bool,
 }
 
+/// A query of NCCL's RAS service.
+#[derive(Debug)]
+pub struct Ras {
+    /// When it began, or ended once there is an answer.
+    pub at: Timestamp,
+    /// The answer, or why there is none; none while it is awaited.
+    pub answer: Option<Result<Box<HealthReport>, String>>,
+    /// What holds the job up, by that answer.
+    pub finding: Option<Finding>,
+}
+
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
+/// The finding that names the first cause.
+pub const CAUSE: &str = "WHY-CAUSE";
 /// Most findings of the cluster kept, each of another kind.
 const MAX_STUCK: usize = 100;
 /// Most replicas kept: a cluster that names ever new ones does not fill the memory.
@@ -80,6 +96,7 @@ impl Open {
             logs: LogPane::default(),
             events: Vec::new(),
             stuck: Vec::new(),
+            ras: None,
             by_rank: false,
             communicator: 0,
             cell: (0, 0),
@@ -134,14 +151,33 @@ impl Open {
         }
     }
 
-    /// What is wrong: the logs' findings, then the cluster's.
+    /// What is wrong: the cause, what RAS found, the logs' findings, then the cluster's.
     pub fn findings(&self) -> Vec<&Finding> {
-        let mut all: Vec<&Finding> = self.transport_view.findings.iter().chain(&self.stuck).collect();
+        let (cause, logs): (Vec<&Finding>, Vec<&Finding>) =
+            self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE);
+        let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
+        let mut all: Vec<&Finding> = cause.into_iter().chain(ras).chain(logs).chain(&self.stuck).collect();
         if let Some(detail) = &self.detail {
             all.extend(detail.findings.iter().filter(|f| !self.stuck.iter().any(|s| s.code == f.code)));
         }
         all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         all
+    }
+
+    /// The ranks that the cause or RAS names, sorted: they are shown first and marked.
+    pub fn suspects(&self) -> Vec<u32> {
+        let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE);
+        let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
+        let mut ranks: Vec<u32> =
+            cause.chain(ras).flat_map(|finding| finding.ranks.iter().copied()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// Whether a rank is one of these suspects.
+    pub fn is_suspect(suspects: &[u32], rank: Option<u32>) -> bool {
+        rank.is_some_and(|rank| suspects.binary_search(&rank).is_ok())
     }
 
     /// Whether the overview lists nodes: ranks, where they were asked for or are few.
@@ -171,7 +207,10 @@ impl Open {
         let ranks = &self.transport_view.ranks;
         let mut rows: Vec<usize> = (0..ranks.len()).collect();
         match self.order {
-            RankOrder::Rank => {}
+            RankOrder::Rank => {
+                let suspects = self.suspects();
+                rows.sort_by_key(|i| !Self::is_suspect(&suspects, ranks[*i].rank));
+            }
             RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step),
             RankOrder::Errors => {
                 let store = self.logs.store.read();

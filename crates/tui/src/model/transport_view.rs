@@ -93,6 +93,8 @@ pub struct Rank {
     pub step: Step,
     /// When it had come so far.
     pub reached: Reached,
+    /// When it printed its last step of a training, where that is known.
+    pub last_step: Option<Timestamp>,
 }
 
 impl Rank {

@@ -10,7 +10,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use weftrun::core::job::{Action, JobHandle};
 use weftrun::core::log::Projection;
-use weftrun::{Client, Result};
+use weftrun::core::report::HealthReport;
+use weftrun::{Client, HealthOptions, Result};
 
 use super::{Options, StartDemo, ingest, plan, targets};
 use crate::model::logs::SharedStore;
@@ -76,6 +77,12 @@ impl Runner {
                 let (known, grew) = (handle.clone(), self.grew.clone());
                 self.reading.push(tokio::spawn(describe(client.clone(), known, outbox.clone())));
                 self.reading.push(tokio::spawn(ingest::read(client, handle, previous, outbox, grew)));
+            }
+            Effect::Health(handle) => {
+                tokio::spawn(async move {
+                    let answer = health(&client, &handle).await.map_err(|error| said(&error));
+                    let _ = outbox.send(Msg::Health(handle, answer)).await;
+                });
             }
             Effect::Act(handle, action) => {
                 tokio::spawn(async move {
@@ -159,6 +166,11 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
     targets::patient(PATIENCE, async { client.attach(handle).await?.act(action).await }).await
+}
+
+async fn health(client: &Client, handle: &JobHandle) -> Result<Box<HealthReport>> {
+    let job = targets::patient(PATIENCE, client.attach(handle)).await?;
+    Ok(Box::new(job.health(&HealthOptions::default()).await?))
 }
 
 async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) {

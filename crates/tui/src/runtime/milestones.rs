@@ -16,6 +16,14 @@ const MOST: usize = 65_536;
 /// A process: its source, host and pid.
 type Key = (String, Box<str>, Option<u64>);
 
+/// The steps of a rank; none where the source does not say which.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    rank: Option<u32>,
+    steps: u64,
+    last: Timestamp,
+}
+
 /// What is known of the times.
 #[derive(Debug, Default)]
 pub(super) struct Times {
@@ -23,6 +31,8 @@ pub(super) struct Times {
     begun: HashMap<String, Timestamp>,
     /// When a source printed its first step of a training.
     steps: HashMap<String, Timestamp>,
+    /// What each source's ranks printed of their steps: how many, and when the last one.
+    progress: HashMap<String, Vec<Progress>>,
     processes: HashMap<Key, Reached>,
     /// Processes of the map that were looked at.
     known: usize,
@@ -45,8 +55,26 @@ impl Times {
             }
         }
         if self.steps.len() < MOST && !self.steps.contains_key(&name) && map.steps(source) {
-            self.steps.insert(name, time);
+            self.steps.insert(name.clone(), time);
         }
+        if self.steps.contains_key(&name) {
+            let known = self.progress.entry(name).or_default();
+            for (rank, steps) in map.step_counts(source) {
+                match known.iter_mut().find(|known| known.rank == rank) {
+                    Some(known) if known.steps == steps => {}
+                    Some(known) => (known.steps, known.last) = (steps, time),
+                    None => known.push(Progress { rank, steps, last: time }),
+                }
+            }
+        }
+    }
+
+    /// When a rank printed its last step. One that does not say which rank it is of is that of the only rank of its
+    /// source.
+    pub fn last_step(&self, view: &RankView, alone: bool) -> Option<Timestamp> {
+        let known = self.progress.get(&view.source)?;
+        let of = |rank: Option<u32>| known.iter().find(|known| known.rank == rank).map(|known| known.last);
+        view.rank.and_then(|rank| of(Some(rank))).or_else(|| alone.then(|| of(None)).flatten())
     }
 
     fn reach(&mut self, who: &Who, step: Step, time: Timestamp) {
@@ -119,6 +147,24 @@ mod tests {
         assert_eq!([took(0), took(1), took(2), took(3), took(4)], [None, Some(2), Some(1), Some(5), None]);
         let ready = laps[3].unwrap();
         assert_eq!((ready.slowest, ready.spread), (Some(1), SignedDuration::from_secs(3)));
+    }
+
+    #[test]
+    fn the_last_step_of_a_rank_has_the_time_of_its_line() {
+        let mut builder = ViewBuilder::default();
+        builder.observe(&log(0, 5, true), None);
+        let steps = ["[rank0]: step 1 tokens/s 100", "[rank0]: step 2 tokens/s 101", "saving a checkpoint"];
+        let text: String = steps.iter().map(|line| format!("{line}\n")).collect();
+        let mut batch =
+            LogBatch::new(Arc::new(SourceId::new("worker-0")), text.into_bytes(), Cursor::default());
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        for (line, second) in batch.lines.iter_mut().zip([20, 30, 40]) {
+            line.time = Some(at(second));
+        }
+        builder.observe(&batch, None);
+        let view = builder.transport_view(None, 2, &std::collections::BTreeMap::new());
+        let of = |rank: u32| view.ranks.iter().find(|known| known.rank == Some(rank)).unwrap().last_step;
+        assert_eq!((of(0), of(1)), (Some(at(30)), None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the logs prove, as a transport_view for the screens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use weftrun::core::diagnose::cause::why;
@@ -49,7 +49,7 @@ impl ViewBuilder {
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
             versions: map.versions().map(str::to_owned).collect(),
-            ranks: map.ranks().into_iter().map(|view| self.rank(view)).collect(),
+            ranks: self.ranks(map.ranks()),
             findings: found.findings,
             ..TransportView::default()
         };
@@ -67,9 +67,23 @@ impl ViewBuilder {
         safe::transport_view(transport_view)
     }
 
-    fn rank(&self, view: nccl::RankView) -> Rank {
+    fn ranks(&self, views: Vec<nccl::RankView>) -> Vec<Rank> {
+        let mut of_source: HashMap<String, usize> = HashMap::new();
+        for view in &views {
+            *of_source.entry(view.source.clone()).or_default() += 1;
+        }
+        let alone = |view: &nccl::RankView| of_source.get(&view.source) == Some(&1);
+        views
+            .into_iter()
+            .map(|view| (alone(&view), view))
+            .map(|(alone, view)| self.rank(view, alone))
+            .collect()
+    }
+
+    fn rank(&self, view: nccl::RankView, alone: bool) -> Rank {
         let step = step(view.phase);
         Rank {
+            last_step: self.times.last_step(&view, alone),
             reached: self.times.reached(&view, step),
             rank: view.rank,
             host: view.host.into(),

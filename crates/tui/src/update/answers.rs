@@ -4,6 +4,7 @@ use weftrun::core::log::clean_text;
 
 use super::{draft, logs, screens};
 use crate::model::jobs::Health;
+use crate::model::open::Ras;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 use crate::safe;
@@ -34,6 +35,16 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                     open.error = None;
                 }
                 Err(error) => open.error = Some(clean_text(&error).into_owned()),
+            }
+        }
+        Msg::Health(handle, answer) => {
+            let now = model.now;
+            if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
+                let answer = answer
+                    .map(|report| Box::new(safe::health(*report)))
+                    .map_err(|error| clean_text(&error).into_owned());
+                let finding = answer.as_ref().ok().and_then(|report| report.finding());
+                open.ras = Some(Ras { at: now, answer: Some(answer), finding });
             }
         }
         Msg::LogsOpened(handle, store) => {

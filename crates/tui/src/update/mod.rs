@@ -108,6 +108,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),
+        Action::Health => return screens::query_health(model),
         Action::Cancel | Action::Delete | Action::Suspend | Action::Requeue => screens::ask(model, action),
         action => {
             return match model.screen {

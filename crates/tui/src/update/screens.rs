@@ -5,7 +5,7 @@ use weftrun::core::job::{Action as JobAction, JobHandle, JobPhase};
 
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
-use crate::model::open::{Open, RankOrder};
+use crate::model::open::{Open, RankOrder, Ras};
 use crate::model::{Model, Screen, jobs::Order};
 use crate::msg::Effect;
 
@@ -29,6 +29,31 @@ pub(crate) fn open(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
     model.jobs.selected = Some(handle.clone());
     model.screen = Screen::Overview;
     vec![Effect::Close, Effect::Open(handle.clone(), false)]
+}
+
+/// Queries NCCL's RAS service in the job under the cursor, one query at a time.
+pub(super) fn query_health(model: &mut Model) -> Vec<Effect> {
+    let Some(handle) = model.current() else {
+        model.say("no job is selected");
+        return Vec::new();
+    };
+    let ended = model.jobs.get(&handle).is_some_and(|entry| entry.summary.phase.is_terminal());
+    if ended {
+        model.say(format!("{} has ended: only a running job has a RAS service", handle.name()));
+        return Vec::new();
+    }
+    let mut effects = open(model, &handle);
+    let now = model.now;
+    if let Some(open) = &mut model.open {
+        if open.ras.as_ref().is_some_and(|ras| ras.answer.is_none()) {
+            model.say("a query is under way");
+            return effects;
+        }
+        let finding = open.ras.take().and_then(|ras| ras.finding);
+        open.ras = Some(Ras { at: now, answer: None, finding });
+        effects.push(Effect::Health(handle));
+    }
+    effects
 }
 
 /// Asks before it acts on a job. What the job's cluster cannot do is said at once.

@@ -163,7 +163,20 @@ fn matrix_row<'a>(
     } else {
         format!("{at} {}", transport_view.nodes.get(at).map_or("", |node| node.host.as_str()))
     };
-    let mut spans = vec![Span::raw(cell(&label, head))];
+    let suspects = open.suspects();
+    let ranks = if open.by_rank {
+        vec![at]
+    } else {
+        transport_view.nodes.get(at).map_or(Vec::new(), |node| node.ranks.clone())
+    };
+    let suspect = ranks.iter().any(|index| {
+        Open::is_suspect(&suspects, transport_view.ranks.get(*index).and_then(|rank| rank.rank))
+    });
+    let mut spans = vec![if suspect {
+        paint.span(cell(&format!("{label} !"), head), Meaning::Bad)
+    } else {
+        Span::raw(cell(&label, head))
+    }];
     let planned = intended(model, open);
     for column in left..(left + across).min(open.matrix_size()) {
         let node = |index: usize| transport_view.ranks.get(index).and_then(|rank| rank.node);

@@ -5,12 +5,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use weftrun::core::diagnose::health::HealthState;
 
 use super::paint::{Paint, age, cell, fit, sparkline, width};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
-use crate::model::open::Open;
+use crate::model::open::{CAUSE, Open, Ras};
 use crate::model::transport_view::{Lap, Node, Step, TransportView};
 use crate::theme::Meaning;
 
@@ -82,9 +83,13 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
             paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
         ));
     }
-    if let Some(cause) = transport_view.findings.iter().find(|finding| finding.code == "WHY-CAUSE") {
+    if let Some(cause) = transport_view.findings.iter().find(|finding| finding.code == CAUSE) {
         let text = format!(" ! {}", fit(&cause.message, columns.saturating_sub(3)));
         lines.push(Line::from(paint.span(text, Meaning::Bad)));
+    }
+    if let Some(ras) = &open.ras {
+        let (text, meaning) = ras_line(ras, model.now);
+        lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), meaning)));
     }
     let total = transport_view.ranks.len();
     // A wide screen has room for who was last too.
@@ -152,6 +157,31 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
         }
     }
     Line::from(spans)
+}
+
+/// What NCCL's RAS service answered and when, or since when it is queried.
+fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
+    let when = age(now, Some(ras.at));
+    match &ras.answer {
+        None => (format!(" RAS: querying for {when} …"), Meaning::Busy),
+        Some(Err(error)) => (format!(" RAS {when} ago: {error}"), Meaning::Warn),
+        Some(Ok(report)) => {
+            let (sign, meaning) = match report.state {
+                HealthState::Healthy => (' ', Meaning::Good),
+                HealthState::Stuck | HealthState::Incomplete => ('!', Meaning::Bad),
+                HealthState::Suspect => ('!', Meaning::Warn),
+                _ => (' ', Meaning::Muted),
+            };
+            let what = report.culprits.first().map_or_else(
+                || report.reason.clone(),
+                |culprit| match report.culprits.len() - 1 {
+                    0 => culprit.sentence(),
+                    more => format!("{} (and {more} more)", culprit.sentence()),
+                },
+            );
+            (format!(" {sign} RAS {when} ago: {}: {what}", report.state.as_str()), meaning)
+        }
+    }
 }
 
 /// The steps there is room for: those everybody has behind them go first.
@@ -314,7 +344,11 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
     let ranks: Vec<u32> =
         node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
-    let text = format!("{number:>3} {}", node.host);
+    let suspects = open.suspects();
+    let suspect = node.ranks.iter().any(|index| {
+        Open::is_suspect(&suspects, open.transport_view.ranks.get(*index).and_then(|rank| rank.rank))
+    });
+    let text = format!("{number:>3}{} {}", if suspect { "!" } else { "" }, node.host);
     let here = number == open.row.min(open.transport_view.nodes.len().saturating_sub(1));
     let line = Line::from(vec![
         Span::raw(format!("{} {} ", if here { ">" } else { " " }, cell(&text, widths[0]))),
@@ -328,11 +362,11 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
-/// Columns of host and network in the list of ranks, which give way on a small screen, and whether there is one for
-/// the silence.
+/// Columns of host and network in the list of ranks, which give way on a small screen, and whether there are some for
+/// the ages of the last line and the last step.
 fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
     let fixed = 2 + 7 + 4 + 11 + 5 + 4;
-    let silence = if timed { 8 } else { 0 };
+    let silence = if timed { 15 } else { 0 };
     let left = columns.saturating_sub(fixed + 2);
     let timed = timed && left >= silence + 24;
     let left = left.saturating_sub(if timed { silence } else { 0 });
@@ -358,9 +392,10 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         cell("host:pid", host),
         cell("phase", 10),
         cell("announced", announced),
-        if timed { "  silent" } else { "" }
+        if timed { "  silent   step" } else { "" }
     );
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
+    let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         let rank = &open.transport_view.ranks[*at];
         let streams =
@@ -368,8 +403,11 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
-        let silent =
-            last.filter(|_| timed).map_or(String::new(), |last| format!("  {}", age(model.now, Some(last))));
+        let silent = if timed {
+            format!(" {:>7} {:>6}", age(model.now, last), age(model.now, rank.last_step))
+        } else {
+            String::new()
+        };
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
         let meaning = match rank.step {
             Step::Failed => Meaning::Bad,
@@ -383,9 +421,15 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             (host, pid) => format!("{host}:{pid}"),
         };
         let here = index == open.row;
+        let suspect = Open::is_suspect(&suspects, rank.rank);
+        let number = format!("{number}{}", if suspect { " !" } else { "" });
         let line = Line::from(vec![
             Span::raw(if here { "> " } else { "  " }),
-            Span::raw(format!("{} ", cell(&number, 6))),
+            if suspect {
+                paint.span(format!("{} ", cell(&number, 6)), Meaning::Bad)
+            } else {
+                Span::raw(format!("{} ", cell(&number, 6)))
+            },
             Span::raw(format!("{} ", cell(&process, host))),
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
             paint.span(format!("{} ", cell(rank.step.word(), 10)), meaning),

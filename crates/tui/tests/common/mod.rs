@@ -13,11 +13,15 @@ use weftrun::Finding;
 use weftrun::core::Confidence;
 use weftrun::core::backend::{ClusterFacts, Document, Language, Rendered};
 use weftrun::core::catalogue::Catalogue;
+use weftrun::core::diagnose::health::{HealthState, culprits};
 use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun::core::finding::{Evidence, Fix};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
+use weftrun::core::nccl::TransportMap;
+use weftrun::core::nccl::ras::Report;
+use weftrun::core::report::{Asked, HealthReport};
 use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
@@ -101,6 +105,7 @@ pub fn transport_view() -> TransportView {
             announced: Some(if node == 4 { "Socket".into() } else { "Libfabric".into() }),
             step: if node == 5 { Step::Init } else { Step::Rings },
             reached: reached(rank),
+            last_step: None,
         });
     }
     transport_view.communicators = vec![
@@ -145,6 +150,28 @@ pub fn transport_view() -> TransportView {
     transport_view.group();
     transport_view.fold_links();
     transport_view
+}
+
+/// What NCCL's RAS service answers when rank 44 is behind.
+pub fn health() -> HealthReport {
+    let rank = |rank: u32, operations: u32| {
+        format!(
+            r#"{{"rank": {rank}, "host": "ip-1-17", "pid": {}, "status": {{"async_error": 0}},
+               "collective_counts": {{"AllReduce": {operations}}}}}"#,
+            1450 + rank
+        )
+    };
+    let answer = format!(
+        r#"{{"nccl_version": "2.29.7", "communicators": [{{"hash": "0xab2b", "size": 2, "ranks": [{}, {}]}}]}}"#,
+        rank(0, 116),
+        rank(1, 20)
+    );
+    let report = Report::read(answer.as_bytes()).unwrap();
+    let mut culprits = culprits(&report, &TransportMap::new());
+    culprits[0].global_rank = Some(44);
+    let mut asked = Asked::default();
+    (asked.via, asked.answers, asked.seconds) = ("exec on rank 0".into(), 13, 125.0);
+    HealthReport::new(HealthState::Stuck, &report, culprits, asked)
 }
 
 pub fn batch(source: &Arc<SourceId>, lines: &[&str], second: i64) -> LogBatch {

@@ -122,13 +122,16 @@ impl Follower {
             // thousand.
             let idle = before == attempt.resume.cursor() && !matches!(end, End::Yielded | End::Moved);
             fruitless = if idle { fruitless + 1 } else { 0 };
-            if fruitless > SOME {
-                self.reader.limiter.pace().await;
-            }
-            let view = if matches!(end, End::Clean) && fruitless <= SOME {
-                self.settled(attempt.number).await
-            } else {
-                self.fresh().await
+            let view = match end {
+                // It may be long until it is its turn again, and it looks at the watch then.
+                End::Yielded => Some(self.reader.view.borrow_and_update().clone()),
+                End::Clean if fruitless <= SOME => self.settled(&attempt).await,
+                _ => {
+                    if idle {
+                        self.paced(&attempt).await;
+                    }
+                    self.fresh().await
+                }
             };
             let Some(view) = view else { return };
             let container = &view.container;
@@ -170,6 +173,9 @@ impl Follower {
                         self.reader.mark(&attempt, Mark::Gap { reason }).await;
                     }
                     sleep(pause).await;
+                    if idle {
+                        self.paced(&attempt).await;
+                    }
                 }
                 (end, true) => {
                     let certain = matches!(end, End::Clean) && was_over;
@@ -201,6 +207,7 @@ impl Follower {
 
     /// The container as the server has it now; the watch may be behind. None if nobody listens any more.
     async fn fresh(&mut self) -> Option<View> {
+        let mut pause = FIRST_PAUSE * 2;
         loop {
             let watched = self.reader.view.borrow_and_update().clone();
             if watched.gone {
@@ -223,17 +230,31 @@ impl Follower {
             if self.reader.out.0.is_closed() {
                 return None;
             }
-            sleep(FIRST_PAUSE * 2).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Waits until a request may be sent that most likely brings nothing, or the watch has news of the container, which are worth
+    /// one.
+    async fn paced(&mut self, attempt: &Attempt) {
+        let number = attempt.number;
+        tokio::select! {
+            () = self.reader.limiter.pace(attempt.open_for) => {}
+            _ = self.reader.view.wait_for(|view| view.settled(number)) => {}
         }
     }
 
     /// The container after a stream that the server ended, most likely because the container did: waits until its status says
     /// so too. None if nobody listens any more.
-    async fn settled(&mut self, number: u32) -> Option<View> {
+    async fn settled(&mut self, attempt: &Attempt) -> Option<View> {
+        let number = attempt.number;
         let until = Instant::now() + BEHIND;
         let mut pause = FIRST_PAUSE * 5;
         loop {
-            let _ = timeout(pause, self.reader.view.wait_for(|view| view.settled(number))).await;
+            if timeout(pause, self.reader.view.wait_for(|view| view.settled(number))).await.is_err() {
+                self.paced(attempt).await;
+            }
             let view = self.fresh().await?;
             if view.settled(number) || Instant::now() > until {
                 return Some(view);

@@ -1,6 +1,6 @@
 //! Bounds the number of log streams that are open at once. Where a job has more containers than that, streams take turns:
-//! each gives its permit up after a while if others wait. It also counts the output of all streams, so that a stream that
-//! is silent while others write can be opened again.
+//! each gives its permit up after a while if others wait. It also bounds the rate of requests that most likely bring nothing,
+//! and counts the output of all streams, so that a stream that is silent while others write can be opened again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,13 +12,24 @@ use tokio::time::{Instant, sleep};
 /// How long a stream stays open while others wait for a permit.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Pause between two openings that most likely bring nothing, while nothing is written: each costs the API server up to two
-/// requests.
+/// Time between two requests of one [`Budget`] while nothing is written. There are two budgets, so a follower sends at most four
+/// such requests a second.
 const IDLE: Duration = Duration::from_millis(500);
 /// The same while streams bring output.
 const BUSY: Duration = Duration::from_millis(50);
 /// The same while streams wait that were never open.
 const NEW: Duration = Duration::from_millis(10);
+/// How long after the last output streams count as bringing some.
+const BUSY_FOR: Duration = Duration::from_secs(2);
+/// Requests that may follow one another at once for streams that ended soon after they were opened: the streams of a small job
+/// need not wait.
+const SOON: u32 = 64;
+/// The same for each stream that was open for [`LASTED`]: an API server that restarts breaks all of them at once.
+const LASTING: u32 = 2;
+/// A stream that was open this long did not end at once.
+const LASTED: Duration = Duration::from_secs(10);
+/// How often a waiting request looks whether the rate has changed.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The streams that may be open at once.
 #[derive(Clone, Debug)]
@@ -35,8 +46,46 @@ struct Shared {
     new: AtomicUsize,
     /// How often any of the streams brought output.
     activity: AtomicU64,
-    /// When a stream was last let pass, and what the activity was then.
-    last: Mutex<(Option<Instant>, u64)>,
+    /// Requests for streams that ended soon after they were opened.
+    soon: Mutex<Budget>,
+    /// Requests for streams that were open for a while.
+    lasting: Mutex<Budget>,
+}
+
+/// Requests that may be sent now, and when more may be: a token bucket whose rate depends on what the streams bring.
+#[derive(Debug)]
+struct Budget {
+    most: f64,
+    left: f64,
+    at: Option<Instant>,
+    activity: u64,
+    busy_until: Option<Instant>,
+}
+
+impl Budget {
+    fn new(most: u32) -> Self {
+        Self { most: most.into(), left: most.into(), at: None, activity: 0, busy_until: None }
+    }
+
+    /// Takes one request, or returns how long to wait for it. `activity` is how often any stream has brought output, `new`
+    /// whether streams wait that were never open.
+    fn take(&mut self, activity: u64, new: bool, now: Instant) -> Result<(), Duration> {
+        if std::mem::replace(&mut self.activity, activity) != activity {
+            self.busy_until = Some(now + BUSY_FOR);
+        }
+        let interval = match () {
+            () if new => NEW,
+            () if self.busy_until.is_some_and(|until| now < until) => BUSY,
+            () => IDLE,
+        };
+        let elapsed = self.at.replace(now).map_or(Duration::ZERO, |at| now.duration_since(at));
+        self.left = (self.left + elapsed.div_duration_f64(interval)).min(self.most);
+        if self.left < 1.0 {
+            return Err(interval.mul_f64(1.0 - self.left));
+        }
+        self.left -= 1.0;
+        Ok(())
+    }
 }
 
 /// The right to keep one stream open; given back when dropped.
@@ -52,7 +101,10 @@ impl Limiter {
             waiting: AtomicUsize::new(0),
             new: AtomicUsize::new(0),
             activity: AtomicU64::new(0),
-            last: Mutex::new((None, 0)),
+            soon: Mutex::new(Budget::new(SOON)),
+            lasting: Mutex::new(Budget::new(
+                u32::try_from(streams).unwrap_or(u32::MAX).saturating_mul(LASTING).max(SOON),
+            )),
         };
         Self { permits: Arc::new(Semaphore::new(streams)), shared: Arc::new(shared) }
     }
@@ -68,32 +120,35 @@ impl Limiter {
         Permit { _permit: permit, shared: Arc::clone(&self.shared) }
     }
 
-    /// Waits before a stream is opened again that brought nothing: kubelets that end every stream at once must not cost the
-    /// API server hundreds of requests a second.
-    pub async fn pace(&self) {
-        self.shared.pace().await;
+    /// Waits until a request may be sent that most likely brings nothing, for a stream that was open for so long: kubelets that
+    /// end every stream at once must not cost the API server hundreds of requests a second.
+    pub async fn pace(&self, open: Duration) {
+        self.shared.pace(open).await;
+    }
+
+    /// Takes the right to send such a request, if it need not be waited for.
+    pub fn may_send(&self, open: Duration) -> bool {
+        let budget = self.shared.budget(open).try_lock();
+        budget.is_ok_and(|mut budget| self.shared.take(&mut budget).is_ok())
     }
 }
 
 impl Shared {
-    /// Lets callers pass one by one, with a pause between them.
-    async fn pace(&self) {
+    fn budget(&self, open: Duration) -> &Mutex<Budget> {
+        if open < LASTED { &self.soon } else { &self.lasting }
+    }
+
+    fn take(&self, budget: &mut Budget) -> Result<(), Duration> {
+        let new = self.new.load(Ordering::Relaxed) > 0;
+        budget.take(self.activity.load(Ordering::Relaxed), new, Instant::now())
+    }
+
+    async fn pace(&self, open: Duration) {
         // Held while waiting: the lock is fair, so callers pass in their order.
-        let mut last = self.last.lock().await;
-        while let Some(before) = last.0 {
-            let activity = self.activity.load(Ordering::Relaxed);
-            let pause = match () {
-                () if self.new.load(Ordering::Relaxed) > 0 => NEW,
-                () if activity > last.1 => BUSY,
-                () => IDLE,
-            };
-            let left = pause.saturating_sub(before.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            sleep(left.min(BUSY)).await;
+        let mut budget = self.budget(open).lock().await;
+        while let Err(wait) = self.take(&mut budget) {
+            sleep(wait.min(LOOK)).await;
         }
-        *last = (Some(Instant::now()), self.activity.load(Ordering::Relaxed));
     }
 }
 
@@ -105,7 +160,7 @@ impl Permit {
             if !self.wanted() {
                 continue;
             }
-            self.shared.pace().await;
+            self.shared.pace(Duration::ZERO).await;
             if self.wanted() {
                 return;
             }
@@ -178,39 +233,49 @@ mod tests {
         assert!(!first.wanted());
     }
 
-    /// A thousand streams that all want to be opened again cost few requests while nothing is written, more while something
-    /// is, and those that were never open do not wait for them.
-    #[tokio::test]
-    async fn openings_that_bring_nothing_are_few() {
-        let limiter = Limiter::new(1);
-        let passed = Arc::new(AtomicUsize::new(0));
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..1000 {
-            let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
-            tasks.spawn(async move {
-                limiter.pace().await;
-                passed.fetch_add(1, Ordering::Relaxed);
-            });
-        }
+    /// Follows a thousand streams that end as soon as they are opened for a minute of a clock that only the test moves.
+    #[test]
+    fn requests_that_bring_nothing_are_at_most_five_a_second() {
+        let mut budgets = [Budget::new(SOON), Budget::new(1024)];
         let began = Instant::now();
-        sleep(Duration::from_millis(1600)).await;
-        // The first passes at once; a slow machine lets more time go by, and then more may pass.
-        let idle = passed.load(Ordering::Relaxed);
-        let most = 1 + usize::try_from(began.elapsed().as_millis() / IDLE.as_millis()).unwrap();
-        assert!((1..=most).contains(&idle), "{idle} of {most}");
-        let permit = limiter.next(true).await;
-        let mut new = Box::pin(limiter.next(true));
-        assert!(futures_util::poll!(&mut new).is_pending());
-        for _ in 0..600 {
-            if passed.load(Ordering::Relaxed) >= idle + 20 {
-                break;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        assert!(
-            passed.load(Ordering::Relaxed) >= idle + 20,
-            "a stream that was never open waits for idle ones"
-        );
-        drop(permit);
+        let sent =
+            |budgets: &mut [Budget; 2], seconds: std::ops::Range<u64>, activity: &dyn Fn(u64) -> u64| {
+                let mut sent = 0;
+                for tick in seconds.start * 1000..seconds.end * 1000 {
+                    let now = began + Duration::from_millis(tick);
+                    let passed = |budget: &mut Budget| budget.take(activity(tick), false, now).is_ok();
+                    sent += budgets.iter_mut().map(passed).filter(|passed| *passed).count();
+                }
+                sent
+            };
+        assert!(sent(&mut budgets, 0..10, &|_| 0) >= 1024 + 64, "a full budget is there at once");
+        let idle = sent(&mut budgets, 10..70, &|_| 0);
+        assert!((60..=300).contains(&idle), "{idle} requests in an idle minute");
+        let busy = sent(&mut budgets, 70..80, &|tick| tick);
+        assert!(busy >= 300, "{busy} requests while lines arrive");
+        let idle = sent(&mut budgets, 90..150, &|_| 79_999);
+        assert!(idle <= 300, "{idle} requests in the minute after the last line");
+    }
+
+    /// Streams that were never open let idle ones pass sooner, since these hold the permits.
+    #[test]
+    fn a_stream_that_was_never_open_does_not_wait_for_idle_ones() {
+        let mut budget = Budget::new(1);
+        let began = Instant::now();
+        assert_eq!(budget.take(0, false, began), Ok(()));
+        assert_eq!(budget.take(0, false, began), Err(IDLE));
+        assert_eq!(budget.take(0, true, began), Err(NEW));
+        assert_eq!(budget.take(0, true, began + NEW), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_request_is_refused_while_others_wait() {
+        let limiter = Limiter::new(1);
+        assert!((0..SOON).all(|_| limiter.may_send(Duration::ZERO)));
+        let mut waiting = Box::pin(limiter.pace(Duration::ZERO));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        assert!(!limiter.may_send(Duration::ZERO));
+        assert!(limiter.may_send(LASTED), "streams that were open for long have a budget of their own");
+        waiting.await;
     }
 }

@@ -14,7 +14,7 @@ mod view;
 pub use reader::QUIET;
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -74,11 +74,19 @@ pub struct LogJob {
 }
 
 /// The batches of all containers. The stream ends when every container has ended and the job has; an error is final.
-pub fn logs(job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
+pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
     let (sender, receiver) = mpsc::channel(WAITING);
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let (place, ranks) = (job.place.clone(), seen.clone());
+    job.place = Arc::new(move |pod| {
+        let place = place(pod)?;
+        ranks.lock().unwrap_or_else(PoisonError::into_inner).insert(place.rank);
+        Some(place)
+    });
     let task = Task(tokio::spawn(async move {
         let out = Out(sender);
         let done = if job.follows() { pods::follow(&job, &out).await } else { once(&job, &out).await };
+        let done = done.and_then(|()| job.knows_ranks(&seen.lock().unwrap_or_else(PoisonError::into_inner)));
         if let Err(error) = done {
             out.send(Err(error)).await;
         }
@@ -110,6 +118,20 @@ impl Out {
 }
 
 impl LogJob {
+    /// Refuses a rank that the job does not have, where each pod is one known rank. The pods of a job that has ended may
+    /// be gone; their number is known.
+    fn knows_ranks(&self, seen: &BTreeSet<Option<u32>>) -> Result<()> {
+        let known: Option<Vec<u32>> = seen.iter().copied().collect();
+        let Some(last) = known.and_then(|ranks| ranks.into_iter().max()) else { return Ok(()) };
+        let expected = u32::try_from(self.expected.len()).unwrap_or(u32::MAX);
+        let ranks = last.saturating_add(1).max(expected);
+        match self.options.ranks.iter().find(|rank| **rank >= ranks) {
+            None => Ok(()),
+            Some(rank) => Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
+                .with("ranks", format!("0 to {}", ranks - 1))),
+        }
+    }
+
     /// The containers of a pod that are wanted, each as its log source.
     fn sources(&self, pod: &Pod) -> Vec<(ContainerState, SourceId)> {
         let Some(place) = (self.place)(pod) else { return Vec::new() };

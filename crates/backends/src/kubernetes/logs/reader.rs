@@ -31,6 +31,8 @@ const GATHERED: Duration = Duration::from_millis(20);
 pub const QUIET: Duration = Duration::from_mins(1);
 /// Each time that this brought nothing, twice as long is waited, this often: in most jobs one rank talks and all others are silent.
 const PATIENT: u32 = 5;
+/// How long a silent stream waits to be opened again where others are before it.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes of a batch that is not held back any longer.
 const FULL: usize = 64 * 1024;
 
@@ -55,6 +57,8 @@ pub struct Attempt {
     refused: Option<Instant>,
     /// How often it was opened again for its silence, and nothing came.
     in_vain: u32,
+    /// How long its last stream was open.
+    pub open_for: Duration,
 }
 
 /// How a connection ended.
@@ -95,6 +99,7 @@ impl Attempt {
             opened,
             refused,
             in_vain: 0,
+            open_for: Duration::ZERO,
         }
     }
 
@@ -134,6 +139,7 @@ impl Reader {
             return End::Moved;
         }
         let ask = attempt.ask(follow, previous);
+        attempt.open_for = Duration::ZERO;
         let mut stream = match open(&self.cluster, &self.pod, &self.container, &ask).await {
             Ok(stream) => stream,
             Err(NotOpen::Waiting) => return End::Waiting,
@@ -154,10 +160,11 @@ impl Reader {
         let mut view = self.view.clone();
         let mut over = std::pin::pin!(permit.over());
         let mut fed = Fed::default();
-        let mut due = Instant::now();
-        let (mut heard, mut spoke) = (permit.activity(), Instant::now());
+        let opened = Instant::now();
+        let mut due = opened;
+        let mut heard = permit.activity();
+        let mut stale = opened + self.quiet * 2u32.pow(attempt.in_vain);
         let end = loop {
-            let patience = self.quiet * 2u32.pow(attempt.in_vain);
             let arrived = tokio::select! {
                 bytes = next(&mut stream) => bytes.map(|bytes| {
                     bytes.map(|bytes| (bytes.len(), attempt.resume.feed(bytes, &mut fed).is_err()))
@@ -165,12 +172,15 @@ impl Reader {
                 () = sleep_until(due), if !fed.is_empty() => Ok(Some((0, false))),
                 () = given_up(&mut view), if follow => break End::Cut,
                 () = &mut over, if follow => break End::Yielded,
-                () = sleep_until(spoke + patience), if follow => {
-                    if permit.activity() > heard {
+                () = sleep_until(stale), if follow => {
+                    if permit.activity() == heard {
+                        stale = Instant::now() + self.quiet * 2u32.pow(attempt.in_vain);
+                    } else if self.limiter.may_send(opened.elapsed()) {
                         attempt.in_vain = (attempt.in_vain + 1).min(PATIENT);
                         break End::Yielded;
+                    } else {
+                        stale = Instant::now() + AGAIN;
                     }
-                    spoke = Instant::now();
                     continue;
                 }
             };
@@ -182,7 +192,7 @@ impl Reader {
             stream.consume_unpin(len);
             // Lines that come again after an opening are not fed: they are no news.
             if len > 0 && !fed.is_empty() {
-                (heard, spoke, attempt.in_vain) = (permit.note_activity(), Instant::now(), 0);
+                (heard, stale, attempt.in_vain) = (permit.note_activity(), Instant::now() + self.quiet, 0);
             }
             if moved && !previous && self.newer(attempt.number).await {
                 break End::Moved;
@@ -199,6 +209,7 @@ impl Reader {
             }
             due = Instant::now() + GATHERED;
         };
+        attempt.open_for = opened.elapsed();
         // What was gathered is known to the cursor, however the connection ended.
         if !self.give(attempt, fed).await {
             return End::Stop;

@@ -5,12 +5,12 @@ mod file;
 mod options;
 mod streams;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weftrun_core::job::{JobHandle, JobPhase};
-use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, Result};
 
 use super::client::Client;
@@ -48,6 +48,7 @@ pub async fn read(
         id,
         files: BTreeMap::new(),
         lost: false,
+        unreadable: BTreeSet::new(),
     };
     let mut out = Selection::new(&options, feed);
     let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
@@ -123,6 +124,8 @@ struct Reader {
     paths: Vec<String>,
     files: BTreeMap<String, LogFile>,
     lost: bool,
+    /// Files of the job that the user may not read.
+    unreadable: BTreeSet<String>,
 }
 
 impl Reader {
@@ -157,6 +160,12 @@ impl Reader {
             Err(error) => return Err(error),
         };
         let resumed = std::mem::take(&mut self.lost);
+        let refused = format!("{nonce}! ");
+        for path in answer.stderr.lines().filter_map(|line| line.strip_prefix(&refused)) {
+            if self.unreadable.insert(path.to_owned()) {
+                out.pass(self.missing(format!("{path} cannot be read: permission denied"))).await;
+            }
+        }
         let (mut got, mut more) = (false, false);
         for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
             let name = piece.path.rsplit('/').next().unwrap_or(&piece.path).to_owned();
@@ -179,7 +188,8 @@ impl Reader {
     fn program(&self, nonce: &str, out: &Selection) -> Result<String> {
         let mut text = self.client.enter_log_dir()?;
         text.push_str(&format!(
-            "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\nn=$((${{s#* }} - $2))\n[ $n -le {CHUNK} ] || n={CHUNK}\n\
+            "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\n\
+             [ -r \"$1\" ] || {{ printf '{nonce}! %s\\n' \"$1\" >&2; return 0; }}\nn=$((${{s#* }} - $2))\n[ $n -le {CHUNK} ] || n={CHUNK}\n\
              printf '{nonce} %s %s %s %s\\n' \"$s\" \"$2\" \"$n\" \"$1\"\n\
              [ \"$3\" = 0 ] || head -n 1 -- \"$1\" | head -c 4000\nprintf '{nonce}|'\n\
              [ $n -le 0 ] || tail -c +$(($2 + 1)) -- \"$1\" | head -c $n\nprintf '{nonce}.\\n'\n}}\n"
@@ -213,6 +223,13 @@ impl Reader {
         Ok(text)
     }
 
+    /// A mark for a log that is not there.
+    fn missing(&self, reason: String) -> LogBatch {
+        let mut source = SourceId::new("batch");
+        source.uid = format!("{}/batch", self.id);
+        LogBatch::marked(Arc::new(source), Mark::Gap { reason }, Cursor::default())
+    }
+
     async fn finish(
         &mut self,
         out: &mut Selection,
@@ -226,6 +243,12 @@ impl Reader {
             }
         }
         out.flush().await;
+        if terminal && self.files.is_empty() && self.unreadable.is_empty() && exit_code.is_some() {
+            let dir = &self.client.settings.log_dir;
+            let reason =
+                format!("the cluster has no log file of job {} in {dir}: it was removed or moved", self.id);
+            out.pass(self.missing(reason)).await;
+        }
         if terminal {
             for file in self.files.values_mut() {
                 // A signal ends the script before it can write its last line.

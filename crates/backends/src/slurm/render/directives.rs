@@ -198,7 +198,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
     options.add("nodes", role.nodes.to_string());
     let tasks = super::launch::tasks_per_node(draft, role);
     options.add("ntasks-per-node", tasks.to_string());
-    let exclusive = is_exclusive(draft, index);
+    let exclusive = whole_nodes(draft, index).is_some();
     if role.gpus_per_node > 0 && has_gpu_gres(role) {
         options.add("gpus-per-node", role.gpus_per_node.to_string());
     }
@@ -258,25 +258,29 @@ fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
     facts.nodes.iter().filter(|group| known && fits(group)).collect()
 }
 
-/// Whole nodes: as said, or since EFA and the like go with the node, or since all its accelerators are asked.
-pub fn is_exclusive(draft: &Draft<'_>, index: usize) -> bool {
+/// Why a role gets whole nodes; none where it shares them.
+pub fn whole_nodes(draft: &Draft<'_>, index: usize) -> Option<&'static str> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
-        return false;
+        return None;
     };
+    match draft.own.exclusive {
+        Some(true) => return Some("`exclusive` is set"),
+        Some(false) => return None,
+        None if fabric.whole_nodes.is_some() || draft.uses_rdma() => {
+            return Some("the devices of the fabric belong to whole nodes");
+        }
+        None => {}
+    }
     let neuron = role.resources.get("aws.amazon.com/neuron").and_then(|amount| amount.parse().ok());
-    let asked = neuron.unwrap_or(role.gpus_per_node);
-    let all_accelerators = || {
-        let name = role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default();
-        let row = Catalogue::builtin().get(name).map(|row| row.accelerators);
-        let count =
-            |group: &NodeGroup| group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok());
-        let most = row.or_else(|| nodes_of(draft, role).into_iter().filter_map(count).max());
-        asked > 0 && most.is_some_and(|most| asked >= most)
-    };
-    draft
-        .own
-        .exclusive
-        .unwrap_or_else(|| fabric.whole_nodes.is_some() || draft.uses_rdma() || all_accelerators())
+    let requested = neuron.unwrap_or(role.gpus_per_node);
+    let name = role.instance_type.as_deref().or(fabric.constraint.as_deref()).unwrap_or_default();
+    let row = Catalogue::builtin().get(name).map(|row| row.accelerators);
+    let count =
+        |group: &NodeGroup| group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok());
+    let most = row.or_else(|| nodes_of(draft, role).into_iter().filter_map(count).max())?;
+    // A job of one GPU is an ordinary job of Slurm, on nodes with one GPU too.
+    let single = role.nodes == 1 && requested <= 1 && draft.workers.len() == 1;
+    (requested > 0 && requested >= most && !single).then_some("all GPUs of each node are requested")
 }
 
 /// Trainium and Inferentia are no `gpu` GRES.
@@ -284,14 +288,15 @@ fn has_gpu_gres(role: &Role) -> bool {
     !role.instance_type.as_deref().is_some_and(|name| name.starts_with("trn") || name.starts_with("inf"))
 }
 
-/// CPUs of a task: srun binds a task to one CPU unless it is told (since 22.05 it does not inherit the job's).
+/// CPUs of a task. Without `cpus`, the one task of a whole node gets all of them; several tasks share them, since an equal
+/// part for each would bind them away from their GPUs on nodes with several sockets.
 fn cpus_per_task(draft: &Draft<'_>, role: &Role, tasks: u32, exclusive: bool) -> Result<Option<u64>> {
-    let share = |cpus: u64| (cpus / u64::from(tasks.max(1))).max(1);
     if let Some(cpus) = &role.cpus {
-        return Ok(Some(share(Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole())));
+        let cpus = Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole();
+        return Ok(Some((cpus / u64::from(tasks.max(1))).max(1)));
     }
-    let groups = nodes_of(draft, role).into_iter().filter(|_| exclusive);
-    Ok(groups.filter_map(|group| group.allocatable.get("cpu")?.parse::<u64>().ok()).min().map(share))
+    let groups = nodes_of(draft, role).into_iter().filter(|_| exclusive && tasks == 1);
+    Ok(groups.filter_map(|group| group.allocatable.get("cpu")?.parse::<u64>().ok()).min())
 }
 
 fn mebibytes(text: &str) -> Result<u64> {

@@ -1,9 +1,10 @@
 //! What starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
+use weftrun_core::convert::Directives;
 use weftrun_core::spec::{Code, Launch, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Draft, container, directives};
+use super::{Draft, container};
 use crate::slurm::quote;
 
 /// Tasks that srun starts on a node.
@@ -22,12 +23,12 @@ pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
 }
 
 /// The `srun` command, one part for each component of a heterogeneous job.
-pub fn write(draft: &Draft<'_>) -> Result<String> {
+pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
     if draft.job.spec.launch == Launch::Once {
         return once(draft);
     }
     let parts: Vec<String> =
-        (0..draft.workers.len()).map(|index| component(draft, index)).collect::<Result<_>>()?;
+        (0..draft.workers.len()).map(|index| component(draft, options, index)).collect::<Result<_>>()?;
     Ok(format!("srun {}\n", parts.join(" : \\\n  ")))
 }
 
@@ -57,7 +58,7 @@ fn once(draft: &Draft<'_>) -> Result<String> {
     Ok(format!("{}\n", words.join(" ")))
 }
 
-fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
+fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<String> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return Ok(String::new());
     };
@@ -75,10 +76,9 @@ fn component(draft: &Draft<'_>, index: usize) -> Result<String> {
     }
     // Said outright, since `sbatch --export=NONE` would reach srun.
     words.push("--export=ALL".to_owned());
-    // srun would complain where the site binds nothing.
-    let binds = draft.job.facts.extra.get("TaskPlugin").and_then(|name| name.as_str()) != Some("task/none");
-    if directives::is_exclusive(draft, index) && binds {
-        words.push("--cpu-bind=none".to_owned());
+    // Since 22.05 srun does not take the number over from sbatch, and counts one CPU a task without it.
+    if let Some(cpus) = options.get(index).and_then(|options| options.value("cpus-per-task")) {
+        words.push(format!("--cpus-per-task={}", quote::word(cpus)?));
     }
     if draft.own.rank_logs {
         let word = if tasks_are_ranks(draft) { "rank" } else { "node" };

@@ -1,5 +1,6 @@
 //! A planned job becomes an sbatch script that a cluster's administrator would nod at.
 
+mod bookkeeping;
 mod container;
 mod directives;
 mod launch;
@@ -90,6 +91,7 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
     rendered.findings = draft.findings();
+    rendered.findings.extend(draft.cpus(&components));
     rendered.prepared = Prepared::new(Script {
         components,
         marker: Some(draft.marker()),
@@ -209,6 +211,26 @@ impl Draft<'_> {
         let message = format!("if a node fails: {message}");
         findings.push(Finding::info("SLURM-REQUEUE", message).at("backend.slurm.requeue"));
         findings
+    }
+
+    /// What the plan reports of the CPUs: Slurm's defaults suit few jobs with GPUs.
+    fn cpus(&self, components: &[Directives]) -> Option<Finding> {
+        let (role, options) = (self.workers.first()?, components.first()?);
+        let set = ["cpus-per-task", "cpus-per-gpu"].iter().any(|name| options.value(name).is_some());
+        let finding = |message: String| Finding::info("SLURM-CPUS", message).at("cpus");
+        match directives::whole_nodes(self, 0).filter(|_| role.cpus.is_none()) {
+            Some(why) => Some(finding(format!(
+                "whole nodes (`--exclusive`), because {why}: the tasks of a node share all of its CPUs and memory"
+            ))),
+            None if set || role.gpus_per_node == 0 => None,
+            None => Some(
+                finding(
+                    "`cpus` is not set: Slurm gives each task the partition's DefCpuPerGPU, or one CPU"
+                        .to_owned(),
+                )
+                .fix("set `cpus` in the job file to the number of CPUs of a node that the job needs"),
+            ),
+        }
     }
 
     /// Whether every component gets this variable with this value, and none of its own: then it stands in the one block.

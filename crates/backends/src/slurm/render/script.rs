@@ -1,10 +1,10 @@
-//! The script from its first line to its last.
+//! The script: the options, then what a user would write by hand as one function, then the [`bookkeeping`] that calls it.
 
 use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END, Directives};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Draft, directives, launch};
+use super::{Draft, bookkeeping, directives, launch};
 use crate::slurm::quote;
 
 /// Writes the script.
@@ -17,9 +17,7 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
         quote::word(&dir)?
     );
     text.push_str(&directives::write(components)?);
-    text.push_str("\nset -eo pipefail\n\n");
-    text.push_str(&claim(draft)?);
-    text.push_str(&records(draft)?);
+    text.push_str("\nset -eo pipefail\n\nweftrun_job() {\n");
     for line in &draft.own.setup {
         quote::line(line)?;
         text.push_str(line);
@@ -31,7 +29,9 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
         text.push_str(&rendezvous(draft));
     }
     text.push_str(&code(draft)?);
-    text.push_str(&restarted(draft, &launch::write(draft)?));
+    text.push_str(&restarted(draft, &launch::write(draft, components)?));
+    text.push_str("}\n\n");
+    text.push_str(&bookkeeping::write(draft)?);
     Ok(text)
 }
 
@@ -51,37 +51,13 @@ fn shell<'a>(draft: &'a Draft<'_>) -> Result<&'a str> {
     .hint("write `shell = \"/bin/bash -l\"` for a login shell"))
 }
 
-/// How often a job is queued again after failed launches, where only `requeue` is said.
-const LAUNCHES: u32 = 3;
-
-/// Queues the job again where a node was lost while srun launched. Slurm's own requeue comes only once slurmctld misses the
-/// node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and a script that then ends is a job
-/// that failed (seen on 22.05.8: FAILED with 233, Restarts=0).
-fn lost_launch(draft: &Draft<'_>) -> String {
-    let most = match draft.job.spec.restart {
-        RestartPolicy::OnFailure { max } => max,
-        RestartPolicy::Never => LAUNCHES,
-    };
-    if !draft.requeues() || most == 0 {
-        return String::new();
-    }
-    format!(
-        "# A node that is lost while srun launches ends srun, and not yet the job: it is queued again, as after a node failure.\n\
-         weftrun_lost() {{\n  awk '/^#weftrun log=1 /{{lost=0}} /^srun: error: Application launch failed: /{{lost=1}} END{{exit !lost}}' \"$weftrun_base.log\"\n}}\n\
-         weftrun_requeue() {{\n  \
-         if [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {most} ] && weftrun_lost && scontrol requeue \"$SLURM_JOB_ID\"; then exec sleep 600; fi\n}}\n"
-    )
-}
-
 /// The command, again after a failure where the job may restart. In the same allocation: a requeue would wait two
 /// minutes and queue again. The whole step begins again, with torchrun too: -K1 has ended what was left of it.
 fn restarted(draft: &Draft<'_>, command: &str) -> String {
-    let lost = if draft.requeues() { " || weftrun_lost" } else { "" };
     match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => format!(
-            "weftrun_restarts=0\nwhile :; do\nweftrun_code=0\n{} || weftrun_code=$?\n\
-             if [ \"$weftrun_code\" -eq 0 ] || [ \"$weftrun_restarts\" -ge {max} ]{lost}; then exit \"$weftrun_code\"; fi\n\
-             weftrun_restarts=$((weftrun_restarts + 1)) weftrun_attempt=$((weftrun_attempt + 1))\nweftrun_begin\ndone\n",
+            "# After a failure all ranks start again on the same nodes, up to {max} times.\n\
+             until {}; do weftrun_restart \"$?\"; done\n",
             command.trim_end()
         ),
         _ => command.to_owned(),
@@ -89,77 +65,11 @@ fn restarted(draft: &Draft<'_>, command: &str) -> String {
 }
 
 /// The path of the folder of logs, as the script's shell knows it.
-fn log_dir(draft: &Draft<'_>) -> Result<String> {
+pub fn log_dir(draft: &Draft<'_>) -> Result<String> {
     let dir = draft.log_dir();
     let root = if dir.starts_with('/') { "" } else { "\"$HOME/\"" };
     Ok(format!("{root}{}", quote::word(&dir)?))
 }
-
-/// Exit code of a job that found its submission claimed by another job.
-pub const IS_A_COPY: i32 = 75;
-
-/// The first lines: a submission that Slurm has twice (its answer was lost, and it was sent again) runs once. The first
-/// job to start makes a link that holds its id, in the folder that the submission has from before it was sent; making a
-/// link succeeds once, on NFS too. The same job passes again after a requeue, and all tasks of an array are one job. A
-/// script that somebody submits by hand has no such folder, and runs as often as it is submitted.
-fn claim(draft: &Draft<'_>) -> Result<String> {
-    Ok(format!(
-        "# If Slurm has this submission twice, only the first job to start runs it.\n\
-         weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
-         [ -z \"${{WEFTRUN_ONCE:-}}\" ] || mkdir -p -- \"$weftrun_once\" || :\n\
-         unset WEFTRUN_ONCE\n\
-         if [ -d \"$weftrun_once\" ] && [ ! -L \"$weftrun_once\" ] && [ -O \"$weftrun_once\" ]; then\n  \
-         ln -s -n -- \"$weftrun_me\" \"$weftrun_once/job\" 2> /dev/null || :\n  \
-         weftrun_first=$(readlink -- \"$weftrun_once/job\") || weftrun_first=$weftrun_me\n  \
-         if [ \"$weftrun_first\" != \"$weftrun_me\" ]; then\n    \
-         echo \"weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends\" >&2\n    \
-         exit {IS_A_COPY}\n  fi\nfi\n\n",
-        dir = log_dir(draft)?,
-        submission = draft.job.submission,
-    ))
-}
-
-/// Two lines in the log and one file beside it: which life of the job wrote what, and how it ended. Slurm forgets exit
-/// codes after MinJobAge where there is no accounting, and accounting before 26.05 tells some of them wrongly.
-fn records(draft: &Draft<'_>) -> Result<String> {
-    let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
-        (true, _) => "none",
-        _ if draft.job.spec.launch == Launch::Once => "none",
-        (false, true) => "rank",
-        (false, false) => "node",
-    };
-    let tasks =
-        |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
-    let roles: Vec<String> =
-        draft.workers.iter().map(|role| format!("{}:{}", safe(&role.name), tasks(role))).collect();
-    let lost = lost_launch(draft);
-    Ok(format!(
-        "# What weftrun reads later: the file of the exit code, and two lines of the log.\n\
-         weftrun_base={}/\"{}\"\n\
-         weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' \"$weftrun_base.log\" 2> /dev/null) || weftrun_attempt=0\n\
-         rm -f \"$weftrun_base.exit\"\n\
-         weftrun_begin() {{\n  printf '#weftrun log=1 attempt=%s labels={labels} tasks={} ranks={}\\n' \"$weftrun_attempt\"\n}}\n\
-         weftrun_first() {{\n  \
-         awk '/^#weftrun log=1 /{{first=\"\"}} first==\"\" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{{first=$0}} END{{print first}}' \"$weftrun_base.log\" |\n    \
-         sed -n -e 's/.*: Exited with exit code \\([0-9]*\\).*/\\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'\n}}\n\
-         {follow}{lost}weftrun_end() {{\n  weftrun_code=$?\n  trap - EXIT\n  {requeue}\
-         # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.\n  \
-         if [ \"$weftrun_code\" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo \"$weftrun_code\"); fi\n  \
-         printf '#weftrun end attempt=%s code=%s\\n' \"$weftrun_attempt\" \"$weftrun_code\"\n  \
-         {{ rm -f \"$weftrun_base.exit.new\" && (set -C; printf '%s %s\\n' \"$weftrun_code\" \"$weftrun_attempt\" > \"$weftrun_base.exit.new\") && mv -f \"$weftrun_base.exit.new\" \"$weftrun_base.exit\"; }} || :\n  exit \"$weftrun_code\"\n}}\n\
-         trap weftrun_end EXIT\nweftrun_begin\n\n",
-        log_dir(draft)?,
-        draft.log_name_in_shell(),
-        roles.join(","),
-        draft.world(),
-        follow = if draft.has_own_output() { FOLLOW } else { "" },
-        requeue = if lost.is_empty() { "" } else { "[ \"$weftrun_code\" -eq 0 ] || weftrun_requeue\n  " },
-    ))
-}
-
-/// Where the job names its own output file, the log that is followed is a link to it.
-const FOLLOW: &str = "weftrun_output=$(readlink \"/proc/$$/fd/1\") || weftrun_output=\n\
-    case $weftrun_output in (/*) ln -s -n -f -- \"$weftrun_output\" \"$weftrun_base.log\" || : ;; esac\n";
 
 /// A name that is safe in a file name and in the log's first line.
 pub fn safe(name: &str) -> String {

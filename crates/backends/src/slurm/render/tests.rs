@@ -19,7 +19,7 @@ fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {
     )
 }
 
-fn text(spec: JobSpec, ops: Vec<Op>) -> String {
+pub(super) fn text(spec: JobSpec, ops: Vec<Op>) -> String {
     render(&Settings::default(), &planned(spec, ops)).expect("renders").documents[0].text.clone()
 }
 
@@ -188,6 +188,56 @@ fn keys_of_slurm_become_its_options() {
     assert!(self::text(spec, Vec::new()).contains("  singularity exec --nv "));
 }
 
+/// Point 10 of issue 16: the CPUs follow Slurm's own rules, and the plan explains them.
+#[test]
+fn cpus_follow_the_job_file_or_slurms_default_and_the_plan_explains_them() {
+    let render_of = |role: Role, own: serde_json::Value| {
+        let mut spec = JobSpec::builder("c")
+            .launch(Launch::PerRank)
+            .role(role.command(["./train"]))
+            .build()
+            .expect("valid");
+        spec.backend.insert("slurm".to_owned(), own);
+        let rendered = render(&Settings::default(), &planned(spec, Vec::new())).expect("renders");
+        let finding = rendered.findings.iter().find(|finding| finding.code == "SLURM-CPUS");
+        (
+            rendered.documents[0].text.clone(),
+            finding.map(|finding| finding.message.clone()).unwrap_or_default(),
+        )
+    };
+    let none = || serde_json::json!({});
+    let role = |nodes, gpus| Role::worker().nodes(nodes).gpus_per_node(gpus).instance_type("g5.xlarge");
+    // One GPU on a node that has only one: an ordinary job, which shares the node.
+    let (text, message) = render_of(role(1, 1), none());
+    assert!(!text.contains("--exclusive") && !text.contains("--cpu"), "{text}");
+    assert!(message.contains("DefCpuPerGPU, or one CPU"), "{message}");
+    let (text, message) = render_of(role(2, 1), none());
+    assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--cpu"), "{text}");
+    assert!(message.contains("all GPUs of each node are requested"), "{message}");
+    // What the job or the user's options set reaches srun, which does not take it over from sbatch.
+    let mut three = role(1, 1);
+    three.cpus = Some("3".to_owned());
+    let (text, message) = render_of(three, none());
+    assert!(
+        text.contains("#SBATCH --cpus-per-task=3\n") && text.contains(" --cpus-per-task=3 \\\n"),
+        "{text}"
+    );
+    assert_eq!(message, "");
+    let (text, message) = render_of(role(1, 1), serde_json::json!({ "sbatch": ["--cpus-per-task=5"] }));
+    assert!(text.contains(" --cpus-per-task=5 \\\n"), "{text}");
+    assert_eq!(message, "");
+}
+
+/// Point 10 of issue 16: what a user would write comes first, and weftrun's own part last.
+#[test]
+fn the_job_stands_before_the_bookkeeping() {
+    let text = text(llama().launch(Launch::Torchrun).build().expect("valid"), efa());
+    let (own, rest) = text.split_once("\n}\n\n# weftrun's own part").expect("two parts");
+    assert!(own.lines().next_back().is_some_and(|line| line.contains("exec torchrun ")), "{own}");
+    assert!(!own.contains("weftrun_once") && !own.contains("weftrun_end"), "{own}");
+    assert!(rest.trim_end().ends_with("\nweftrun_job") && rest.lines().count() < 50, "{rest}");
+}
+
 /// Point 9 of issue 16.
 #[test]
 fn the_site_decides_about_a_requeue_unless_the_job_does() {
@@ -222,8 +272,12 @@ fn a_command_that_starts_the_ranks_itself_runs_once() {
     let spec = JobSpec::builder("once").launch(Launch::Once).role(role);
     let spec = spec.code(Code::Script { name: "job.sh".into(), text: "srun hostname\n".into() });
     let text = text(spec.build().expect("valid"), Vec::new());
-    let last = text.trim_end().lines().next_back().unwrap_or_default();
-    assert_eq!(last, "bash \"$weftrun_source\"/job.sh 'a b'", "{text}");
+    let (own, _) = text.split_once("\n}\n").expect("a function");
+    assert_eq!(
+        own.lines().next_back().unwrap_or_default(),
+        "bash \"$weftrun_source\"/job.sh 'a b'",
+        "{text}"
+    );
     assert!(text.contains("#SBATCH --ntasks-per-node=4\n") && !text.contains("MASTER_ADDR"), "{text}");
     let image =
         JobSpec::builder("x").launch(Launch::Once).image("a/b:1").role(Role::worker().command(["bash", "x"]));

@@ -15,6 +15,11 @@ pub(super) const RULES: &[Rule] = &[
         "build the plugin in the image, or take a base image as new as the plugin; keep one rdma-core only; match the EFA installer's version",
         "https://github.com/awslabs/awsome-distributed-training/issues/292")
         .signatures(&[Signature::PluginAbi]),
+    rule("R03b", "PROC-LIBC-TOO-OLD", HIGH,
+        "a program or library needs a newer C library than the image has: the loader refused to start it",
+        "take a base image at least as new as the mounted or copied software (glibc 2.34 is in Ubuntu 22.04), start the image's own mpirun, or build the EFA stack into the image and keep the mounted one out of it",
+        "https://docs.nvidia.com/dgx-cloud/")
+        .signatures(&[Signature::LibcTooOld]),
     rule("R04", "NCCL-PLUGIN-DEPENDENCY", HIGH,
         "the network plugin could not be loaded: a library that it needs is missing",
         "install the library, or add its directory to LD_LIBRARY_PATH",

@@ -11,6 +11,7 @@ mod placement;
 pub(crate) mod pod;
 pub(crate) mod preflight;
 pub(crate) mod queue;
+pub(crate) mod ras;
 pub(crate) mod rdma_present;
 pub(crate) mod roce;
 pub(crate) mod set;

@@ -13,42 +13,7 @@
 
 set -eo pipefail
 
-# If Slurm has this submission twice, only the first job to start runs it.
-weftrun_once="$HOME/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
-[ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
-unset WEFTRUN_ONCE
-if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
-  ln -s -n -- "$weftrun_me" "$weftrun_once/job" 2> /dev/null || :
-  weftrun_first=$(readlink -- "$weftrun_once/job") || weftrun_first=$weftrun_me
-  if [ "$weftrun_first" != "$weftrun_me" ]; then
-    echo "weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends" >&2
-    exit 75
-  fi
-fi
-
-# What weftrun reads later: the file of the exit code, and two lines of the log.
-weftrun_base="$HOME/"weftrun/"dgx-${SLURM_JOB_ID}-0a1b2c3d"
-weftrun_attempt=$(grep -a -c '^#weftrun log=1 ' "$weftrun_base.log" 2> /dev/null) || weftrun_attempt=0
-rm -f "$weftrun_base.exit"
-weftrun_begin() {
-  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:2 ranks=16\n' "$weftrun_attempt"
-}
-weftrun_first() {
-  awk '/^#weftrun log=1 /{first=""} first=="" && /^srun: error: [^:]*: tasks? [0-9,-]*: /{first=$0} END{print first}' "$weftrun_base.log" |
-    sed -n -e 's/.*: Exited with exit code \([0-9]*\).*/\1/p' -e 's/.*: Segmentation fault.*/139/p' -e 's/.*: Aborted.*/134/p' -e 's/.*: Bus error.*/135/p' -e 's/.*: Killed.*/137/p'
-}
-weftrun_end() {
-  weftrun_code=$?
-  trap - EXIT
-  # srun tells the greatest code, and the ranks that -K1 ended have 143: the first failure is the job's.
-  if [ "$weftrun_code" -ge 128 ]; then weftrun_code=$(weftrun_first 2> /dev/null | grep . || echo "$weftrun_code"); fi
-  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
-  { rm -f "$weftrun_base.exit.new" && (set -C; printf '%s %s\n' "$weftrun_code" "$weftrun_attempt" > "$weftrun_base.exit.new") && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
-  exit "$weftrun_code"
-}
-trap weftrun_end EXIT
-weftrun_begin
-
+weftrun_job() {
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
@@ -63,5 +28,50 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=2 WORLD_SIZE=16
 
-srun -K1 -l --export=ALL --cpu-bind=none \
+srun -K1 -l --export=ALL \
   sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
+}
+
+# weftrun's own part: a submission that Slurm has twice runs once; attempts and the exit code go to a file beside the log.
+weftrun_base="$HOME/"weftrun/"dgx-${SLURM_JOB_ID}-0a1b2c3d"
+weftrun_once="$HOME/"weftrun/.submit-0a1b2c3d000000000000000000000000 weftrun_me=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+[ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
+unset WEFTRUN_ONCE
+if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
+  ln -s -n -- "$weftrun_me" "$weftrun_once/job" 2> /dev/null || :
+  weftrun_first=$(readlink -- "$weftrun_once/job") || weftrun_first=$weftrun_me
+  if [ "$weftrun_first" != "$weftrun_me" ]; then
+    echo "weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends" >&2
+    exit 75
+  fi
+fi
+weftrun_attempt=
+[ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit")
+weftrun_note() { # the exit code (- while the job runs) and the attempt, in a file beside the log
+  { rm -f "$weftrun_base.exit.new" && (set -C; echo "$1 $weftrun_attempt" > "$weftrun_base.exit.new") && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
+}
+weftrun_begin() {
+  weftrun_attempt=$((${weftrun_attempt:--1} + 1))
+  printf '#weftrun log=1 attempt=%s labels=node tasks=worker:2 ranks=16\n' "$weftrun_attempt"
+  weftrun_note -
+}
+weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit code of the task that failed first
+  tail -c 16777216 -- "$weftrun_base.log" 2> /dev/null | awk '
+    /^#weftrun log=1 / { code = ""; lost = 0 }
+    /^srun: error: Application launch failed: / { lost = 1 }
+    code == "" && sub(/^srun: error: [^:]*: tasks? [0-9,-]*: /, "") {
+      code = /^Exited with exit code/ ? $5 + 0 : /^Segmentation fault/ ? 139 : /^Aborted/ ? 134 : /^Bus error/ ? 135 : /^Killed/ ? 137 : "" }
+    END { print lost ? "lost" : code }' || :
+}
+weftrun_end() {
+  weftrun_code=$? weftrun_cause=
+  trap - EXIT
+  [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
+  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
+  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
+  weftrun_note "$weftrun_code"
+  exit "$weftrun_code"
+}
+trap weftrun_end EXIT
+weftrun_begin
+weftrun_job

@@ -1,0 +1,68 @@
+//! What a job's own status says without its pods.
+
+use serde_json::{Value, json};
+use weftrun_core::job::JobPhase;
+
+use super::kinds::Kind;
+use super::status::Job;
+
+fn running(kind: Kind, spec: &Value, status: &Value) -> Job {
+    let mut status = status.clone();
+    if kind != Kind::TrainJob {
+        status["conditions"] = json!([{"type": "Running", "status": "True"}]);
+    }
+    Job {
+        kind,
+        object: json!({"metadata": {"name": "a", "namespace": "nlp"}, "spec": spec, "status": status}),
+    }
+}
+
+#[test]
+fn a_job_whose_status_counts_all_its_pods_is_listed_without_them() {
+    let torch = |policy: &str, active: u64, failed: u64| {
+        let role = |replicas| json!({"replicas": replicas, "restartPolicy": policy});
+        let spec = json!({"pytorchReplicaSpecs": {"Master": role(1), "Worker": role(3)}});
+        let counts = json!({"Master": {"active": 1}, "Worker": {"active": active, "failed": failed}});
+        running(Kind::PyTorchJob, &spec, &json!({"replicaStatuses": counts}))
+    };
+    let summary = torch("Never", 3, 0).summary_without_pods("t").unwrap();
+    assert_eq!((summary.phase, summary.ready), (JobPhase::Running, (4, 4)));
+    let mpi = json!({"mpiReplicaSpecs": {"Launcher": {"restartPolicy": "Never"}, "Worker": {"replicas": 2, "restartPolicy": "Never"}}});
+    let counts = json!({"replicaStatuses": {"Launcher": {"active": 1}, "Worker": {"active": 2}}});
+    let summary = running(Kind::MpiJobV2, &mpi, &counts).summary_without_pods("t").unwrap();
+    assert_eq!(summary.ready, (2, 2), "the launcher is no node");
+    let train = |ready| {
+        let jobs = json!({"jobsStatus": [{"name": "dataset-initializer", "succeeded": 1}, {"name": "node", "ready": ready}]});
+        running(Kind::TrainJob, &json!({"trainer": {"numNodes": 5}}), &jobs)
+    };
+    assert_eq!(train(1).summary_without_pods("t").unwrap().ready, (5, 5));
+
+    let read = [
+        ("a pod does not run", torch("Never", 2, 0)),
+        ("a pod failed", torch("Never", 3, 1)),
+        ("the kubelet starts containers again", torch("OnFailure", 3, 0)),
+        (
+            "the launcher is missing",
+            running(Kind::MpiJobV2, &mpi, &json!({"replicaStatuses": {"Worker": {"active": 2}}})),
+        ),
+        ("a node is not ready", train(0)),
+    ];
+    for (why, job) in read {
+        assert_eq!(job.summary_without_pods("t"), None, "{why}");
+    }
+    for (pointer, value) in [
+        ("metadata", json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"})),
+        ("runPolicy", json!({"suspend": true})),
+    ] {
+        let mut job = torch("Never", 3, 0);
+        match pointer {
+            "metadata" => job.object["metadata"] = value,
+            _ => job.object["spec"]["runPolicy"] = value,
+        }
+        assert_eq!(job.summary_without_pods("t"), None, "{pointer}");
+    }
+    let mut ended = torch("Never", 3, 0);
+    ended.object["status"]["conditions"] =
+        json!([{"type": "Running", "status": "True"}, {"type": "Failed", "status": "True"}]);
+    assert_eq!(ended.summary_without_pods("t"), None);
+}

@@ -1,0 +1,128 @@
+//! A connection to a port of localhost in a pod, over the API server.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod as Object;
+use kube::api::{Api, Portforwarder};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use weftrun_core::backend::PortConnection;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::exec::refused;
+use super::{Cluster, one_line};
+
+/// Bytes that are read at once.
+const BUFFER: usize = 16 * 1024;
+/// How long the reason of a connection that has ended is waited for: it comes on a channel of its own.
+const REASON: Duration = Duration::from_secs(1);
+
+/// Connects to a port.
+///
+/// # Errors
+/// [`ErrorKind::Credentials`] without the right to `pods/portforward`; [`ErrorKind::Refused`] where the node cannot forward ports.
+pub async fn open_port(cluster: &Cluster, pod: &str, port: u16) -> Result<Box<dyn PortConnection>> {
+    let what = format!("connect to port {port} in {pod}");
+    let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let forwarded = api.portforward(pod, &[port]).await;
+    let mut forwarder = forwarded.map_err(|error| refused(error, &what, "pods/portforward"))?;
+    let (Some(stream), Some(reason)) = (forwarder.take_stream(port), forwarder.take_error(port)) else {
+        return Err(Error::new(ErrorKind::Unexpected, "the port was not forwarded").with("while", what));
+    };
+    let reason = Box::pin(reason);
+    Ok(Box::new(Forwarded { forwarder, stream: Box::new(stream), reason: Some(reason), port, what }))
+}
+
+/// Bytes to and from a port.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+struct Forwarded {
+    forwarder: Portforwarder,
+    stream: Box<dyn Stream>,
+    /// Why the connection ended, where the node gives a reason.
+    reason: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
+    port: u16,
+    what: String,
+}
+
+impl Forwarded {
+    /// The error of a connection that ended, if it was one.
+    async fn reason(&mut self) -> Option<Error> {
+        let reason = timeout(REASON, self.reason.take()?).await.ok()??;
+        Some(unforwarded(&reason, self.port).with("while", &self.what))
+    }
+}
+
+/// The error for a kubelet's reason: the runtime's words for an address where nothing listens are those of the C library.
+fn unforwarded(reason: &str, port: u16) -> Error {
+    if reason.contains("connection refused") || reason.contains("Connection refused") {
+        return Error::new(
+            ErrorKind::Unreachable,
+            format!("nothing listens on port {port} of localhost inside the job"),
+        );
+    }
+    Error::new(ErrorKind::Refused, format!("the port cannot be forwarded: {}", one_line(reason)))
+}
+
+#[async_trait]
+impl PortConnection for Forwarded {
+    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let sent = match self.stream.write_all(bytes).await {
+            Ok(()) => self.stream.flush().await,
+            failed => failed,
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.reason().await.unwrap_or_else(|| broken(error).with("while", &self.what))),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; BUFFER];
+        let failed = match self.stream.read(&mut bytes).await {
+            Ok(length @ 1..) => {
+                bytes.truncate(length);
+                return Ok(bytes);
+            }
+            Ok(_) => None,
+            Err(error) => Some(error),
+        };
+        match (self.reason().await, failed) {
+            (Some(reason), _) => Err(reason),
+            (None, Some(error)) => Err(broken(error).with("while", &self.what)),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        self.forwarder.abort();
+    }
+}
+
+fn broken(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unreachable, "the connection to the port broke").source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_where_nothing_listens_is_no_missing_right() {
+        let refused = "error forwarding port 28028 to pod 1f, uid : failed to execute portforward in network namespace \
+            \"/var/run/netns/cni-1\": failed to connect to localhost:28028 inside namespace \"1f\", IPv4: dial tcp4 \
+            127.0.0.1:28028: connect: connection refused";
+        let error = unforwarded(refused, 28028);
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(error.to_string().contains("nothing listens on port 28028"), "{error}");
+        let error = unforwarded("unable to do port forwarding: socat not found", 28028);
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("socat not found"), "{error}");
+    }
+}

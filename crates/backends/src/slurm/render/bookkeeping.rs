@@ -1,0 +1,256 @@
+//! The end of the script: what makes a submission run once and leaves its attempts and exit code beside the log.
+//!
+//! It costs no more than a few small files while the job holds its nodes: of the log only the last [`TAIL`] bytes are
+//! read, and only after a failure.
+
+use weftrun_core::Result;
+use weftrun_core::spec::{Launch, RestartPolicy};
+
+use super::{Draft, launch, script};
+
+/// Exit code of a job that found its submission claimed by another job.
+const IS_A_COPY: i32 = 75;
+
+/// Bytes at the end of the log in which srun's messages about a failure are searched for.
+const TAIL: u32 = 16 << 20;
+
+/// How often a job is queued again after failed launches, where only `requeue` is set.
+const LAUNCHES: u32 = 3;
+
+/// Claims the submission: of two copies that Slurm has (the answer was lost, and it was sent again) one runs. The first
+/// job to start makes a link that holds its id, in the folder that the submission has from before it was sent; making a
+/// link succeeds once, on NFS too. The same job passes again after a requeue, and all tasks of an array are one job. A
+/// script that is submitted by hand has no such folder, and runs as often as it is submitted.
+const CLAIM: &str = r#"[ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
+unset WEFTRUN_ONCE
+if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
+  ln -s -n -- "$weftrun_me" "$weftrun_once/job" 2> /dev/null || :
+  weftrun_first=$(readlink -- "$weftrun_once/job") || weftrun_first=$weftrun_me
+  if [ "$weftrun_first" != "$weftrun_me" ]; then
+    echo "weftrun: job $weftrun_first runs this submission already; job $weftrun_me is a copy of it and ends" >&2
+    exit @IS_A_COPY@
+  fi
+fi
+"#;
+
+/// Where the job names its own output file, the log that is followed is a link to it.
+const FOLLOW: &str = r#"weftrun_output=$(readlink "/proc/$$/fd/1") || weftrun_output=
+case $weftrun_output in (/*) ln -s -n -f -- "$weftrun_output" "$weftrun_base.log" || : ;; esac
+"#;
+
+/// The functions. srun exits with the greatest code of its tasks, and those that `-K1` ended have 143, so the code of
+/// the job is read from srun's first message. Slurm forgets exit codes after MinJobAge where there is no accounting,
+/// and accounting before 26.05 reports some of them wrongly: hence the file. A file that another user left in a shared
+/// log folder is neither followed (`set -C`) nor evaluated (the pattern takes digits alone).
+const FUNCTIONS: &str = r#"weftrun_attempt=
+[ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit")
+weftrun_note() { # the exit code (- while the job runs) and the attempt, in a file beside the log
+  { rm -f "$weftrun_base.exit.new" && (set -C; echo "$1 $weftrun_attempt" > "$weftrun_base.exit.new") && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
+}
+weftrun_begin() {
+  weftrun_attempt=$((${weftrun_attempt:--1} + 1))
+  printf '#weftrun log=1 attempt=%s labels=@LABELS@ tasks=@TASKS@ ranks=@RANKS@\n' "$weftrun_attempt"
+  weftrun_note -
+}
+weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit code of the task that failed first
+  tail -c @TAIL@ -- "$weftrun_base.log" 2> /dev/null | awk '
+    /^#weftrun log=1 / { code = ""; lost = 0 }
+    /^srun: error: Application launch failed: / { lost = 1 }
+    code == "" && sub(/^srun: error: [^:]*: tasks? [0-9,-]*: /, "") {
+      code = /^Exited with exit code/ ? $5 + 0 : /^Segmentation fault/ ? 139 : /^Aborted/ ? 134 : /^Bus error/ ? 135 : /^Killed/ ? 137 : "" }
+    END { print lost ? "lost" : code }' || :
+}
+"#;
+
+const RESTART: &str = r#"weftrun_restart() {
+  [ "${weftrun_restarts:=0}" -lt @MAX@ ]@LOST@ || exit "$1"
+  weftrun_restarts=$((weftrun_restarts + 1))
+  weftrun_begin
+}
+"#;
+
+const END: &str = r#"weftrun_end() {
+  weftrun_code=$? weftrun_cause=
+  trap - EXIT
+  [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
+@REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
+  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
+  weftrun_note "$weftrun_code"
+  exit "$weftrun_code"
+}
+trap weftrun_end EXIT
+weftrun_begin
+weftrun_job
+"#;
+
+/// Writes the block.
+pub fn write(draft: &Draft<'_>) -> Result<String> {
+    let dir = script::log_dir(draft)?;
+    let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
+        (true, _) => "none",
+        _ if draft.job.spec.launch == Launch::Once => "none",
+        (false, true) => "rank",
+        (false, false) => "node",
+    };
+    let tasks =
+        |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
+    let roles: Vec<String> =
+        draft.workers.iter().map(|role| format!("{}:{}", script::safe(&role.name), tasks(role))).collect();
+    let functions = FUNCTIONS
+        .replace("@LABELS@", labels)
+        .replace("@TASKS@", &roles.join(","))
+        .replace("@RANKS@", &draft.world().to_string())
+        .replace("@TAIL@", &TAIL.to_string());
+    let follow = if draft.has_own_output() { FOLLOW } else { "" };
+    let requeue = requeue(draft);
+    let restart = match draft.job.spec.restart {
+        RestartPolicy::OnFailure { max } if max > 0 => {
+            // A job that is queued again because a node was lost does not start on the nodes that are left.
+            let lost = if requeue.is_empty() { "" } else { r#" && [ "$(weftrun_why)" != lost ]"# };
+            RESTART.replace("@MAX@", &max.to_string()).replace("@LOST@", lost)
+        }
+        _ => String::new(),
+    };
+    Ok(format!(
+        "# weftrun's own part: a submission that Slurm has twice runs once; attempts and the exit code go to a file beside the log.\n\
+         weftrun_base={dir}/\"{name}\"\n\
+         weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
+         {claim}{follow}{functions}{restart}{end}",
+        name = draft.log_name_in_shell(),
+        submission = draft.job.submission,
+        claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
+        end = END.replace("@REQUEUE@", &requeue),
+    ))
+}
+
+/// Queues the job again where a node was lost while srun launched. Slurm's own requeue comes only once slurmctld misses the
+/// node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and a script that then ends is a job
+/// that failed (seen on 22.05.8: FAILED with 233, Restarts=0).
+fn requeue(draft: &Draft<'_>) -> String {
+    let most = match draft.job.spec.restart {
+        RestartPolicy::OnFailure { max } => max,
+        RestartPolicy::Never => LAUNCHES,
+    };
+    if !draft.requeues() || most == 0 {
+        return String::new();
+    }
+    format!(
+        "  if [ \"$weftrun_cause\" = lost ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {most} ] && scontrol requeue \"$SLURM_JOB_ID\"; then exec sleep 600; fi\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
+
+    use super::super::tests::text;
+
+    const SRUN: &str = "#!/bin/sh\necho srun >> \"$HOME/calls\"\n. \"$HOME/ends\"\n";
+
+    /// A folder as `$HOME` with stand-ins for Slurm's programs; `ends` is what srun does.
+    fn home(ends: &str) -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join("weftrun")).unwrap();
+        std::fs::write(home.path().join("ends"), ends).unwrap();
+        for (name, text) in [
+            ("srun", SRUN),
+            ("scontrol", "#!/bin/sh\n[ \"$1\" = requeue ] && touch \"$HOME/requeued\"; echo node1\n"),
+            ("sleep", "#!/bin/sh\n"),
+        ] {
+            let file = home.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        home
+    }
+
+    fn script(restart: RestartPolicy) -> String {
+        let role = Role::worker().nodes(2).gpus_per_node(8).command(["./train"]);
+        text(
+            JobSpec::builder("j").launch(Launch::PerRank).role(role).restart(restart).build().unwrap(),
+            Vec::new(),
+        )
+    }
+
+    /// Runs a script as Slurm does: its output is appended to the log. The exit code, and what the log ends with.
+    fn run(home: &Path, script: &str) -> (Option<i32>, String) {
+        let log = home.join("weftrun/j-7-0a1b2c3d.log");
+        let begin = std::fs::metadata(&log).map_or(0, |known| known.len());
+        let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let path = format!("{}:{}", home.display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("timeout");
+        command.args(["120", "bash", "-c", script]).current_dir(home).stdout(open()).stderr(open());
+        command
+            .env("HOME", home)
+            .env("PATH", path)
+            .env("SLURM_JOB_ID", "7")
+            .env("SLURM_JOB_NODELIST", "node1");
+        let code = command.status().unwrap().code();
+        let mut file = std::fs::File::open(&log).unwrap();
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(begin)).unwrap();
+        (code, std::io::read_to_string(file).unwrap())
+    }
+
+    fn kept(home: &Path) -> String {
+        std::fs::read_to_string(home.join("weftrun/j-7-0a1b2c3d.exit")).unwrap()
+    }
+
+    /// Point 10 of issue 16: a requeued job with a long log does not read it while it holds its nodes. The log is a file of
+    /// 64 GiB without contents, which no program reads within the limit.
+    #[test]
+    fn attempts_and_the_first_failure_are_known_without_reading_the_whole_log() {
+        let home = home(
+            "echo 'srun: error: n2: task 9: Exited with exit code 3'\n\
+             echo 'srun: error: n1: task 1: Terminated'\nexit 143\n",
+        );
+        let script = script(RestartPolicy::Never);
+        let (code, log) = run(home.path(), &script);
+        assert_eq!(code, Some(3), "{log}");
+        assert!(log.starts_with("#weftrun log=1 attempt=0 labels=rank tasks=worker:16 ranks=16\n"), "{log}");
+        assert!(log.ends_with("#weftrun end attempt=0 code=3\n"), "{log}");
+        assert_eq!(kept(home.path()), "3 0\n");
+        let file = home.path().join("weftrun/j-7-0a1b2c3d.log");
+        std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(64 << 30).unwrap();
+        let (code, log) = run(home.path(), &format!("echo\n{script}"));
+        assert_eq!(code, Some(3), "{log}");
+        assert!(log.contains("\n#weftrun log=1 attempt=1 ") && log.ends_with("attempt=1 code=3\n"), "{log}");
+        assert_eq!(kept(home.path()), "3 1\n");
+    }
+
+    #[test]
+    fn a_running_job_has_no_exit_code_and_restarts_count_as_attempts() {
+        let home = home("cat \"$HOME\"/weftrun/*.exit >> \"$HOME/seen\"; exit 1\n");
+        let (code, log) = run(home.path(), &script(RestartPolicy::OnFailure { max: 2 }));
+        assert_eq!((code, kept(home.path()).as_str()), (Some(1), "1 2\n"), "{log}");
+        assert_eq!(std::fs::read_to_string(home.path().join("seen")).unwrap(), "- 0\n- 1\n- 2\n");
+        assert_eq!(log.matches("#weftrun log=1 ").count(), 3, "{log}");
+    }
+
+    #[test]
+    fn a_launch_that_loses_a_node_is_queued_again_and_not_restarted() {
+        let home = home("echo 'srun: error: Application launch failed: Communication failure'; exit 233\n");
+        let (code, log) = run(home.path(), &script(RestartPolicy::OnFailure { max: 2 }));
+        assert!(home.path().join("requeued").exists(), "{log}");
+        assert_eq!(
+            (code, kept(home.path()).as_str()),
+            (Some(0), "- 0\n"),
+            "slurmctld ends the script: {log}"
+        );
+        assert_eq!(std::fs::read_to_string(home.path().join("calls")).unwrap(), "srun\n");
+    }
+
+    #[test]
+    fn an_attempt_that_another_user_left_is_not_evaluated() {
+        for planted in ["0 a[$(touch canary)]\n", "0 08\n", "0 99999999999999999999\n", "junk\n"] {
+            let home = home("exit 0\n");
+            std::fs::write(home.path().join("weftrun/j-7-0a1b2c3d.exit"), planted).unwrap();
+            let (code, log) = run(home.path(), &script(RestartPolicy::Never));
+            assert_eq!((code, kept(home.path()).as_str()), (Some(0), "0 0\n"), "{planted}: {log}");
+            assert!(!home.path().join("canary").exists(), "{planted}");
+        }
+    }
+}
