@@ -72,3 +72,14 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     place.write("runtime.yaml", "kind: Pod\n");
     assert_eq!(render("2.3").code, 3, "no runtime is in it");
 }
+
+/// `plan` prints the plan, and ends with what would stop the submission, as `render` does.
+#[test]
+fn plan_reports_what_the_backend_cannot_carry() {
+    let place = Place::new();
+    place.write("c.toml", "[target.hpc]\nbackend = \"slurm\"\n");
+    place.write("job.toml", "name = \"a\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"train\"]\n");
+    let plan = place.run("--config c.toml plan job.toml -b hpc --sbatch=--nodes=4").code(3);
+    assert!(plan.out.contains("2 nodes") && plan.err.contains("sets `--nodes` itself"), "{}", plan.err);
+    place.run("--config c.toml plan job.toml -b hpc").ok();
+}
