@@ -5,7 +5,7 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
-use weftrun::{Finding, Plan, Result};
+use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -43,7 +43,16 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     // What is seen only in what would be sent: values that the cluster has no field for, names and amounts that it does
     // not have, the folder the job runs in.
     let rendered = context.block_on(plan.render());
-    findings.extend(rendered.into_iter().flat_map(|rendered| rendered.findings));
+    let refused = match rendered {
+        Ok(rendered) => {
+            findings.extend(rendered.findings);
+            None
+        }
+        // What cannot be rendered cannot be submitted; a cluster that is not there is no fault of the job.
+        Err(error) => Some(error).filter(|error| {
+            matches!(error.kind(), ErrorKind::InvalidSpec | ErrorKind::Unsupported | ErrorKind::Usage)
+        }),
+    };
     // What the cluster would refuse, as `submit --dry-run=server` asks it; the plan is printed in any case.
     let checked = if args.online { context.block_on(plan.check()) } else { Ok(Vec::new()) };
     if let Ok(refused) = &checked {
@@ -60,6 +69,9 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         // On stderr they were said when the job file was read.
         findings.extend(context.noted());
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
+    }
+    if let Some(error) = refused {
+        return Err(error);
     }
     checked?;
     let failed = findings.iter().any(Finding::is_error);

@@ -3,6 +3,24 @@
 use crate::place::{Place, SMALL_JOB};
 
 #[test]
+fn plan_reports_what_render_refuses() {
+    let place = Place::new();
+    place.write("config.toml", "[target.pc]\nbackend = \"slurm\"\n");
+    for (job, refused) in [
+        ("launch = \"once\"\nimage = \"a/b:1\"\ncommand = [\"bash\", \"x\"]\n", "outside of any container"),
+        ("command = [\"x\"]\nbackend.slurm.sbatch = [\"--nodes=3\"]\n", "weftrun sets `--nodes` itself"),
+        ("command = [\"x\"]\nbackend.slurm.array = \"1-x\"\n", "is not a list of tasks"),
+    ] {
+        place.write("refused.toml", &format!("name = \"x\"\nnodes = 2\n{job}"));
+        for verb in ["render", "plan"] {
+            let done = place.run(&format!("--config config.toml {verb} refused.toml -b pc"));
+            assert_eq!(done.code, 3, "{verb}: {}{}", done.out, done.err);
+            assert!(done.err.contains(refused), "{verb}: {}", done.err);
+        }
+    }
+}
+
+#[test]
 fn plan_says_why() {
     let place = Place::new();
     place.write("job.toml", "name = \"llama\"\nimage = \"i\"\nlaunch = \"torchrun\"\nnodes = 4\ngpus_per_node = 8\nmemory = \"1800Gi\"\n\
