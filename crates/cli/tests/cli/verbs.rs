@@ -206,7 +206,7 @@ fn exec_runs_beside_a_rank_with_its_environment_and_ends_with_the_code_of_the_co
     assert!(beyond.status.code() == Some(6) && said.contains("rank 2") && said.contains("0, 1"), "{said}");
     let missing = exec(&["--", "no-such-program-weftrun"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(missing.status.code() == Some(6) && said.contains("no-such-program-weftrun"), "{said}");
+    assert!(missing.status.code() == Some(127) && said.contains("no-such-program-weftrun"), "{said}");
     place.run(&format!("cancel {handle}")).ok();
     comes_to(&place, "cancelled");
     assert_eq!(exec(&["--", "true"]).status.code(), Some(4));
