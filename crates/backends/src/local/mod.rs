@@ -24,11 +24,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, Rendered, Scope,
+    TargetConfig,
 };
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
-use weftrun_core::{Finding, Result};
+use weftrun_core::{ErrorKind, Finding, Result};
 
 use config::Config;
 pub use document::{Process, ProcessList};
@@ -136,7 +137,15 @@ impl Backend for Local {
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         let (store, job, request) = (self.store.clone(), job.clone(), request.clone());
         let command = error::blocking(move || store.exec(&job, &request)).await?;
-        let status = crate::relay::relay(command, None, sink).await?;
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let status = match crate::relay::relay(command, None, sink).await {
+            // As a shell reports it: this is the command's own failure.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                sink(ExecStream::Stderr, format!("weftrun: {program}: command not found\n").as_bytes())?;
+                return Ok(127);
+            }
+            status => status?,
+        };
         Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
     }
 }

@@ -298,8 +298,28 @@ impl Settings {
         let given: Vec<String> = own.keys().cloned().collect();
         let mine: JobSettings = serde_json::from_value(Value::Object(own))
             .map_err(|error| Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm`: {error}")))?;
-        Ok(mine.over(&self.job, &given))
+        let settings = mine.over(&self.job, &given);
+        match &settings.array {
+            Some(tasks) if !is_array(tasks) => Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("`array = \"{tasks}\"` is not a list of tasks"),
+            )
+            .hint("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time")),
+            _ => Ok(settings),
+        }
     }
+}
+
+/// Whether a text is a list of tasks as `sbatch --array` takes it: `0-31,40,50-60:2%4`.
+fn is_array(text: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
+    let (tasks, most) = text.split_once('%').map_or((text, None), |(tasks, most)| (tasks, Some(most)));
+    let part = |part: &str| {
+        let Some((first, rest)) = part.split_once('-') else { return number(part) };
+        let (last, step) = rest.split_once(':').map_or((rest, None), |(last, step)| (last, Some(step)));
+        number(first) && number(last) && step.is_none_or(number)
+    };
+    most.is_none_or(number) && tasks.split(',').all(part)
 }
 
 impl JobSettings {

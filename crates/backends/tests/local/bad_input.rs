@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use futures_util::StreamExt;
+use weftrun_core::backend::ExecRequest;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::JobSpec;
@@ -32,6 +33,29 @@ pub fn a_signal_and_a_code_are_told_apart() {
         let (signal, _) = run(&local, "kill -9 $$").await;
         assert_eq!(signal.exit_code, Some(137));
         assert!(signal.reason.contains("SIGKILL"), "{}", signal.reason);
+    });
+}
+
+/// As in a shell: the command failed, not weftrun.
+pub fn exec_of_an_unknown_program_is_127() {
+    block_on(async {
+        let local = Local::new();
+        let spec = local.job("exec", 1, 1, "echo weft-up; sleep 600");
+        let job = Bench::new(&local).submit_spec(spec).await.unwrap();
+        job.until_written("weft-up", 1).await.unwrap();
+        let mut err = Vec::new();
+        let request = ExecRequest::new(["no-such-program-of-weftrun", "--x"]);
+        let code = job
+            .backend
+            .exec(&job.handle, &request, &mut |_, bytes| {
+                err.extend_from_slice(bytes);
+                Ok(())
+            })
+            .await
+            .unwrap();
+        let err = String::from_utf8_lossy(&err).into_owned();
+        assert_eq!((code, err.as_str()), (127, "weftrun: no-such-program-of-weftrun: command not found\n"));
+        job.done().await.unwrap();
     });
 }
 

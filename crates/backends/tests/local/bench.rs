@@ -52,6 +52,7 @@ pub fn main() -> ExitCode {
             conformance_detached,
             conformance_attached,
             bad_input::a_signal_and_a_code_are_told_apart,
+            bad_input::exec_of_an_unknown_program_is_127,
             bad_input::children_left_behind_are_ended_and_told,
             bad_input::one_that_ignores_term_is_killed_and_told,
             bad_input::a_gigabyte_in_seconds_is_read_whole,

@@ -328,6 +328,7 @@ async fn an_imported_script_runs_what_the_script_would_have_run() {
         "export NOTE='a b'\nif true; then export MODE=slow; fi\nARGS=(--lr 1e-4 --name \"x y\")\nARGS+=(--nodes $SLURM_NNODES)\nsrun --kill-on-bad-exit=1 train \"${ARGS[@]}\" ${EXTRA:-}\n",
         "for lr in 1 2; do srun train --lr $lr; done\nsrun -N1 -n1 train last\n",
         "srun train piped | sort\n",
+        "export MODE=fast\ntrain first\nexport NOTE=later\nsrun train second\n",
     ];
     for (number, body) in scripts.iter().enumerate() {
         let script = format!("{head}{body}");

@@ -65,9 +65,9 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     checked?;
-    // Offline, what a backend would need to read (credentials) may be missing.
+    // What cannot be rendered cannot be submitted; offline, a cluster that is not there is no fault of the job.
     rendered.map(drop).or_else(|error| match error.kind() {
-        ErrorKind::InvalidSpec => Err(error),
+        ErrorKind::InvalidSpec | ErrorKind::Unsupported | ErrorKind::Usage => Err(error),
         _ if args.online => Err(error),
         _ => Ok(()),
     })?;

@@ -3,6 +3,24 @@
 use crate::place::{Place, SMALL_JOB};
 
 #[test]
+fn plan_reports_what_render_refuses() {
+    let place = Place::new();
+    place.write("config.toml", "[target.pc]\nbackend = \"slurm\"\n");
+    for (job, refused) in [
+        ("launch = \"once\"\nimage = \"a/b:1\"\ncommand = [\"bash\", \"x\"]\n", "outside of any container"),
+        ("command = [\"x\"]\nbackend.slurm.sbatch = [\"--nodes=3\"]\n", "weftrun sets `--nodes` itself"),
+        ("command = [\"x\"]\nbackend.slurm.array = \"1-x\"\n", "is not a list of tasks"),
+    ] {
+        place.write("refused.toml", &format!("name = \"x\"\nnodes = 2\n{job}"));
+        for verb in ["render", "plan"] {
+            let done = place.run(&format!("--config config.toml {verb} refused.toml -b pc"));
+            assert_eq!(done.code, 3, "{verb}: {}{}", done.out, done.err);
+            assert!(done.err.contains(refused), "{verb}: {}", done.err);
+        }
+    }
+}
+
+#[test]
 fn plan_says_why() {
     let place = Place::new();
     place.write("job.toml", "name = \"llama\"\nimage = \"i\"\nlaunch = \"torchrun\"\nnodes = 4\ngpus_per_node = 8\nmemory = \"1800Gi\"\n\
@@ -188,7 +206,7 @@ fn exec_runs_beside_a_rank_with_its_environment_and_ends_with_the_code_of_the_co
     assert!(beyond.status.code() == Some(6) && said.contains("rank 2") && said.contains("0, 1"), "{said}");
     let missing = exec(&["--", "no-such-program-weftrun"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(missing.status.code() == Some(6) && said.contains("no-such-program-weftrun"), "{said}");
+    assert!(missing.status.code() == Some(127) && said.contains("no-such-program-weftrun"), "{said}");
     place.run(&format!("cancel {handle}")).ok();
     comes_to(&place, "cancelled");
     assert_eq!(exec(&["--", "true"]).status.code(), Some(4));

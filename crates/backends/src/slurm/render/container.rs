@@ -157,12 +157,19 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
     Ok(words)
 }
 
+/// Whether an image is a file: pyxis reads `/…` and `./…` so.
+fn is_path(image: &str) -> bool {
+    image.starts_with('/') || image.starts_with("./") || image.starts_with("../")
+}
+
 /// enroot writes the registry with `#`: `nvcr.io#nvidia/pytorch:25.09-py3`. A path, or a name of Docker Hub, stays.
 fn enroot_image(image: &str) -> String {
     let image = image.strip_prefix("docker://").unwrap_or(image);
     match image.split_once('/') {
         Some((registry, rest))
-            if !image.contains('#') && (registry.contains(['.', ':']) || registry == "localhost") =>
+            if !is_path(image)
+                && !image.contains('#')
+                && (registry.contains(['.', ':']) || registry == "localhost") =>
         {
             format!("{registry}#{rest}")
         }
@@ -171,7 +178,7 @@ fn enroot_image(image: &str) -> String {
 }
 
 fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<String> {
-    if !image.starts_with('/') {
+    if !is_path(image) {
         return Err(Error::new(
             ErrorKind::InvalidSpec,
             "with `container = \"enroot\"` the image is a squashfs file on the shared file system",
@@ -239,11 +246,8 @@ fn apptainer(program: &str, draft: &Draft<'_>, image: &str, mounts: &[Mount]) ->
         words.push("--bind \"$weftrun_source:$weftrun_source\"".to_owned());
     }
     words.extend(workdir(draft)?.map(|dir| format!("--pwd {dir}")));
-    let image = if image.starts_with('/') || image.contains("://") {
-        image.to_owned()
-    } else {
-        format!("docker://{image}")
-    };
+    let image =
+        if is_path(image) || image.contains("://") { image.to_owned() } else { format!("docker://{image}") };
     words.push(quote::word(&image)?);
     Ok(words.join(" "))
 }

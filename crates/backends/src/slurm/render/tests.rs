@@ -162,6 +162,18 @@ fn options_of_the_users_own_win_or_are_refused() {
     }
 }
 
+#[test]
+fn an_array_that_sbatch_would_refuse_is_refused_first() {
+    for array in ["0-31", "7", "1,3,5-7", "0-100:10", "0-31%4", "1,2-4:2,9%2"] {
+        let text = with_own(serde_json::json!({ "array": array })).expect(array);
+        assert!(text.contains(&format!("#SBATCH --array={array}\n")), "{text}");
+    }
+    for array in ["1-x", "", "1-", "-3", "1%", "1,,2", "%4", "1-3:", "a", "1-2-3", "1 2"] {
+        let refused = with_own(serde_json::json!({ "array": array })).expect_err(array);
+        assert!(refused.message().contains("is not a list of tasks"), "{array}: {refused}");
+    }
+}
+
 /// Point 12 of issue 16.
 #[test]
 fn keys_of_slurm_become_its_options() {
@@ -236,6 +248,23 @@ fn the_job_stands_before_the_bookkeeping() {
     assert!(own.lines().next_back().is_some_and(|line| line.contains("exec torchrun ")), "{own}");
     assert!(!own.contains("weftrun_once") && !own.contains("weftrun_end"), "{own}");
     assert!(rest.trim_end().ends_with("\nweftrun_job") && rest.lines().count() < 50, "{rest}");
+}
+
+#[test]
+fn an_image_may_be_a_file_beside_the_job() {
+    for (image, container, wanted) in [
+        ("./a.sqsh", "pyxis", "--container-image=./a.sqsh "),
+        ("../b/a.sqsh", "pyxis", "--container-image=../b/a.sqsh "),
+        ("nvcr.io/a/b:1", "pyxis", "--container-image='nvcr.io#a/b:1' "),
+        ("./a.sqsh", "enroot", " ./a.sqsh "),
+        ("./a.sif", "apptainer", " ./a.sif "),
+        ("a/b:1", "apptainer", " docker://a/b:1 "),
+    ] {
+        let mut spec = llama().launch(Launch::PerRank).image(image).build().expect("valid");
+        spec.backend.insert("slurm".to_owned(), serde_json::json!({ "container": container }));
+        let text = text(spec, Vec::new());
+        assert!(text.contains(wanted), "{image}: {text}");
+    }
 }
 
 /// Point 9 of issue 16.

@@ -20,7 +20,10 @@ pub struct SbatchArgs {
 
 /// Reads the script.
 pub fn read(args: &SbatchArgs) -> Result<Imported> {
-    let source = JobSource::read(&args.file)?;
+    let source = JobSource::read(&args.file).map_err(|error| {
+        let message = error.message().replace("job file", "script");
+        Error::new(error.kind(), message)
+    })?;
     let text = String::from_utf8(source.bytes)
         .map_err(|_| Error::new(ErrorKind::InvalidSpec, format!("{} is not UTF-8 text", source.name)))?;
     let (spec, findings) = import_sbatch(&text, args.whole).map_err(|finding| {

@@ -130,11 +130,15 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
         }
     }
     let (mut exports, mut lines): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
-    for (step, kept) in steps.iter().zip(kept) {
-        if kept {
+    let last_program = steps.iter().zip(&kept).rposition(|(step, kept)| *kept && runs_program(step.chunk));
+    for (index, (step, kept)) in steps.iter().zip(kept).enumerate() {
+        // A program that runs before the ranks has the variables that were exported before it.
+        if kept || !step.exports.is_empty() && last_program.is_some_and(|last| index < last) {
             if !is_shell_option(step.chunk) {
                 lines.push(step.chunk.text.trim_end().to_owned());
             }
+        }
+        if kept {
             continue;
         }
         for (name, value) in &step.exports {
@@ -143,6 +147,39 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
         }
     }
     (exports, lines)
+}
+
+/// Commands that do the same whatever variables of the fabric and the ranks are exported.
+const INDIFFERENT: [&str; 24] = [
+    "set",
+    "ulimit",
+    "cd",
+    "echo",
+    "printf",
+    "mkdir",
+    "module",
+    "export",
+    "declare",
+    "typeset",
+    "readonly",
+    "unset",
+    ":",
+    "scontrol",
+    "hostname",
+    "head",
+    "date",
+    "cat",
+    "ls",
+    "nvidia-smi",
+    "sleep",
+    "true",
+    "chmod",
+    "rm",
+];
+
+/// Whether a chunk runs a program that may read its environment.
+fn runs_program(chunk: &Chunk) -> bool {
+    chunk.commands.iter().any(|command| !INDIFFERENT.contains(&base(command, 0)))
 }
 
 /// `set -ex`: the script that is rendered has its own.

@@ -33,8 +33,13 @@ pub use options::slurm_duration;
 /// A finding `E-IMPORT-JOB` where the text is no sbatch script, starts nothing, or cannot be resolved.
 pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
-        return Err(Finding::error("E-IMPORT-JOB", "this is no sbatch script: it has no `#SBATCH` line")
-            .fix("give a script that begins with `#!` and has `#SBATCH` lines"));
+        let is_runai = text.lines().any(|line| line.trim_start().starts_with("runai "));
+        let fix = if is_runai {
+            "`weftrun import runai` reads a command line of Run:ai"
+        } else {
+            "give a script that begins with `#!` and has `#SBATCH` lines"
+        };
+        return Err(Finding::error("E-IMPORT-JOB", "not an sbatch script: it has no `#SBATCH` line").fix(fix));
     }
     let script = Script::read(text);
     let [options] = script.components() else {

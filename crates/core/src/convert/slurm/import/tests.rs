@@ -26,6 +26,7 @@ fn public_scripts_are_imported_or_refused_with_their_line() {
         ("megatron-gpt3", include_str!("cases/megatron-gpt3.sbatch")),
         ("fsdp-llama2", include_str!("cases/fsdp-llama2.sbatch")),
         ("uccl-internode", include_str!("cases/uccl-internode.sbatch")),
+        ("nvshmem-put-bw", include_str!("cases/nvshmem-put-bw.sbatch")),
     ] {
         let shown = match import_sbatch(text, false) {
             Ok((spec, findings)) => {
