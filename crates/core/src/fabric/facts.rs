@@ -1,4 +1,4 @@
-//! What a cluster says of itself.
+//! What a cluster reports about itself.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Finding;
 
-/// What to ask a cluster for.
+/// What to query of a cluster.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Scope {
@@ -14,9 +14,9 @@ pub struct Scope {
     pub instance_types: Vec<String>,
     /// Queue, partition or node pool the job names.
     pub queue: Option<String>,
-    /// Everything that helps a person to see what is in the way, at the price of more requests: for `doctor`.
+    /// Everything that helps a person to find a problem, at the cost of more requests: for `doctor`.
     pub thorough: bool,
-    /// Ask anew, whatever was kept of an earlier answer.
+    /// Whether to query again instead of using a cached answer.
     pub fresh: bool,
 }
 
