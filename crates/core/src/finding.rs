@@ -1,4 +1,4 @@
-//! One shape for everything weftrun has to say about a job: a mistake in a file, a lint, a refusal, a diagnosis.
+//! The one structure for every report about a job: a mistake in a file, a lint, a refusal, a diagnosis.
 
 use serde::{Deserialize, Serialize};
 
@@ -150,21 +150,21 @@ impl Finding {
         Self::new(Severity::Info, code, message)
     }
 
-    /// Says what it is about.
+    /// Sets what the finding is about.
     #[must_use]
     pub fn at(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the fix.
     #[must_use]
     pub fn fix(mut self, text: impl Into<String>) -> Self {
         self.fix = Some(Fix { text: text.into(), patch: Vec::new() });
         self
     }
 
-    /// Says that the name that stands there is to be another, so that `lint --fix` can do it.
+    /// Sets a fix that renames the name at the finding's place, so that `lint --fix` can apply it.
     #[must_use]
     pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         let (path, to) = (from.into(), to.into());
@@ -174,21 +174,21 @@ impl Finding {
         self
     }
 
-    /// Says where the fact is written down.
+    /// Sets the source of the fact.
     #[must_use]
     pub fn source(mut self, url: impl Into<String>) -> Self {
         self.source = Some(url.into());
         self
     }
 
-    /// Says where in a file it stands.
+    /// Sets the place in a file.
     #[must_use]
     pub fn span(mut self, span: Span) -> Self {
         self.span = Some(span);
         self
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

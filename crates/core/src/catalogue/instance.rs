@@ -32,7 +32,7 @@ pub enum NodeFabric {
 }
 
 impl NodeFabric {
-    /// The word in files and tables.
+    /// Returns the word in files and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -130,12 +130,12 @@ pub struct InstanceType {
 }
 
 impl InstanceType {
-    /// Makes a row of a name; everything else starts unknown.
+    /// Makes a row with a name; all other values are unknown.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Whether a column's value is not checked against a source.
+    /// Returns whether a column's value is not checked against a source.
     pub fn is_unsure(&self, column: &str) -> bool {
         self.unsure.iter().any(|name| name == column)
     }

@@ -38,12 +38,12 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
-    /// Whether nothing comes after it.
+    /// Returns whether the phase is final.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// The word in JSON and tables.
+    /// Returns the word in JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -67,7 +67,7 @@ impl std::fmt::Display for JobPhase {
     }
 }
 
-/// Which jobs.
+/// The jobs to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {

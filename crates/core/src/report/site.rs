@@ -1,4 +1,4 @@
-//! What is configured, known and reachable.
+//! The configuration, and the known and reachable places.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -160,7 +160,7 @@ impl<'a> ProfileShape<'a> {
     }
 }
 
-/// The values below a key; those that are not set are left out.
+/// Collects the values below a key; unset ones are left out.
 fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<ProfileValue<'a>>) {
     match value {
         Value::Null | Value::Bool(false) => {}

@@ -1,4 +1,4 @@
-//! What is asked of the fabric: the words of job files, flags and the SDK.
+//! The requested fabric: the values in job files, flags and the SDK.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ pub enum Webhook {
 }
 
 impl Fabric {
-    /// The word in files, flags and reports.
+    /// Returns the word in files, flags and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
