@@ -1,4 +1,4 @@
-//! Exactly what will be sent.
+//! The exact documents that are sent.
 
 use std::any::Any;
 use std::fmt;
@@ -37,8 +37,8 @@ pub struct Rendered {
     pub prepared: Prepared,
 }
 
-/// A value that a backend keeps from rendering to sending. It says nothing that the documents do not say, so that two of
-/// them are equal where the documents are.
+/// A value that a backend keeps from rendering to sending. It holds nothing that the documents do not, so
+/// two of them are equal where the documents are.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -48,7 +48,7 @@ impl Prepared {
         Self(Some(Arc::new(value)))
     }
 
-    /// The value, if it is one of this type.
+    /// Returns the value, if it has this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_deref()?.downcast_ref()
     }
@@ -78,7 +78,7 @@ pub struct Document {
     pub text: String,
 }
 
-/// Does not show the text, which holds the job's environment.
+/// Hides the text, which holds the job's environment.
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { title, language, text } = self;

@@ -82,7 +82,7 @@ pub struct InstanceOverride {
     pub arch: Option<String>,
 }
 
-/// The rows the overrides mean.
+/// Applies the overrides to the rows.
 pub(super) fn apply(
     known: &Catalogue,
     overrides: &BTreeMap<String, InstanceOverride>,
@@ -124,7 +124,7 @@ fn resolve<'a>(
     path.push(name);
     let own = overrides.get(name);
     let base = match own.and_then(|row| row.extends.as_deref()) {
-        // A row may change the known one of its own name, and say so.
+        // A row may change the shipped one of its own name, and name it in `extends`.
         Some(base) if base != name => {
             let row = resolve(base, known, overrides, path)?;
             InstanceType { name: name.to_owned(), ..row }
@@ -147,7 +147,7 @@ fn resolve<'a>(
     Ok(own.map_or(base.clone(), |own| changed(base, own)))
 }
 
-/// Sets what the user set, which makes it sure.
+/// Sets the user's values and marks them as checked.
 fn changed(mut row: InstanceType, own: &InstanceOverride) -> InstanceType {
     macro_rules! set {
         ($($field:ident),*; $($optional:ident),*) => {

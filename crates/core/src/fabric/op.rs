@@ -226,7 +226,7 @@ pub enum Change {
     },
 }
 
-/// Shows what is changed without the value, in which the user's own environment may stand.
+/// Shows the change without the value, which may contain the user's own environment.
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -242,7 +242,7 @@ impl std::fmt::Debug for Change {
 }
 
 impl Change {
-    /// What it changes, in a few words (`resources vpc.amazonaws.com/efa`).
+    /// Returns the target of the change in a few words (`resources vpc.amazonaws.com/efa`).
     pub fn target(&self) -> String {
         match self {
             Self::Env { name, .. } => format!("env {name}"),
@@ -269,7 +269,7 @@ impl Change {
         }
     }
 
-    /// The value it sets, as a person reads it.
+    /// Returns the new value, for display.
     pub fn value(&self) -> String {
         match self {
             Self::Env { value, .. }
@@ -297,7 +297,7 @@ impl Change {
         }
     }
 
-    /// Where it stands among the changes of a role.
+    /// Returns its position among the changes of a role.
     #[expect(clippy::match_same_arms, reason = "in the order of the phases")]
     pub(crate) fn phase(&self) -> u8 {
         match self {
@@ -316,7 +316,7 @@ impl Change {
     }
 }
 
-/// A command line with its long words cut, since a shell string can be pages long.
+/// Returns a command line with its long words cut, since a shell string can be pages long.
 fn shown_command(argv: &[String]) -> String {
     const LONGEST: usize = 120;
     let shown = argv.iter().map(|word| match word.char_indices().nth(LONGEST) {
@@ -338,7 +338,7 @@ impl Op {
         Self { rule: rule.into(), role: role.into(), change, why: why.into(), origin, source: None }
     }
 
-    /// Says where the fact behind it is written down.
+    /// Sets the source of the fact behind it.
     #[must_use]
     pub fn source(mut self, url: impl Into<String>) -> Self {
         self.source = Some(url.into());

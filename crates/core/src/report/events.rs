@@ -1,4 +1,4 @@
-//! What is printed one JSON object a line while something is followed.
+//! The JSON objects, one per line, that are printed while something is followed.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -115,7 +115,7 @@ impl<'a> From<OwnEvent<'a>> for EventLine<'a> {
 }
 
 impl<'a> OwnEvent<'a> {
-    /// News of the transport map.
+    /// Makes the line of an event of the transport map.
     pub fn transport(event: &'a nccl::Event) -> Self {
         Self::Transport { event, text: event.to_string() }
     }

@@ -1,4 +1,4 @@
-//! The report of `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
+//! The report of `weftrun transport -o json`: the transport of each pair of ranks, and the problems found.
 
 use std::collections::BTreeMap;
 
