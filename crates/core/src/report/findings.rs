@@ -1,4 +1,4 @@
-//! What is said about files, codes and failures.
+//! The reports about files, codes and failures.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The report of `weftrun health -o json`: what NCCL's RAS service says about a running job.
+//! The report of `weftrun health -o json`: the answers of NCCL's RAS service for a running job.
 
 use std::collections::HashSet;
 
@@ -77,8 +77,8 @@ impl HealthReport {
 }
 
 impl HealthReport {
-    /// Returns what holds the job up as a finding, for lists of findings; none where the ranks make progress or nothing
-    /// answered.
+    /// Returns what blocks the job as a finding, for lists of findings; none where the ranks make progress
+    /// or nothing answered.
     pub fn finding(&self) -> Option<Finding> {
         let (code, severity, confidence) = match self.state {
             HealthState::Stuck => ("HEALTH-STUCK", Severity::Error, Confidence::High),
