@@ -135,7 +135,7 @@ impl Role {
         self
     }
 
-    /// Number of ranks on a node: as asked, else one per GPU, else one.
+    /// Returns the number of ranks on a node: as requested, else one per GPU, else one.
     pub fn procs_per_node(&self) -> u32 {
         self.ranks_per_node.unwrap_or(self.gpus_per_node.max(1))
     }
