@@ -1,11 +1,11 @@
-//! TOML, with all its mistakes at once.
+//! Reads TOML, with all its mistakes at once.
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
 
 use super::tree::{Document, Entry, SpanTree, Style, SyntaxError, Value};
 
-/// Reads TOML. The document holds what could be read; the errors are all there are.
+/// Reads TOML. Returns the document as far as it could be read, and all errors.
 pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut errors: Vec<_> = errors

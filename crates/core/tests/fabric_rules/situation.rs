@@ -1,4 +1,4 @@
-//! Jobs and clusters to start from, and what came of a decision as lines.
+//! Jobs and clusters to start from, and the result of a decision as lines.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ pub fn has(outcome: &FabricPlan, line: &str) -> bool {
     ops(outcome).iter().any(|op| op == line)
 }
 
-/// The codes of errors and warnings, without those that only say what was assumed.
+/// Returns the codes of errors and warnings, without those that only report assumptions.
 pub fn codes(outcome: &FabricPlan) -> Vec<&str> {
     let assumed = [
         "W-EFA-ASSUMED",

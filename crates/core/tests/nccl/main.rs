@@ -1,4 +1,5 @@
-//! NCCL's logs: real captures and their truth, the laws of the parser, every rule, every format, and logs that lie.
+//! NCCL's logs: real captures with expected results, the laws of the parser, every rule, every format, and
+//! misleading logs.
 
 mod advisories;
 mod bounds;

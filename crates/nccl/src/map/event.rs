@@ -1,4 +1,4 @@
-//! What is new in the map.
+//! The changes of the map.
 
 use std::fmt;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl fmt::Display for Event {
 }
 
 impl Phase {
-    /// The word of reports.
+    /// Returns the word in reports.
     pub fn label(self) -> &'static str {
         match self {
             Self::Bootstrap => "bootstrap",
