@@ -32,7 +32,7 @@ const HOSTILE: &[&[u8]] = &[
     b"\r",
 ];
 
-/// Bytes of hostile logs: text, escapes, controls, torn UTF-8, carriage returns, newlines.
+/// Generates bytes of hostile logs: text, escapes, controls, torn UTF-8, carriage returns, newlines.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => "[ -~]{0,20}".prop_map(String::into_bytes),
@@ -235,7 +235,7 @@ impl Spill for Full {
     }
 }
 
-/// Lines of a few words, some with escapes, some with letters beyond ASCII.
+/// Generates lines of a few words, some with escapes, some with letters beyond ASCII.
 fn talk() -> impl Strategy<Value = Vec<String>> {
     let word = prop_oneof![
         Just("step"),
@@ -287,7 +287,7 @@ proptest! {
         }
     }
 
-    /// A log that is opened at its end while its beginning is read gives the whole log.
+    /// A log that is opened at its end while its beginning is read is complete.
     #[test]
     fn history_stands_before_what_came_since(lines in talk(), cut in 0usize..200, step in 1usize..50) {
         let source = Arc::new(SourceId::new("pod"));

@@ -36,7 +36,7 @@ fn with(profile: &str, change: impl Fn(&mut FabricRequest)) -> With {
     With { profile: Profiles::builtin().get(profile).unwrap(), options, trainer: None }
 }
 
-/// The settings that are tried on every manifest.
+/// Returns the settings that are tried on every manifest.
 fn ways() -> Vec<With> {
     vec![
         with("dgxc", |_| {}),

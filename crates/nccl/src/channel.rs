@@ -182,7 +182,8 @@ fn torn_if_end<'a>(at: &Cursor<'_>) -> Parsed<'a> {
     if at.rest().is_empty() { Parsed::Torn } else { Parsed::Other }
 }
 
-/// `Channel 00/32 :    0` is the ring of a single rank; `Ring 06 : 2[2] -` is a torn connection.
+/// Returns what a short line is: `Channel 00/32 :    0` is the ring of a single rank; `Ring 06 : 2[2] -` is
+/// a torn connection.
 fn end_of_order_or_torn<'a>(channels: Option<u32>, device: Option<u64>) -> Parsed<'a> {
     if device.is_some() { Parsed::Torn } else { Parsed::Order { channels } }
 }
@@ -199,7 +200,8 @@ fn transport<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     }
 }
 
-/// `NET/<name>/<device>[(<proxy rank>)][/GDRDMA[(PCI)]][/GDCopy][/Shared][/flush=…]`. Names contain spaces.
+/// Reads `NET/<name>/<device>[(<proxy rank>)][/GDRDMA[(PCI)]][/GDCopy][/Shared][/flush=…]`. Names contain
+/// spaces.
 fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transport<'a>> {
     let rest = at.rest();
     let end = device_slash(rest, prefix)?;

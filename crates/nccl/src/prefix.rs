@@ -225,7 +225,7 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
     }
 }
 
-/// Without a writer, a WARN's `file.cc:123` before it belongs to the record.
+/// Returns the length of a WARN's `file.cc:123`, which belongs to the record if there is no writer.
 fn trailing_location(location: &[u8], near: &[u8]) -> usize {
     if location.is_empty() { 0 } else { near.len() }
 }
@@ -266,7 +266,8 @@ fn glued_record(host: &[u8]) -> usize {
     slash + 1 + known.unwrap_or(usize::from(last.first().is_some_and(u8::is_ascii_digit)))
 }
 
-/// CloudWatch joins `2025-05-16T16:39:55.210-07:` `00` to the host: the last two digits are the zone's.
+/// Returns the length of the digits that CloudWatch joins to the host: of `2025-05-16T16:39:55.210-07:`
+/// `00`, the last two are the zone's.
 fn glued_time(before: &[u8], host: &[u8]) -> usize {
     let zone = before.len() >= 4
         && before.ends_with(b":")

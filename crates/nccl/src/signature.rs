@@ -536,7 +536,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
     keep.then_some(id)
 }
 
-/// What the dynamic loader prints of a program or library that needs a newer C or C++ library, with either kind of quotes.
+/// Returns whether the dynamic loader reports a too old C or C++ library, with either kind of quotes.
 fn missing_runtime_version(message: &[u8]) -> bool {
     ["version `GLIBC", "version 'GLIBC"].iter().any(|start| contains(message, start))
         && ["libc.so", "libm.so", "libstdc++.so", "libpthread.so"]
@@ -544,7 +544,7 @@ fn missing_runtime_version(message: &[u8]) -> bool {
             .any(|library| contains(message, library))
 }
 
-/// The object of the missing symbol version must be part of the network stack.
+/// Returns whether the object of the missing symbol version is part of the network stack.
 fn versioned_library(message: &[u8]) -> bool {
     let known = ["GLIBC", "CXXABI", "FABRIC", "IBVERBS", "EFA_", "MLX5"];
     let parts = ["nccl", "libfabric", "ibverbs", "libefa", "mlx5", "rdmacm"];
@@ -553,7 +553,8 @@ fn versioned_library(message: &[u8]) -> bool {
         && parts.iter().any(|part| contains(message, part))
 }
 
-/// The library whose absence kept the plugin from loading: the plugin itself (R02) or one that it needs (R04).
+/// Finds the library whose absence kept the plugin from loading: the plugin itself (R02) or one that it
+/// needs (R04).
 fn missing_library(message: &[u8]) -> Option<Signature> {
     let end = memchr::memmem::find(message, b": cannot open shared object")?;
     let start =
@@ -576,7 +577,8 @@ fn missing_library(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Providers that are right on their own fabrics are no fault: cxi (Slingshot), psm2/psm3, opx (Omni-Path), gni.
+/// Finds a provider other than those that are correct on their own fabrics: cxi (Slingshot), psm2/psm3, opx
+/// (Omni-Path), gni.
 fn provider(message: &[u8]) -> Option<Signature> {
     let rest = behind(message, "rovider is ")?;
     let right = [&b"efa"[..], b"cxi", b"psm", b"opx", b"gni", b"ucx", b"lnx"];
@@ -584,7 +586,8 @@ fn provider(message: &[u8]) -> Option<Signature> {
     (!cut && !right.iter().any(|name| rest.starts_with(name))).then_some(Signature::OfiOtherProvider)
 }
 
-/// `RC: 20` (plugin 1.3 to 1.20) and `err: 20` (1.21) and their neighbours come from EFA's own completion codes.
+/// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
+/// and the like.
 fn efa_completion(message: &[u8]) -> bool {
     ["RC: ", "err: "].iter().any(|label| {
         behind(message, label)
@@ -592,13 +595,14 @@ fn efa_completion(message: &[u8]) -> bool {
     })
 }
 
-/// `… set by environment to 1`, and not `to 10`.
+/// Returns whether a text has `… set by environment to 1`, and not `to 10`; true without these words.
 fn ends_in_one(message: &[u8]) -> bool {
     behind(message, "environment to ")
         .is_none_or(|rest| rest.first() == Some(&b'1') && !rest.get(1).is_some_and(u8::is_ascii_digit))
 }
 
-/// Status of an InfiniBand completion: the first error is the cause, 5 (flush) its echo.
+/// Returns the signature of an InfiniBand completion: the first error is the cause, 5 (flush) its
+/// consequence.
 fn completion(message: &[u8]) -> Option<Signature> {
     for (name, id) in [
         ("IBV_WC_RETRY_EXC_ERR", Signature::IbRetryExceeded),
@@ -620,7 +624,8 @@ fn completion(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Whether a line without NCCL's prefix is about the ranks' rendezvous, and not about some other connection.
+/// Returns whether a line without NCCL's prefix is about the ranks' rendezvous, and not about another
+/// connection.
 fn in_rendezvous(message: &[u8]) -> bool {
     ["NCCL", "nccl", "c10d", "TCPStore", "socketStartConnect", "[W socket", "[E socket"]
         .iter()

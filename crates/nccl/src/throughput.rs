@@ -133,7 +133,7 @@ impl Throughput {
         find(message).is_some_and(|found| self.add(rank, line, found))
     }
 
-    /// The same for a line with a known place of the first words of a throughput value.
+    /// Does the same for a line with a known place of the first words of a throughput value.
     pub fn observe_at(&mut self, rank: Option<u32>, line: u64, message: &[u8], at: usize) -> bool {
         find_at(message, at).or_else(|| find(message)).is_some_and(|found| self.add(rank, line, found))
     }

@@ -114,7 +114,7 @@ pub fn resolve(input: &Input) -> Result<Config> {
     Err(Error::from_findings(ErrorKind::InvalidConfig, "the configuration has mistakes", errors))
 }
 
-/// The values of one file, or its mistakes.
+/// Returns the values of one file, or its mistakes.
 fn read(source: &Source) -> std::result::Result<Vec<(Vec<String>, Setting)>, Vec<Finding>> {
     let text = Text { file: &source.file, text: &source.text };
     let (document, syntax) = span::toml(&source.text);
@@ -229,7 +229,7 @@ fn from_env(config: &mut Config, env: &BTreeMap<String, String>, locked: &[(Vec<
 }
 
 impl Config {
-    /// A text.
+    /// Returns the text at a path.
     fn text(&self, path: &[&str]) -> Option<String> {
         self.settings.get(path)?.value.as_str().map(str::to_owned)
     }

@@ -43,7 +43,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// An error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
+    /// Returns an error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
         if self.planned.and_then(|planned| planned.is_met_by(self.verdict.fabric)) != Some(false) {
             return Ok(self);

@@ -229,7 +229,7 @@ pub struct MountView {
 /// The value of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Annotation {
-    /// A string, as Kubernetes wants it.
+    /// A string, as Kubernetes requires.
     Text(String),
     /// Something else (`true`, `1`), as written: the API server refuses it.
     NotText(String),

@@ -17,11 +17,11 @@ pub(super) struct Entry {
 
 /// Receives the files.
 pub(super) trait Visit {
-    /// A file begins; returns true if its bytes are needed.
+    /// Begins a file; returns whether its bytes are needed.
     fn begin(&mut self, entry: &Entry) -> bool;
-    /// Some of its bytes.
+    /// Receives some of its bytes.
     fn bytes(&mut self, bytes: &[u8]);
-    /// The file is complete.
+    /// Ends the file.
     fn end(&mut self);
 }
 

@@ -7,7 +7,7 @@ use crate::fabric::{FabricPlan, Profiles};
 use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
 
-/// A member of an archive, as tar writes it.
+/// Returns a member of an archive, as tar writes it.
 fn member(kind: u8, path: &str, body: &[u8]) -> Vec<u8> {
     let mut head = [0u8; 512];
     head[..path.len().min(100)].copy_from_slice(&path.as_bytes()[..path.len().min(100)]);

@@ -5,7 +5,7 @@ use super::store::Entry;
 use super::{LogStore, Pattern};
 
 impl LogStore {
-    /// Returns the first line from a number on, in order, that contains a text and is wanted.
+    /// Returns the first line from a number on, in order, that contains a text and is accepted by `wanted`.
     pub fn search(&self, pattern: &Pattern, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {
         let first = self.segments.partition_point(|s| s.last < from);
         let mut room = Vec::new();
@@ -17,7 +17,7 @@ impl LogStore {
         })
     }
 
-    /// Returns the nearest line before a number that contains a text and is wanted.
+    /// Returns the nearest line before a number that contains a text and is accepted by `wanted`.
     pub fn search_back(
         &self,
         pattern: &Pattern,

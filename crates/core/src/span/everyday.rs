@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         below.then(|| self.block()).flatten()
     }
 
-    /// As [`Self::end_line`], after a blank or a colon.
+    /// Does the same as [`Self::end_line`], after a blank or a colon.
     fn end_line_behind_blank(&mut self) -> Option<()> {
         if self.peek(0) == Some(b'#') && self.bytes[self.at - 1] != b' ' {
             return None;

@@ -17,7 +17,7 @@ pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
     (Document { root, duplicates: Vec::new() }, errors)
 }
 
-/// The tables of toml are sorted by key; a file is read in the order it was written.
+/// Converts a table; its keys, which toml sorts by name, are put into the order of the file.
 fn map<'a>(table: DeTable<'a>, errors: &mut Vec<SyntaxError>) -> Value<'a> {
     let mut entries: Vec<Entry<'a>> = table
         .into_iter()

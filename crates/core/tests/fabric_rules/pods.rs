@@ -7,8 +7,8 @@ use weftrun_core::fabric::{FabricPlan, Profile, Profiles, RuleSetting};
 use weftrun_core::request::FabricRequest;
 use weftrun_core::span::yaml_documents;
 
-/// A PyTorchJob of four pods with eight GPUs each; `pod` goes into the pod's spec, `container` into the
-/// container.
+/// Returns a PyTorchJob of four pods with eight GPUs each; `pod` goes into the pod's spec, `container` into
+/// the container.
 fn job(annotations: &str, pod: &str, container: &str) -> String {
     let indent = |text: &str, by: usize| {
         text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()

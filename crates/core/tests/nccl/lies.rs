@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{codes_of, report};
 
-/// Two ranks on two hosts over EFA's library, as their job printed it.
+/// Returns the log of two ranks on two hosts over EFA's library, as their job printed it.
 fn job(hosts: [&str; 2], id: &str) -> String {
     let mut log = String::new();
     for (rank, host) in hosts.iter().enumerate() {

@@ -29,7 +29,7 @@ fn channel(from: u32, to: u32, via: &str) -> String {
     info(&format!("Channel 00/0 : {from}[0] -> {to}[0] [send] via {via}"))
 }
 
-/// A rule, and logs in each of which it must fire.
+/// Returns each rule, with logs in each of which it must fire.
 fn firing() -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("R01", vec![

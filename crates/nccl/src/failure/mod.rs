@@ -389,7 +389,7 @@ impl Reading {
         }
     }
 
-    /// torchrun reports a failed worker once in each life.
+    /// Records a failed worker, which torchrun reports once in each life.
     fn worker_failed(&mut self, number: u64) {
         self.ranks.agent = true;
         if let Some(earlier) = self.worker_failed {

@@ -115,7 +115,7 @@ pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op)
     }
 }
 
-/// A change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
+/// Makes a change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
 pub(super) fn container_op(container: &mut Json, resources: &str, change: &Change) {
     match change {
         Change::Env { name, value } => env(container, name, value),

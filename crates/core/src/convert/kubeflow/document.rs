@@ -41,7 +41,7 @@ pub struct Settings<'a> {
     pub trainer: Option<TrainerVersion>,
     /// Training runtimes that TrainJobs may refer to.
     pub runtimes: &'a [Json],
-    /// Write a document anew where it cannot be changed in place.
+    /// Whether to rewrite a document that cannot be changed in place.
     pub reformat: bool,
 }
 
@@ -157,7 +157,8 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
     Ok(out)
 }
 
-/// A cheap check, so that a stream of other objects passes at memory speed.
+/// Returns whether a text may hold a job. A cheap check, so that a stream of other objects passes at memory
+/// speed.
 fn may_hold_a_job(text: &str) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
     let asks_accelerators = || ["/gpu", "neuron", "gaudi", "resourceClaims"].into_iter().any(has);
@@ -432,7 +433,7 @@ fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syn
     format!("---\n{}{border}{text}", new.join("---\n"))
 }
 
-/// Writes the whole document anew.
+/// Rewrites the whole document.
 fn reformatted(
     text: &str,
     document: &Document<'_>,

@@ -349,7 +349,7 @@ fn long_option(program: Program, name: &str) -> Option<(&'static str, Takes)> {
     Some(found(only))
 }
 
-/// `srun --wait` has a value, `sbatch --wait` has none.
+/// Returns how an option takes its value: `srun --wait` has one, `sbatch --wait` has none.
 fn takes_of(program: Program, name: &str, takes: Takes) -> Takes {
     if program == Program::Srun && name == "wait" { Value } else { takes }
 }

@@ -183,7 +183,7 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    /// Returns the `#SBATCH` lines, one entry for each component of a heterogeneous job.
     pub(super) fn components(&self) -> &[Directives] {
         &self.components
     }
@@ -193,7 +193,7 @@ impl<'t> Script<'t> {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
     }
 
-    /// The line on which [`Script::body`] begins, from 1.
+    /// Returns the line on which [`Script::body`] begins, from 1.
     pub(super) fn body_line(&self) -> usize {
         self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
     }

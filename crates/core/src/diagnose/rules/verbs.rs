@@ -117,7 +117,8 @@ fn one_nic_found(seen: &Seen<'_>) -> bool {
         && !seen.has(Signature::InstanceWithoutGdr)
 }
 
-/// Where every rank of a node is seen, ranks are as many as NICs, and yet all use one.
+/// Returns whether all ranks use one NIC, where every rank of a node is seen and there are as many NICs as
+/// ranks.
 fn one_nic_of_many(seen: &Seen<'_>) -> bool {
     let listed = seen
         .map

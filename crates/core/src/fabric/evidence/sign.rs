@@ -184,7 +184,7 @@ impl Signs {
         }
     }
 
-    /// A node affinity term or a toleration.
+    /// Adds the signs of a node affinity term or a toleration.
     fn expression(&mut self, key: &str, map: &serde_json::Map<String, Json>) {
         let values = map.get("values").and_then(Json::as_array).into_iter().flatten();
         let values: Vec<String> = values.chain(map.get("value")).map(scalar).collect();

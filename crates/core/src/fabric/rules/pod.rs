@@ -192,7 +192,7 @@ impl Worker<'_> {
         );
     }
 
-    /// The object that a volume or claim refers to. Several roles share one.
+    /// Adds the object that a volume or claim refers to. Several roles share one.
     fn companion(&self, plan: &mut PlanBuilder, rule: &'static str, add: &AddProfile) {
         let Some(object) = &add.companion else { return };
         let mut object = self.filled(object, 0);

@@ -16,7 +16,7 @@ const HEAD: &str = "\
 /// Keys that only some jobs need, and that a one-line comment does not explain.
 const LEFT_OUT: [&str; 6] = ["roles", "volumes", "backend", "annotations", "ranks_per_node", "resources"];
 
-/// Writes the file. Reading it gives the job back.
+/// Writes the file. Reading it returns an equal job.
 ///
 /// ```
 /// use weftrun_core::spec::{JobFile, JobSpec, Role};

@@ -8,7 +8,7 @@ use super::shape::{Key, Place};
 use crate::request::FabricRequest;
 use crate::spec::{JobSpec, Role, RoleKind};
 
-/// Writes a job as a job file. Reading it back gives an equal job.
+/// Writes a job as a job file. Reading it back returns an equal job.
 ///
 /// ```
 /// use weftrun_core::spec::{JobFile, JobSpec, Role, to_toml};
