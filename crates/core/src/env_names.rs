@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use crate::text::numbers;
 
-/// A name with what it means.
+/// A name with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvName {
     /// The variable.

@@ -2,7 +2,7 @@
 
 use crate::ErrorKind;
 
-/// All went well.
+/// Success.
 pub const OK: u8 = 0;
 /// The job failed. Takes precedence over [`FABRIC_NOT_AS_PLANNED`].
 pub const JOB_FAILED: u8 = 1;

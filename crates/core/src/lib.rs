@@ -21,7 +21,7 @@
 //! | [`log`] | log bytes, resumed and cleaned |
 //! | [`backend`] | the trait that every cluster implements, and the registry of those linked in |
 //! | [`config`] | configuration files, flags and environment, merged by layer |
-//! | [`image`] | what a container image brings for the fabric, and whether it fits the plan |
+//! | [`image`] | the fabric's libraries in a container image, and whether they fit the plan |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
 //! | [`explain`] | a page for every code and rule |
 //! | [`lint`] | findings about a job that is not changed |

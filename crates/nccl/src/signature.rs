@@ -512,7 +512,7 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
     }
 }
 
-/// Signatures that need a look at numbers or names.
+/// Finds signatures that depend on numbers or names.
 fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) -> Option<Signature> {
     let keep = match id {
         Signature::PluginAbi => versioned_library(message),

@@ -86,9 +86,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Runs a command beside a rank of a running job, gives its output to the sink as it comes, and returns its exit code.
-    /// Dropping the future ends the command. A rank that the job does not have is
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run
+    /// Runs a command beside a rank of a running job, passes its output to the sink as it comes, and
+    /// returns its exit code. Dropping the future ends the command. A rank that the job does not have is
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run is
     /// [`ErrorKind::Refused`](crate::ErrorKind::Refused).
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         let _ = (job, request, sink);

@@ -60,7 +60,7 @@ impl Registry {
     /// Finds a backend by name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming those there are.
+    /// [`ErrorKind::NotFound`] with the available names.
     pub fn get(&self, name: &str) -> Result<&BackendEntry> {
         self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let known = self.names();

@@ -1,4 +1,4 @@
-//! Values by path, each with where it came from.
+//! Values by path, each with its origin.
 
 use std::collections::BTreeMap;
 

@@ -59,7 +59,7 @@ impl LayerScan {
     /// Returns what was found.
     ///
     /// # Errors
-    /// [`NotALayer`] if the archive's end did not come.
+    /// [`NotALayer`] if the archive is truncated.
     pub fn finish(self) -> Result<Layer, NotALayer> {
         if self.tar.is_over() { Ok(self.looking.layer) } else { Err(NotALayer) }
     }

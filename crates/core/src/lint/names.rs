@@ -53,7 +53,7 @@ fn unknown(name: &str) -> Option<Finding> {
     })
 }
 
-/// Names that no NCCL reads, with what to write instead.
+/// Names that no NCCL reads, with their replacements.
 const NEVER_READ: [(&str, &str); 3] = [
     ("NCCL_SOCKET_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),
     ("NCCL_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),

@@ -120,7 +120,7 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// Makes options that read everything and go on until the end.
+    /// Makes options that read everything until the end of the job.
     pub fn follow() -> Self {
         Self { follow: true, ..Self::default() }
     }

@@ -32,7 +32,7 @@ pub struct Projection {
 /// The lines shown.
 #[derive(Clone, Debug)]
 enum Shown {
-    /// All of them, in the order they came: a file of a gigabyte needs no list of its lines.
+    /// All of them, in their original order: a file of a gigabyte needs no list of its lines.
     All { history: Range<u64>, live: Range<u64> },
     /// Time and number of each, sorted; a line without a time gets that of the line before it.
     Listed(Vec<(i64, u64)>),

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::stamp::Stamps;
 use super::{Anchor, Cursor, LineEnd, Mark};
 
-/// Longest part of a line that is held back; a longer line goes out in pieces.
+/// Longest unfinished line that is held back; a longer line is emitted in pieces.
 const HELD: usize = 64 * 1024;
 
 /// Reads one log source over any number of connections. Sans-IO: open a stream with [`Resume::since`],
@@ -31,7 +31,7 @@ pub struct Resume {
     held: Vec<u8>,
     /// The line whose head was too long to be held.
     open: Option<Open>,
-    /// Bytes of the next new line that went out over an earlier connection.
+    /// Bytes of the next new line that were emitted over an earlier connection.
     repeat: u64,
     phase: Phase,
     stamps: Stamps,
@@ -58,7 +58,7 @@ enum Phase {
     ByTime {
         /// How many lines of the newest stamp were seen before.
         left: u64,
-        /// Whether a line seen before came.
+        /// Whether a line seen before was found.
         overlap: bool,
     },
 }

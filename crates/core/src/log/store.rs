@@ -78,7 +78,7 @@ enum Era {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note {
-    /// Bytes behind the cap.
+    /// Bytes after the cap.
     pub cut: u64,
     /// How often a carriage return restarted the line.
     pub updates: u32,

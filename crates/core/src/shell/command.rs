@@ -18,7 +18,7 @@ pub(super) enum Verdict {
     NotMpirun,
     /// It is one, and is kept.
     Left(MpirunNote),
-    /// It becomes this word, followed by these.
+    /// It is replaced by this word, followed by these.
     Becomes { word: String, add: Vec<String>, notes: Vec<MpirunNote> },
 }
 

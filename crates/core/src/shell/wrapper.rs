@@ -119,7 +119,8 @@ pub(super) fn shell_string<S: AsRef<str>>(words: &[S], at: usize) -> Option<usiz
         }
         let short = !word.starts_with("--");
         command |= short && word.starts_with('-') && word[1..].contains('c');
-        // `-o pipefail`, `-O extglob`, `--rcfile FILE`: the last letter of a cluster takes the next word.
+        // `-o pipefail`, `-O extglob`, `--rcfile FILE`: the last letter of a group of options takes the
+        // next word.
         let valued = (short && word.ends_with(['o', 'O'])) || matches!(word, "--rcfile" | "--init-file");
         index += if valued { 2 } else { 1 };
     }

@@ -22,7 +22,7 @@ pub struct SpanTree<'a> {
 /// A value of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// `null`, `~`, or nothing behind the colon.
+    /// `null`, `~`, or nothing after the colon.
     Null,
     /// A truth value.
     Bool(bool),

@@ -1,4 +1,4 @@
-//! What to run: one [`JobSpec`], whether it came from a file, from flags or from a builder.
+//! What to run: one [`JobSpec`], from a file, from flags or from a builder.
 
 mod builder;
 pub mod file;

@@ -364,7 +364,7 @@ fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
             .map(|finding| finding.message)
     };
     assert_eq!(silence(0, true), None);
-    // Nobody is advised to set what the plan has set.
+    // There is no advice to set what the plan already sets.
     assert!(silence(8, true).unwrap().contains("though NCCL_DEBUG=INFO was set"));
     assert!(silence(8, false).unwrap().contains("; set NCCL_DEBUG=INFO"));
 }

@@ -71,7 +71,7 @@ pub enum Fact {
         /// The operation.
         work: Work,
     },
-    /// A watchdog reports how far a process group came.
+    /// A watchdog reports the progress of a process group.
     Progress {
         /// Process group, as printed.
         group: Option<String>,
@@ -80,7 +80,7 @@ pub enum Fact {
         /// Last operation that was completed.
         completed: i64,
     },
-    /// NCCL reports that another process went away.
+    /// NCCL reports that another process ended.
     RemoteExit,
     /// A process ended with an exit code; negative is a signal.
     Exit {
@@ -89,7 +89,7 @@ pub enum Fact {
         /// Whether the launcher names it the first failure it saw.
         first: bool,
     },
-    /// A process was ended by a signal, in words.
+    /// A line reports that a signal ended a process.
     Signal(i32),
     /// A CUDA call failed.
     Cuda(String),

@@ -108,7 +108,7 @@ impl Snapshot<'_> {
         Verdict { fabric: self.fabric_of(usage), gdr: self.gdr_of(usage) }
     }
 
-    /// Returns the usage of the connections of live processes: counted already, unless there was a restart.
+    /// Returns the usage of the connections of live processes: already counted, unless there was a restart.
     pub(super) fn usage(&self) -> &Usage {
         if self.past.is_empty() {
             return self.usage_ever();

@@ -51,7 +51,7 @@ pub struct RankView {
     pub node: u32,
     /// The network it announced last.
     pub announced: Option<Box<str>>,
-    /// How far it came.
+    /// Its progress.
     pub phase: Phase,
     /// Name of its source.
     pub source: String,

@@ -130,7 +130,7 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
 struct Place<'p> {
     /// Its parent, and its step from there.
     above: Option<(&'p Place<'p>, Step<'p>)>,
-    /// Column of the key it belongs to, and the byte behind the key's colon; none in a list or at the root.
+    /// Column of the key it belongs to, and the byte after the key's colon; none in a list or at the root.
     key: Option<(usize, usize)>,
     /// Whether it is inside brackets.
     in_flow: bool,

@@ -128,7 +128,7 @@ pub(super) struct Script<'t> {
     head_end: usize,
     /// Variables that are set, with their place.
     exports: Vec<(String, String, Range<usize>)>,
-    /// Bytes of our own blocks; more than one where scripts were put together.
+    /// Bytes of our own blocks; more than one where scripts were concatenated.
     blocks: Vec<Range<usize>>,
 }
 

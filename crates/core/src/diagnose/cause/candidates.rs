@@ -35,7 +35,7 @@ pub(super) enum Grade {
     TimeLimit,
     /// A connection broke, as it does when another process ends.
     Broken,
-    /// NCCL reports that another process went away.
+    /// NCCL reports that another process ended.
     Remote,
     /// Ranks wait for one that is not named.
     Waiting,

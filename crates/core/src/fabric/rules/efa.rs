@@ -25,7 +25,7 @@ const KEEPS_TO_ITSELF: [&str; 3] = ["p4d.", "p4de.", "dl1."];
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) efa: &'a EfaProfile,
-    /// None where the image brings the stack.
+    /// None where the image has the stack.
     pub(crate) stack: Option<&'a StackProfile>,
     /// Whether the stack's environment is set: not where the job has its own.
     pub(crate) environment: bool,

@@ -167,7 +167,7 @@ pub enum Shape {
     Any,
 }
 
-/// A word with what it means.
+/// A word with its meaning.
 #[derive(Debug)]
 pub struct Word {
     /// The word.

@@ -10,7 +10,7 @@ use crate::spec::file::join;
 use crate::spec::{JobSpec, Launch, Role};
 use crate::{Error, ErrorKind, Result};
 
-/// Refuses a NUL in any field of the job, whichever code reads the field later.
+/// Refuses a NUL in any field of the job, whichever code uses the field later.
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     // A set: every variable of a job with many may have a finding.
     let known: HashSet<String> = out.0.iter().filter_map(|finding| finding.subject.clone()).collect();

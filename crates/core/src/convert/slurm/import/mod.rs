@@ -57,7 +57,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     Ok(import.finish())
 }
 
-/// A job while it is put together.
+/// A job under construction.
 struct Import {
     spec: JobSpec,
     role: Role,

@@ -147,7 +147,7 @@ impl Variables {
                 '\\' => {
                     let mut quoted = after.chars();
                     match quoted.next() {
-                        // A line goes on.
+                        // A continued line.
                         Some('\n') | None => {}
                         Some(next) => fields.text(next.encode_utf8(&mut [0; 4])),
                     }
