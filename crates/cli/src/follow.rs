@@ -152,7 +152,8 @@ pub fn event_text(event: &JobEvent) -> String {
         JobEvent::Message { reason, text, .. } => format!("  {}: {}", clean_text(reason), clean_text(text)),
         JobEvent::Stuck { finding, .. } => finding_text(finding),
         JobEvent::Attempt { attempt, reason, .. } => {
-            format!("  attempt {attempt} begins: {}", clean_text(reason))
+            // People count from 1, as the lines of the logs do.
+            format!("  attempt {} begins: {}", attempt.saturating_add(1), clean_text(reason))
         }
         JobEvent::Gone { job } => format!("{job} is no longer in the cluster"),
         JobEvent::Disconnected { lost: true, reason } => format!("  connection lost: {}", clean_text(reason)),
@@ -229,5 +230,18 @@ pub async fn with_limits<T>(
         done = Box::pin(future).fuse() => done,
         () = Box::pin(interrupted).fuse() => Err(goes_on(Error::new(ErrorKind::Interrupted, "interrupted"))),
         () = Box::pin(expired).fuse() => Err(goes_on(Error::new(ErrorKind::Timeout, "the time is out"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the first line of the attempt's log says (`weftrun_core::log::LogStore`).
+    #[test]
+    fn an_event_and_a_log_count_attempts_alike() {
+        let job = JobHandle::new("local", "here", ["train"]);
+        let event = JobEvent::Attempt { job, attempt: 1, reason: "exit code 1".to_owned() };
+        assert_eq!(event_text(&event), "  attempt 2 begins: exit code 1");
     }
 }

@@ -64,7 +64,7 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     // The terminal UI draws on the terminal: its log is a file.
     let file = if draws && cli.global.verbose > 0 { commands::tui::log_file(&context) } else { None };
     if !draws || file.is_some() {
-        request_log::install(cli.global.verbose, file);
+        request_log::install(cli.global.verbose, cli.global.quiet, file);
     }
     match commands::dispatch(&context, cli.command) {
         Ok(code) => code,

@@ -14,9 +14,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::output::Output;
 
 /// Installs the log where it was asked for. `file` is for a program that draws on the terminal itself.
-pub fn install(verbose: u8, file: Option<File>) {
+pub fn install(verbose: u8, quiet: bool, file: Option<File>) {
     let filter = match verbose {
-        0 if file.is_none() => {
+        0 if file.is_none() && !quiet => {
             let warnings = tracing_subscriber::fmt()
                 .with_env_filter(EnvFilter::new("off,weftrun_backends=warn,weftrun=warn"));
             let _ = warnings.with_ansi(false).event_format(Warning).with_writer(Stderr).try_init();

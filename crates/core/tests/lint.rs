@@ -170,6 +170,7 @@ fn names_are_judged_by_the_version_of_the_image() {
     assert_eq!(of("x/tests:nccl2.20.5-1", "NCCL_WORK_FIFO_DEPTH"), [""; 0]);
     assert_eq!(of("x/tests:nccl2.27.5-1", "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-VERSION"]);
     assert_eq!(of(new, "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-UNKNOWN"]);
+    assert_eq!(of(old, "NCCL_WORK_FIFO_DEPTH"), [""; 0], "an image of that month reads it");
     assert_eq!(of(old, "NCCL_TIMEOUT"), ["L-NAME-UNKNOWN"]);
     let script = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --container-image=nvcr.io#nvidia/pytorch:23.10-py3\n\
         export NCCL_RAS_ENABLE=0\nexport NCCL_DEBUG=INFO\nsrun x\n";

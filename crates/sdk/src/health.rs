@@ -265,6 +265,7 @@ async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
     let request = ras::request(COLLECT);
     let mut lines = request.lines().enumerate().peekable();
+    let mut ended = 0;
     while let Some((index, line)) = lines.next() {
         // The official client waits for each answer before it sends the next line.
         connection.send(format!("{line}\n").as_bytes()).await?;
@@ -279,11 +280,12 @@ async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
             if bytes.is_empty() {
                 return Ok(answer);
             }
+            ended += bytes.iter().filter(|byte| **byte == b'\n').count();
             answer.extend_from_slice(&bytes);
             if answer.len() >= ras::MAX_ANSWER {
                 return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
             }
-            if !last && answer.split(|byte| *byte == b'\n').count() > index + 1 {
+            if !last && ended > index {
                 break;
             }
         }

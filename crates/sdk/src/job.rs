@@ -103,7 +103,8 @@ impl Job {
         why
     }
 
-    /// What the last lines of a running job say of a failure or a hang; none if they show neither. It takes a few
+    /// What the last lines of a running job show of a failure or a hang; none if they show neither, or a rank that goes
+    /// on training afterwards. The state stays that of a running job. It takes a few
     /// seconds at most, so jobs with more than 64 replicas are left out: [`Job::why_with`] reads any job whole.
     pub async fn trouble(&self, detail: &JobDetail) -> Option<Why> {
         const REPLICAS: usize = 64;
@@ -116,9 +117,22 @@ impl Job {
         let mut options = LogOptions::default();
         options.tail = Some(LINES);
         let (map, _) = tokio::time::timeout(TIME, self.read_logs(options)).await.ok()?;
-        let why = why_of_job(&map, detail);
-        let is_trouble = matches!(why.state, WhyState::Failed | WhyState::Hanging);
-        (is_trouble && why.cause.is_some()).then_some(why)
+        let mut why = why_of_job(&map, detail);
+        let cause =
+            why.cause.as_ref().filter(|_| matches!(why.state, WhyState::Failed | WhyState::Hanging))?;
+        // A program that goes on training has coped with it, for example with a smaller batch.
+        let snapshot = map.snapshot();
+        let goes_on = cause.evidence.iter().any(|evidence| {
+            let mut series = snapshot.throughput();
+            series.any(|(source, series)| source == evidence.source && series.last().line > evidence.line)
+        });
+        if goes_on {
+            return None;
+        }
+        if why.state == WhyState::Failed {
+            why.state = WhyState::Running;
+        }
+        Some(why)
     }
 
     /// Reads the logs there are now, and why they were not read to their end.

@@ -98,6 +98,8 @@ pub enum Effect {
     Refresh,
     /// Ask for all of a job, and read its logs; `previous` for the attempt before.
     Open(JobHandle, bool),
+    /// Ask for all of the open job again.
+    Describe(JobHandle),
     /// Stop reading the open job's logs.
     Close,
     /// Query NCCL's RAS service in a job.

@@ -5,13 +5,13 @@ mod common;
 use std::sync::Arc;
 
 use common::{batch, handle, health, job, opened, press, rank_source, type_text, with_jobs};
-use weftrun::core::job::{Action as JobAction, JobPhase};
+use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobPhase};
 use weftrun::core::log::LogStore;
 use weftrun_tui::model::Screen;
 use weftrun_tui::model::draft::{Choices, Draft, Field};
 use weftrun_tui::model::layer::Layer;
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::msg::{Effect, Msg};
+use weftrun_tui::msg::{Effect, Known, Msg};
 use weftrun_tui::update::update;
 
 #[test]
@@ -33,6 +33,27 @@ fn ras_is_queried_once_at_a_time_and_names_the_rank_first() {
     let ras = model.open.as_ref().unwrap().ras.as_ref().unwrap();
     assert!(matches!(&ras.answer, Some(Err(text)) if !text.contains('\u{1b}')));
     assert_eq!(open(&model), 0);
+}
+
+#[test]
+fn a_job_that_ends_while_it_is_open_is_described_again_once() {
+    let mut model = opened();
+    let ended = |phase| Msg::Event("prod".into(), JobEvent::Status { job: job("moe-abl-2", phase, 400) });
+    assert!(update(&mut model, ended(JobPhase::Running)).is_empty());
+    let name = handle("moe-abl-2");
+    assert!(
+        matches!(&update(&mut model, ended(JobPhase::Failed))[..], [Effect::Describe(again)] if *again == name)
+    );
+    let events = model.open.as_ref().unwrap().events.len();
+    let mut detail = JobDetail::new(job("moe-abl-2", JobPhase::Failed, 400));
+    detail.history = vec![JobEvent::Status { job: job("moe-abl-2", JobPhase::Failed, 400) }];
+    detail.findings = vec![weftrun::Finding::error("POD-OOM", "worker-3 was OOMKilled")];
+    let known = Known { detail, plan: None, spec: None };
+    update(&mut model, Msg::Detail(name, Ok(Box::new(known))));
+    let open = model.open.as_ref().unwrap();
+    assert!(open.findings().iter().any(|finding| finding.code == "POD-OOM"));
+    assert_eq!(open.events.len(), events, "what is known already is not repeated");
+    assert!(update(&mut model, ended(JobPhase::Failed)).is_empty());
 }
 
 #[test]

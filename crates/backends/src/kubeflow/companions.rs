@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use weftrun_core::backend::Rendered;
+use weftrun_core::job::SubmissionId;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::PATIENCE;
@@ -15,15 +16,26 @@ use super::pod::SUBMISSION;
 use super::status::Job;
 use super::submit::create_once;
 use crate::kubernetes::code::VOLUME;
-use crate::kubernetes::{Cluster, Resource, is_conflict, is_not_found};
+use crate::kubernetes::{Cluster, Resource, is_changed, is_conflict, is_not_found};
 
-/// Removes the companions of a job that was not made. One that stays is named in the error.
-pub async fn remove(cluster: &Cluster, made: &[(Resource, String)], error: Error) -> Error {
+/// Removes the companions of a job that was not made. One that stays is named in the error; one that another submission has taken
+/// over meanwhile is that one's.
+pub async fn remove(
+    cluster: &Cluster,
+    made: &[(Resource, String)],
+    submission: &SubmissionId,
+    error: Error,
+) -> Error {
     let mut error = error;
     for (resource, name) in made {
-        match cluster.delete(resource, name, None).await {
+        let removed = match cluster.get(resource, name).await {
+            Ok(there) if there["metadata"]["labels"][SUBMISSION] != submission.as_str() => continue,
+            Ok(there) => cluster.delete_unchanged(resource, &there).await,
+            Err(error) => Err(error),
+        };
+        match removed {
             Ok(()) => {}
-            Err(removal) if is_not_found(&removal) => {}
+            Err(removal) if is_not_found(&removal) || is_changed(&removal) => {}
             Err(removal) => {
                 error = error
                     .with("left behind", format!("the {} {name}: {}", resource.kind, removal.message()))
@@ -56,8 +68,14 @@ pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rende
                     return Err(Error::new(ErrorKind::AlreadyExists, message)
                         .hint(format!("`kubectl delete {} {name}` removes it", kind.to_lowercase())));
                 }
-                let ours = json!({"metadata": {"labels": {SUBMISSION: rendered.submission.as_str()}}});
-                return cluster.patch(&companion.resource, &name, &ours).await.map(|_| false);
+                // With the version that was read: of two submissions at once, one takes it over.
+                let version = &there["metadata"]["resourceVersion"];
+                let labels = json!({SUBMISSION: rendered.submission.as_str()});
+                let ours = json!({"metadata": {"resourceVersion": version, "labels": labels}});
+                match cluster.patch(&companion.resource, &name, &ours).await {
+                    Err(error) if is_changed(&error) && began.elapsed() <= PATIENCE => continue,
+                    taken => return taken.map(|_| false),
+                }
             }
             Ok(_) => {}
             Err(gone) if is_not_found(&gone) => continue,

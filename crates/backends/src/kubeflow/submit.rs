@@ -37,7 +37,7 @@ impl Client {
                 Ok(false) => {}
                 Err(error) => {
                     self.cache().await?.forget().await;
-                    return Err(companions::remove(&cluster, &made, error).await);
+                    return Err(companions::remove(&cluster, &made, &rendered.submission, error).await);
                 }
             }
         }
@@ -47,7 +47,7 @@ impl Client {
                 self.cache().await?.forget().await;
                 // After a lost answer the job may be there, and need it.
                 let made = if is_unsent(&error) { Vec::new() } else { made };
-                return Err(companions::remove(&cluster, &made, error).await);
+                return Err(companions::remove(&cluster, &made, &rendered.submission, error).await);
             }
         };
         let job = Job { kind, object };

@@ -186,6 +186,11 @@ pub fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::AlreadyExists
 }
 
+/// Whether an object was changed since it was read.
+pub fn is_changed(error: &Error) -> bool {
+    error.kind() == ErrorKind::Refused && error.is_retryable()
+}
+
 /// The cause of a 401. A 403, of the same kind, is about one right only.
 #[derive(Debug)]
 struct Unauthenticated;

@@ -38,7 +38,7 @@ mod watcher;
 
 pub use connect::{Cluster, ClusterConfig};
 pub use error::{
-    from_kube, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
+    from_kube, is_changed, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
 };
 pub use exec::exec;
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};

@@ -188,12 +188,29 @@ impl Cluster {
 
     /// Deletes an object, and what it owns in the background; only if it is still the one of this uid.
     pub async fn delete(&self, resource: &Resource, name: &str, uid: Option<&str>) -> Result<()> {
+        self.delete_as(resource, name, uid, None).await
+    }
+
+    /// Deletes an object that nothing has changed since it was read.
+    pub async fn delete_unchanged(&self, resource: &Resource, object: &Value) -> Result<()> {
+        let meta = &object["metadata"];
+        let name = meta["name"].as_str().unwrap_or_default();
+        self.delete_as(resource, name, meta["uid"].as_str(), meta["resourceVersion"].as_str()).await
+    }
+
+    async fn delete_as(
+        &self,
+        resource: &Resource,
+        name: &str,
+        uid: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<()> {
         let what = format!("delete {}/{name}", resource.plural);
         let mut params = DeleteParams::background();
-        if let Some(uid) = uid {
+        if uid.is_some() || version.is_some() {
             params = params.preconditions(kube::api::Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
+                uid: uid.map(str::to_owned),
+                resource_version: version.map(str::to_owned),
             });
         }
         let request = built(self.request_for(resource).delete(name, &params), &what)?;

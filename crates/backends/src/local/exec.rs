@@ -45,6 +45,10 @@ impl Store {
             return Err(missing(request.rank, &processes).with("handle", handle));
         };
         let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        if !folder.is_dir() {
+            let message = "the working directory of the process is gone";
+            return Err(Error::new(ErrorKind::Refused, message).with("directory", folder.display()));
+        }
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder).env_clear().envs(environment);
         // It is no process of the job, which may end before it.

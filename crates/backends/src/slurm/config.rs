@@ -317,7 +317,11 @@ fn is_array(text: &str) -> bool {
     let part = |part: &str| {
         let Some((first, rest)) = part.split_once('-') else { return number(part) };
         let (last, step) = rest.split_once(':').map_or((rest, None), |(last, step)| (last, Some(step)));
-        number(first) && number(last) && step.is_none_or(number)
+        let value = |text: &str| text.parse::<u32>().unwrap_or(0);
+        number(first)
+            && number(last)
+            && value(first) <= value(last)
+            && step.is_none_or(|step| number(step) && value(step) > 0)
     };
     most.is_none_or(number) && tasks.split(',').all(part)
 }

@@ -1,6 +1,7 @@
 //! What goes wrong on real clusters. Each: right phase, right kind of error, what to do, nothing twice, no line lost.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
@@ -343,7 +344,16 @@ async fn many_jobs_are_watched_by_as_many_requests_as_one() {
                     .map(|job| job.handle.to_string()),
             );
         }
-        losing.requests.load(Ordering::SeqCst) - before
+        // The events may come before the last stream is requested: counted is what was sent once nothing more is sent.
+        let mut sent = losing.requests.load(Ordering::SeqCst);
+        loop {
+            let _ = tokio::time::timeout(Duration::from_secs(2), watch.next()).await;
+            let now = losing.requests.load(Ordering::SeqCst);
+            if now == sent {
+                return sent - before;
+            }
+            sent = now;
+        }
     };
     for job in &running {
         job.phase(JobPhase::Running).await;

@@ -1,6 +1,7 @@
 //! `weftrun health` on a job whose pods play NCCL's RAS service.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weftrun_core::ErrorKind;
@@ -92,7 +93,7 @@ async fn a_port_of_a_rank_is_connected_to() {
     // The test cluster's researcher has no right to it.
     let backend = bed.connect_to(bed.target(&bed.kubeconfig("admin"))).await.unwrap();
     for rank in [None, Some(0), Some(1)] {
-        let answer = async {
+        let answer = async || {
             let mut connection = backend.open_port(&running.handle, rank, 7007).await?;
             connection.send(b"hello\n").await?;
             let mut answer = Vec::new();
@@ -104,7 +105,18 @@ async fn a_port_of_a_rank_is_connected_to() {
                 answer.extend_from_slice(&bytes);
             }
         };
-        assert_eq!(answer.await.unwrap(), format!("hello from {}\n", rank.unwrap_or(0)));
+        // A job runs before each of its pods does, and a pod before its program listens.
+        let began = Instant::now();
+        let answer = loop {
+            match answer().await {
+                Err(error) if began.elapsed() < Duration::from_mins(2) => {
+                    assert!(matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unreachable), "{error}");
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                answer => break answer.unwrap(),
+            }
+        };
+        assert_eq!(answer, format!("hello from {}\n", rank.unwrap_or(0)));
     }
     let mut nothing = backend.open_port(&running.handle, None, 7008).await.unwrap();
     let sent = nothing.send(b"hello\n").await;

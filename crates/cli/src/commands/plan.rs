@@ -67,7 +67,9 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     checked?;
     // What cannot be rendered cannot be submitted; offline, a cluster that is not there is no fault of the job.
     rendered.map(drop).or_else(|error| match error.kind() {
-        ErrorKind::InvalidSpec | ErrorKind::Unsupported | ErrorKind::Usage => Err(error),
+        ErrorKind::InvalidSpec | ErrorKind::InvalidConfig | ErrorKind::Unsupported | ErrorKind::Usage => {
+            Err(error)
+        }
         _ if args.online => Err(error),
         _ => Ok(()),
     })?;

@@ -116,7 +116,11 @@ fn a_running_job_in_trouble_is_described_by_its_cause_first() {
         described
     };
     let hangs = described("hangs.toml");
-    assert!(hangs.starts_with("failed: collective-timeout: rank 3 on node1\n"), "{hangs}");
+    assert!(hangs.starts_with("running: collective-timeout: rank 3 on node1\n"), "{hangs}");
+    let copes = "echo Traceback; echo RuntimeError: CUDA out of memory; echo step 2 tokens/s: 51";
+    place.write("copes.toml", &job("copes", copes));
+    let copes = described("copes.toml");
+    assert!(copes.contains("phase   running") && !copes.contains("memory"), "{copes}");
     let trains = described("trains.toml");
     assert!(trains.contains("phase   running") && !trains.contains("failed"), "{trains}");
 }

@@ -1,7 +1,7 @@
 //! The input of the rules: a map, and what follows from it.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::request::Fabric;
 use weftrun_nccl::{CommView, Kind, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict};
@@ -72,7 +72,22 @@ impl<'a> Seen<'a> {
         (hosts.len() > 1).then_some(true)
     }
 
-    /// Returns whether a signature was found.
+    /// Whether the socket connections are proved to join ranks of one node: both ends of each are known, on one node.
+    pub fn sockets_are_inside_nodes(&self) -> bool {
+        const MOST: u32 = 1024;
+        let nodes: BTreeMap<u32, u32> =
+            self.ranks().iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+        let pairs = self.map.pairs_of_ranks(0..MOST);
+        let mut sockets = pairs.iter().filter(|pair| *pair.transport == *"NET/Socket").peekable();
+        let node = |rank: Option<u32>| rank.and_then(|rank| nodes.get(&rank));
+        sockets.peek().is_some()
+            && self.several_nodes() != Some(true)
+            && sockets.all(|pair| {
+                node(pair.global_from).is_some_and(|from| node(pair.global_to).is_some_and(|to| from == to))
+            })
+    }
+
+    /// Whether a signature was found.
     pub fn has(&self, signature: Signature) -> bool {
         self.map.signatures().has(signature)
     }

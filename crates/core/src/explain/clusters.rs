@@ -350,7 +350,7 @@ pub(super) const CLUSTERS: &[Code] = &[
     code(
         "SLURM-CPUS",
         "which CPUs the job gets",
-        "`cpus` in the job file is the number of a node, and srun gets each task's part of it (`--cpus-per-task`). Without it Slurm's own rule holds: DefCpuPerGPU of the partition, or one CPU for each task; on whole nodes the tasks share all CPUs. A job gets whole nodes where the fabric's devices belong to them, or where it requests all GPUs of several nodes; a job of one GPU shares its node.",
+        "`cpus` in the job file is the number of a node, and srun gets each task's part of it (`--cpus-per-task`). Without it Slurm's own rule holds: DefCpuPerGPU of the partition, or one CPU for each task; on whole nodes the tasks share all CPUs. A job gets whole nodes where the fabric's devices belong to them, or where it requests all GPUs of its nodes; a single GPU on a single node is shared.",
         "Set `cpus` in the job file; `exclusive` in `[backend.slurm]` requests or refuses whole nodes.",
     ),
     code(

@@ -25,7 +25,10 @@ pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Find
     }
     if let (Some(image), Some(nccl)) = (image, image.and_then(NcclVersion::of_image)) {
         let unread = nccl.unread(name, &format!("the image {image}"));
-        if unread.is_some() || !nccl.at_most {
+        // An image of a month may still have a version that reads a name that later ones do not.
+        let may_read =
+            find(name).is_some_and(|known| known.last.is_some() && known.gone_in(&nccl.version).is_none());
+        if unread.is_some() || !nccl.at_most || may_read {
             return unread.or_else(|| unknown(name));
         }
     }

@@ -333,7 +333,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "observe.ras-addr",
         fabric: Fabric::Auto,
-        what: "sets NCCL_RAS_ADDR to a port of the job's own: where switched on, and on the host's network if the job uses a part of its nodes' GPUs",
+        what: "sets NCCL_RAS_ADDR to a port by the job's name: where switched on, and on the host's network if the job uses a part of its nodes' GPUs",
         why: "the RAS services of two jobs on one node would listen on the same port, so that one of them cannot be queried",
         depends_on: None,
         source: NCCL_ENV,

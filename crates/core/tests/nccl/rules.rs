@@ -17,6 +17,20 @@ const INFO: &str = "gpu-1:31:77 [0] NCCL INFO ";
 const TWO_NODES: &str =
     "gpu-1:31:77 [0] NCCL INFO comm 0x7f10 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
 
+/// Two ranks of one node, connected by the network.
+fn inside_one_node() -> String {
+    let rank = |rank: u32| {
+        let process = format!("gpu-1:{}:{} [{rank}] NCCL INFO", 31 + rank, 31 + rank);
+        let side = if rank == 0 { "send" } else { "receive" };
+        format!(
+            "{process} Using network Socket\n\
+             {process} ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {rank}0 commId 0x5 - Init COMPLETE\n\
+             {process} Channel 00/0 : 0[0] -> 1[1] [{side}] via NET/Socket/0\n"
+        )
+    };
+    rank(0) + &rank(1)
+}
+
 fn info(message: &str) -> String {
     format!("{INFO}{message}\n")
 }
@@ -198,6 +212,8 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("enqueue.cc:51", "Cuda failure 'named symbol not found'"),
             warn("init.cc:1200", "Cuda failure 98 'invalid device function'"),
         ]),
+        ("R54", vec![inside_one_node()]),
+        ("R55", vec![warn("misc.cc:7", "something that no rule knows")]),
         ("R47", vec![info("cuMem host alloc is not supported on this system: disabled")]),
         ("R48", vec![warn("net.cc:560", "Error: network AWS Libfabric not found.")]),
         ("R49", vec![format!(
@@ -220,8 +236,9 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
 fn every_rule_fires_on_a_line_of_its_own() {
     let firing = firing();
     let tested: BTreeSet<&str> = firing.iter().map(|(rule, _)| *rule).collect();
-    let rules: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
-    assert_eq!(tested, rules, "every rule has its line here");
+    let ids: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
+    assert_eq!(tested, ids, "every rule has its line here");
+    assert_eq!(rules().count(), tested.len(), "every rule has an id of its own");
     let mut missed = Vec::new();
     for (rule, logs) in &firing {
         for log in logs {
@@ -257,7 +274,8 @@ fn every_finding_cites_its_line_and_says_what_to_do() {
 #[test]
 fn what_only_looks_like_a_fault_is_none() {
     let cases: &[(&str, String)] = &[
-        // 3, 10: sockets where no network is needed, or where they were requested.
+        // 3, 10: sockets where no network matters, or where they were asked for.
+        ("R01", inside_one_node()),
         ("R01", info("Using network Socket") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
         // 9: the bootstrap's sockets do not show how data is sent.

@@ -176,7 +176,7 @@ impl Jobs {
             }
             JobEvent::Attempt { job, attempt, reason } => {
                 if let Some(entry) = self.get_mut(job) {
-                    entry.last = format!("attempt {attempt}: {reason}");
+                    entry.last = format!("attempt {}: {reason}", attempt.saturating_add(1));
                 }
             }
             JobEvent::Gone { job } => self.entries.retain(|entry| entry.summary.handle != *job),

@@ -73,6 +73,7 @@ impl Runner {
         match effect {
             Effect::Refresh => self.again.notify_waiters(),
             Effect::Close => self.reading.drain(..).for_each(|task| task.abort()),
+            Effect::Describe(handle) => self.reading.push(tokio::spawn(describe(client, handle, outbox))),
             Effect::Open(handle, previous) => {
                 let (known, grew) = (handle.clone(), self.grew.clone());
                 self.reading.push(tokio::spawn(describe(client.clone(), known, outbox.clone())));

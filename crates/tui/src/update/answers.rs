@@ -28,7 +28,10 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                     let crate::msg::Known { detail, plan, spec } = *known;
                     let detail = safe::detail(detail);
                     for event in detail.history.iter().cloned() {
-                        open.event(event, None);
+                        // A job is described again when it ends: most of its history is known by then.
+                        if !open.events.iter().any(|(_, known)| *known == event) {
+                            open.event(event, None);
+                        }
                     }
                     open.detail = Some(detail);
                     (open.plan, open.spec) = (plan, spec);
@@ -189,6 +192,9 @@ fn happened(model: &mut Model, name: &str, event: weftrun::core::job::JobEvent) 
     let now = model.now;
     let open = model.open.as_mut().filter(|open| Some(&open.handle) == of);
     let Some(open) = open else { return Vec::new() };
+    let has_ended = matches!(&event, E::Status { job } if job.phase.is_terminal());
+    let was_running = open.detail.as_ref().is_none_or(|detail| !detail.summary.phase.is_terminal());
     open.event(event, Some(now));
-    Vec::new()
+    // How its replicas ended, and why, is known only now.
+    if has_ended && was_running { vec![Effect::Describe(open.handle.clone())] } else { Vec::new() }
 }

@@ -20,7 +20,7 @@ pub fn line<'a>(paint: Paint, at: Option<Timestamp>, event: &JobEvent, columns: 
         }
         JobEvent::Stuck { finding, .. } => (Meaning::Bad, "STUCK", finding.message.clone()),
         JobEvent::Attempt { attempt, reason, .. } => {
-            (Meaning::Warn, "RETRY", format!("attempt {attempt}: {reason}"))
+            (Meaning::Warn, "RETRY", format!("attempt {}: {reason}", attempt.saturating_add(1)))
         }
         JobEvent::Gone { .. } => (Meaning::Warn, "GONE", "no longer in the cluster".to_owned()),
         JobEvent::Disconnected { lost: true, reason } => (Meaning::Bad, "LOST", reason.clone()),

@@ -173,7 +173,7 @@ fn matrix_row<'a>(
         Open::is_suspect(&suspects, transport_view.ranks.get(*index).and_then(|rank| rank.rank))
     });
     let mut spans = vec![if suspect {
-        paint.span(cell(&format!("{label} !"), head), Meaning::Bad)
+        paint.span(format!("{} !", cell(&label, head.saturating_sub(2))), Meaning::Bad)
     } else {
         Span::raw(cell(&label, head))
     }];

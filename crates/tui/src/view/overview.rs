@@ -422,9 +422,9 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         };
         let here = index == open.row;
         let suspect = Open::is_suspect(&suspects, rank.rank);
-        let number = format!("{number}{}", if suspect { " !" } else { "" });
         let line = Line::from(vec![
-            Span::raw(if here { "> " } else { "  " }),
+            Span::raw(if here { ">" } else { " " }),
+            if suspect { paint.span("!", Meaning::Bad) } else { Span::raw(" ") },
             if suspect {
                 paint.span(format!("{} ", cell(&number, 6)), Meaning::Bad)
             } else {

@@ -17,7 +17,15 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
         quote::word(&dir)?
     );
     text.push_str(&directives::write(components)?);
-    text.push_str("\nset -eo pipefail\n\nweftrun_job() {\n");
+    text.push_str("\nset -eo pipefail\n");
+    // Bash reads a function whole before it runs a line of it: what changes how it reads comes before.
+    let options: Vec<&String> = draft.own.setup.iter().filter(|line| changes_syntax(line)).collect();
+    for line in &options {
+        quote::line(line)?;
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push_str("\nweftrun_job() {\n");
     for line in &draft.own.setup {
         quote::line(line)?;
         text.push_str(line);
@@ -33,6 +41,13 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
     text.push_str("}\n\n");
     text.push_str(&bookkeeping::write(draft)?);
     Ok(text)
+}
+
+/// Whether a line of `setup` changes how bash reads the lines behind it.
+fn changes_syntax(line: &str) -> bool {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    matches!(words.as_slice(), ["shopt", rest @ ..] if !rest.is_empty() && rest.iter().all(plain))
 }
 
 /// The shell of the script: bash, or as the job says with options (`/bin/bash -l` is a login shell).

@@ -168,7 +168,7 @@ fn an_array_that_sbatch_would_refuse_is_refused_first() {
         let text = with_own(serde_json::json!({ "array": array })).expect(array);
         assert!(text.contains(&format!("#SBATCH --array={array}\n")), "{text}");
     }
-    for array in ["1-x", "", "1-", "-3", "1%", "1,,2", "%4", "1-3:", "a", "1-2-3", "1 2"] {
+    for array in ["1-x", "", "1-", "-3", "1%", "1,,2", "%4", "1-3:", "a", "1-2-3", "1 2", "7-3", "1-3:0"] {
         let refused = with_own(serde_json::json!({ "array": array })).expect_err(array);
         assert!(refused.message().contains("is not a list of tasks"), "{array}: {refused}");
     }
@@ -248,6 +248,20 @@ fn the_job_stands_before_the_bookkeeping() {
     assert!(own.lines().next_back().is_some_and(|line| line.contains("exec torchrun ")), "{own}");
     assert!(!own.contains("weftrun_once") && !own.contains("weftrun_end"), "{own}");
     assert!(rest.trim_end().ends_with("\nweftrun_job") && rest.lines().count() < 50, "{rest}");
+}
+
+/// Bash reads a function whole before it runs a line of it.
+#[test]
+fn shell_options_of_the_setup_come_before_the_function() {
+    let setup = serde_json::json!({ "setup": ["shopt -s extglob", "ls !(x)"] });
+    let text = with_own(setup).expect("valid");
+    let function = text.find("weftrun_job() {").expect("the job");
+    assert!(text.find("shopt -s extglob\n").is_some_and(|at| at < function), "{text}");
+    let script = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(script.path(), &text).expect("written");
+    let mut read = std::process::Command::new("bash");
+    read.arg("-O").arg("extglob").arg("-n").arg(script.path());
+    assert!(read.status().expect("bash").success(), "{text}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml]),
-    rule("R47", "NCCL-WARNING", MEDIUM,
+    rule("R55", "NCCL-WARNING", MEDIUM,
         "NCCL warned of something that no rule explains",
         "read the cited lines: the first of them is the earliest",
         TROUBLESHOOTING)

@@ -13,6 +13,13 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::SocketConnection, Signature::SocketChosen, Signature::PluginNotFound, Signature::IbNoDevice])
         .when(sockets_between_nodes)
         .detail(socket_connections),
+    rule("R54", "NCCL-NET-INSIDE-NODE", HIGH,
+        "ranks of one node are connected over TCP sockets, not over P2P or shared memory",
+        "unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, give the containers /dev/shm, and all ranks of a node one host name",
+        ENV)
+        .signatures(&[Signature::SocketConnection, Signature::P2pDisabled, Signature::ShmDisabled])
+        .when(|seen| seen.sockets_are_inside_nodes())
+        .detail(socket_connections),
     rule("R16", "NCCL-FORCED-BY-ENV", MEDIUM,
         "the environment forces or disables a transport",
         "unset the variable, unless that is what you want",
@@ -49,7 +56,7 @@ fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
         return false;
     }
     if seen.has(Signature::SocketConnection) {
-        return seen.socket_connections() > 0;
+        return seen.socket_connections() > 0 && !seen.sockets_are_inside_nodes();
     }
     let alone = seen.several_nodes() == Some(false);
     let connected_otherwise = seen.connects_by(Kind::Net);

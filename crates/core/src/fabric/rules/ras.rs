@@ -38,8 +38,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
 }
 
-/// Returns a port derived from the job's name: the same in every plan of it (FNV-1a, whose parameters never
-/// change).
+/// A port by the job's name: the same in every plan of it (FNV-1a, whose parameters never change). Jobs of one name
+/// share it.
 fn port(name: &str) -> u16 {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -132,9 +132,13 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
     }
     let (mut exports, mut lines): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
     let last_program = steps.iter().zip(&kept).rposition(|(step, kept)| *kept && runs_program(step.chunk));
+    let last_lookup = steps.iter().zip(&kept).rposition(|(step, kept)| *kept && looks_up(step.chunk));
     for (index, (step, kept)) in steps.iter().zip(kept).enumerate() {
+        let is_before = |last: Option<usize>| last.is_some_and(|last| index < last);
+        let is_read = is_before(last_program)
+            || is_before(last_lookup) && step.exports.iter().any(|(name, _)| is_of_lookups(name));
         // A program that runs before the ranks has the variables that were exported before it.
-        if kept || !step.exports.is_empty() && last_program.is_some_and(|last| index < last) {
+        if kept || !step.exports.is_empty() && is_read {
             if !is_shell_option(step.chunk) {
                 lines.push(step.chunk.text.trim_end().to_owned());
             }
@@ -178,7 +182,18 @@ const INDIFFERENT: [&str; 24] = [
     "rm",
 ];
 
-/// Returns whether a chunk runs a program that may read its environment.
+/// Whether a chunk loads modules or queries Slurm.
+fn looks_up(chunk: &Chunk) -> bool {
+    chunk.commands.iter().any(|command| matches!(base(command, 0), "module" | "scontrol"))
+}
+
+/// Whether modules or Slurm's commands read a variable.
+fn is_of_lookups(name: &str) -> bool {
+    ["MODULE", "LMOD", "SLURM", "TCL"].iter().any(|family| name.starts_with(family))
+        || matches!(name, "PATH" | "LD_LIBRARY_PATH" | "LOADEDMODULES" | "HOME")
+}
+
+/// Whether a chunk runs a program that may read its environment.
 fn runs_program(chunk: &Chunk) -> bool {
     chunk.commands.iter().any(|command| !INDIFFERENT.contains(&base(command, 0)))
 }

@@ -176,6 +176,21 @@ fn a_script_of_several_steps_is_kept_whole() {
 }
 
 #[test]
+fn an_export_that_modules_read_stays_before_them() {
+    let (spec, _) = imported(&format!(
+        "{HEAD}export MODULEPATH=/fsx/modules\nexport NCCL_DEBUG=INFO\nmodule load cuda\nexport NCCL_ALGO=Ring\nsrun ./train\n"
+    ));
+    let setup = spec.backend["slurm"]["setup"].as_array().unwrap();
+    let setup: Vec<&str> = setup.iter().filter_map(|line| line.as_str()).collect();
+    let at = |text: &str| setup.iter().position(|line| *line == text);
+    assert!(at("export MODULEPATH=/fsx/modules") < at("module load cuda"), "{setup:?}");
+    assert!(
+        at("export MODULEPATH=/fsx/modules").is_some() && at("export NCCL_DEBUG=INFO").is_none(),
+        "{setup:?}"
+    );
+}
+
+#[test]
 fn an_export_stays_where_its_order_matters() {
     let (spec, _) = imported(&format!(
         "{HEAD}export A=1 B=2\nexport C=3\nif [ -d /x ]; then\n  export A=9\nfi\nexport D=4 PATH=/opt/bin:$PATH\nsource env.sh $C\nsrun ./train\n"
