@@ -16,7 +16,7 @@ pub struct Advisory {
     pub component: &'static str,
     /// First version that is affected.
     pub first: &'static str,
-    /// Last version that is known to be affected; it stands for those that extend it (`1.21` for 1.21.4).
+    /// Last version that is known to be affected; it includes those that extend it (`1.21` for 1.21.4).
     pub last: &'static str,
     /// Version that fixes it, if one is known.
     pub fixed: Option<&'static str>,

@@ -22,7 +22,7 @@ pub enum Kind {
     /// A rank to itself.
     #[serde(rename = "self")]
     Own,
-    /// A transport this version of weftrun does not know; its text is kept.
+    /// A transport that this version of weftrun does not support; its text is kept.
     Unknown,
 }
 

@@ -26,9 +26,9 @@ pub struct Rendered {
     pub applied: Vec<Op>,
     /// Ops this backend cannot express, each with the reason.
     pub inexpressible: Vec<Inexpressible>,
-    /// What only the server knows, standing in the documents as `<name>`.
+    /// Values that are only known to the server, shown in the documents as `<name>`.
     pub holes: Vec<Placeholder>,
-    /// What the job file says and this kind of job has no place for.
+    /// Settings of the job file that this kind of job has no field for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// What the backend needs to check and send the job, so that it does not read its own documents back.
@@ -113,11 +113,11 @@ pub struct Inexpressible {
     pub reason: String,
 }
 
-/// Something only the server knows.
+/// A value that is only known to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Placeholder {
-    /// As it stands in the document, without the angle brackets (`project-id:nlp`).
+    /// Its name in the document, without the angle brackets (`project-id:nlp`).
     pub name: String,
     /// What it is and how it is found out.
     pub what: String,

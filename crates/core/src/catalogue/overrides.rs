@@ -47,10 +47,10 @@ pub struct InstanceOverride {
     /// Network cards or fabric NICs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nics: Option<u32>,
-    /// Resource a container asks for the fabric's devices.
+    /// Resource a container requests for the fabric's devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource: Option<String>,
-    /// How many of it a whole-node worker asks.
+    /// How many of it a whole-node worker requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource_count: Option<u32>,
     /// Network bandwidth of a node, Gb/s.
@@ -68,7 +68,7 @@ pub struct InstanceOverride {
     /// Whether the NIC reaches GPU memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpudirect_rdma: Option<bool>,
-    /// Huge pages of 2 MiB a whole-node worker asks for, a Kubernetes quantity.
+    /// Huge pages of 2 MiB a whole-node worker requests, a Kubernetes quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugepages_2mi: Option<String>,
     /// Virtual CPUs.

@@ -20,17 +20,17 @@ const MAX_CULPRITS: usize = 4096;
 /// Fewest answers that confirm a window.
 const ANSWERS: u32 = 3;
 
-/// What the answers say about a job.
+/// The state of a job according to the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum HealthState {
-    /// All ranks answer, and those that are behind move.
+    /// All ranks answer, and those that are behind make progress.
     Healthy,
-    /// Ranks are behind and were not seen to move, or a rank reports an error.
+    /// Ranks are behind and made no progress so far, or a rank reports an error.
     Suspect,
-    /// Ranks are behind and have not moved for two minutes.
+    /// Ranks are behind and have made no progress for two minutes.
     Stuck,
     /// Ranks are missing.
     Incomplete,

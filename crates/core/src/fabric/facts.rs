@@ -20,13 +20,13 @@ pub struct Scope {
     pub fresh: bool,
 }
 
-/// What a cluster says of itself. Absent values are unknown, not zero.
+/// What a cluster reports about itself. Absent values are unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ClusterFacts {
-    /// Whether a cluster was asked at all; false offline.
+    /// Whether a cluster was queried at all; false offline.
     pub online: bool,
     /// Version of the control plane or of Slurm.
     pub version: Option<String>,
@@ -40,13 +40,13 @@ pub struct ClusterFacts {
     pub efa_webhook: Option<bool>,
     /// Pod Security level enforced in the namespace (`baseline`, `restricted`, `privileged`).
     pub pod_security: Option<String>,
-    /// Names the job needs that only the server knows (`project-id`, `cluster-id`).
+    /// Names that the job needs and only the server has (`project-id`, `cluster-id`).
     pub ids: BTreeMap<String, String>,
     /// Priority classes or qos.
     pub priorities: Vec<String>,
-    /// What could not be asked, and what follows from it.
+    /// What could not be queried, and what follows from it.
     pub notes: Vec<Finding>,
-    /// Whatever else one backend found out, for its own render.
+    /// Other facts of one backend, for its own render.
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
@@ -78,7 +78,7 @@ pub struct NodeGroup {
 pub struct Queue {
     /// Name.
     pub name: String,
-    /// Whether it is used when none is asked.
+    /// Whether it is used when none is requested.
     pub default: bool,
     /// Most nodes of a job.
     pub max_nodes: Option<u32>,

@@ -20,7 +20,7 @@ pub struct Op {
     pub why: String,
     /// Where the value came from.
     pub origin: Origin,
-    /// Where the fact behind it is written down.
+    /// The source of the fact behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -125,8 +125,8 @@ pub enum Change {
         /// Whether writing is refused.
         read_only: bool,
     },
-    /// A resource is asked, in limits and requests. Where the user wrote one of the two, that one stays and the
-    /// missing one gets the same scalar.
+    /// A resource is requested, in limits and requests. Where the user wrote one of the two, that one stays
+    /// and the missing one gets the same scalar.
     Resource {
         /// Name (`vpc.amazonaws.com/efa`).
         name: String,
@@ -152,7 +152,7 @@ pub enum Change {
         /// Value.
         value: String,
     },
-    /// The pods stand in one topology domain.
+    /// The pods are placed in one topology domain.
     Colocate {
         /// Node label whose value must be equal (`topology.kubernetes.io/zone`).
         topology_key: String,
@@ -176,8 +176,9 @@ pub enum Change {
         #[serde(default)]
         command_words: usize,
     },
-    /// These words go before whatever starts the ranks of a node (`torchrun …`, the program), as `["sh", "-c", …]`.
-    /// Only in job files, where the backend makes the command; raw manifests get [`Change::Command`].
+    /// These words go before the command that starts the ranks of a node (`torchrun …`, the program), as
+    /// `["sh", "-c", …]`. Only in job files, where the backend makes the command; raw manifests get
+    /// [`Change::Command`].
     Wrap {
         /// The words.
         argv: Vec<String>,

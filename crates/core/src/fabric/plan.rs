@@ -28,7 +28,7 @@ pub struct Decision {
     pub why: String,
     /// Where the value came from.
     pub origin: Origin,
-    /// Where the fact behind it is written down.
+    /// The source of the fact behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -85,7 +85,7 @@ pub struct FabricPlan {
     pub decisions: Vec<Decision>,
     /// What did not apply: a whole fabric (first), or single rules.
     pub skipped: Vec<Skipped>,
-    /// Errors, warnings and notes, in the order they came up.
+    /// Errors, warnings and notes, in the order of their creation.
     pub findings: Vec<Finding>,
     /// The changes the decisions mean, in the order they are to be made.
     pub ops: Vec<Op>,

@@ -49,12 +49,12 @@ pub enum JobEvent {
         /// The replica now.
         replica: ReplicaStatus,
     },
-    /// The cluster said something.
+    /// The cluster sent a message.
     Message {
         /// The job.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         job: JobHandle,
-        /// How bad.
+        /// The severity.
         severity: Severity,
         /// The cluster's word (`FailedScheduling`).
         reason: String,

@@ -16,7 +16,7 @@ use crate::finding::{Confidence, Finding, Severity};
 pub struct HealthReport {
     /// `weftrun/v1`.
     pub schema: SchemaName,
-    /// What the answers say.
+    /// The state according to the answers.
     pub state: HealthState,
     /// The state in a sentence, or why there is no answer.
     pub reason: String,

@@ -64,7 +64,7 @@ pub struct RenderReport<'a> {
     pub schema: SchemaName,
     /// The documents, the changes in them and those they cannot express.
     pub rendered: &'a Rendered,
-    /// Errors and warnings of the plan and, where it was asked, of the cluster.
+    /// Errors and warnings of the plan and, where it was queried, of the cluster.
     pub findings: &'a [Finding],
 }
 

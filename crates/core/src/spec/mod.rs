@@ -37,7 +37,7 @@ pub struct JobSpec {
     pub image: Option<String>,
     /// Who starts the processes of a node.
     pub launch: Launch,
-    /// The groups of equal nodes. One role unless something else was asked for.
+    /// The groups of equal nodes. One role by default.
     pub roles: Vec<Role>,
     /// Code brought along, beside what the image has.
     pub code: Option<Code>,
@@ -67,9 +67,9 @@ pub struct JobSpec {
     pub labels: BTreeMap<String, String>,
     /// Annotations on every pod.
     pub annotations: BTreeMap<String, String>,
-    /// Settings only one backend knows, by backend name; passed on as they are.
+    /// Settings of one backend, by backend name; passed on unchanged.
     pub backend: BTreeMap<String, serde_json::Value>,
-    /// Where each value came from; no part of what the job is.
+    /// Where each value came from; not part of the job's identity.
     #[serde(skip)]
     pub origins: Origins,
 }

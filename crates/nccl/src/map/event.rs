@@ -12,7 +12,7 @@ use crate::SourceId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Who {
-    /// Rank in its first communicator, or as its launcher told; not proved to be global.
+    /// Rank in its first communicator, or from its launcher; not proved to be global.
     pub rank: Option<u32>,
     /// Host name of its prefix.
     pub host: Box<str>,
@@ -79,7 +79,7 @@ pub enum Event {
         /// Its nodes, where known.
         nnodes: Option<u32>,
     },
-    /// A process came further.
+    /// A process reached another phase.
     Phase {
         /// Which.
         who: Who,

@@ -15,7 +15,7 @@ const BURSTS: usize = 512;
 /// Most bursts of one process. Each connection line searches them.
 const MOST_BURSTS: usize = 1024;
 
-/// How far a rank came.
+/// The progress of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

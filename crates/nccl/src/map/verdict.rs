@@ -25,7 +25,7 @@ pub enum FabricSeen {
     /// InfiniBand.
     #[serde(rename = "infiniband")]
     InfiniBand,
-    /// Verbs; whether RoCE or InfiniBand was not said.
+    /// Verbs; whether RoCE or InfiniBand was not printed.
     Verbs,
     /// HPE Slingshot.
     Slingshot,
@@ -39,7 +39,7 @@ pub enum FabricSeen {
     Plugin,
     /// libfabric over TCP: the plugin is there, EFA is not.
     LibfabricTcp,
-    /// libfabric with another provider, or one that was not said.
+    /// libfabric with another provider, or one that was not printed.
     LibfabricOther,
     /// TCP sockets.
     Socket,
@@ -75,7 +75,7 @@ impl FabricSeen {
     }
 }
 
-/// How much of the traffic between nodes goes straight between NIC and GPU.
+/// The share of the traffic between nodes that goes directly between NIC and GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::finding::Evidence;
 use crate::{Confidence, Finding};
 
-/// What became of a job.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -18,7 +18,7 @@ pub enum WhyState {
     Running,
     /// It ended in order.
     Succeeded,
-    /// The logs do not say.
+    /// The logs do not show it.
     #[default]
     Unknown,
 }
@@ -49,7 +49,7 @@ pub enum CauseClass {
     CudaError,
     /// A signal ended a process.
     Signal,
-    /// A process ended with an exit code, and its log does not say why.
+    /// A process ended with an exit code, and its log does not show why.
     ExitCode,
     /// A rank did not join a collective operation.
     CollectiveTimeout,

@@ -17,7 +17,7 @@ use crate::spec::{JobSpec, VolumeSource};
 pub enum SignKind {
     /// Name of a resource that is requested.
     Resource,
-    /// Class of a device that a resource claim asks for.
+    /// Class of a device that a resource claim requests.
     DeviceClass,
     /// Annotation, as `key=value`.
     Annotation,
