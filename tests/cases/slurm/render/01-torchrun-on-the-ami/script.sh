@@ -49,7 +49,7 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
   fi
 fi
 weftrun_attempt=
-[ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit")
+[ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit" 2> /dev/null) || weftrun_attempt=
 weftrun_note() { # the exit code (- while the job runs) and the attempt, in a file beside the log
   { rm -f "$weftrun_base.exit.new" && (set -C; echo "$1 $weftrun_attempt" > "$weftrun_base.exit.new") && mv -f "$weftrun_base.exit.new" "$weftrun_base.exit"; } || :
 }
