@@ -25,7 +25,7 @@ pub enum Field {
     Nodes,
     /// GPUs of each node.
     Gpus,
-    /// Memory of each node, where the job says nothing of it.
+    /// Memory of each node, if the job sets none.
     Memory,
     /// Instance type.
     Instance,
@@ -70,7 +70,7 @@ impl Field {
         Self::Changes,
     ];
 
-    /// The rows of the form: short fields stand beside each other.
+    /// The rows of the form: short fields share a row.
     pub const ROWS: [&'static [Self]; 11] = [
         &[Self::Target, Self::Queue],
         &[Self::Name, Self::Priority],
@@ -165,7 +165,8 @@ pub struct Planned {
     pub plan: FabricPlan,
     /// The changes as they would be with no rule switched off.
     pub all: Vec<Op>,
-    /// What is sent, line by line, against what would be sent without the changes; or why it cannot be.
+    /// The rendered document, line by line, compared with the one without the changes; or why it cannot be
+    /// rendered.
     pub rows: Result<Vec<Row>, String>,
     /// The changes in the order of those lines.
     pub order: Vec<usize>,
@@ -176,11 +177,11 @@ pub struct Planned {
 /// What a plan rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// What is assumed: the cluster is being asked.
+    /// Assumed facts: the cluster is being queried.
     Assumed,
-    /// What is assumed: the cluster does not say.
+    /// Assumed facts: the cluster did not answer.
     Unanswered,
-    /// What the cluster said it has.
+    /// The cluster's facts.
     Cluster,
 }
 
@@ -234,7 +235,7 @@ pub struct Draft {
     pub revision: u64,
     /// The answer to the newest plan.
     pub planned: Option<Result<Planned, String>>,
-    /// What the cluster said, and to which revision.
+    /// The cluster's verdict, and the revision it is about.
     pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
     /// Whether it is on its way.
     pub sending: bool,
@@ -319,7 +320,7 @@ impl Draft {
         spec.fabric.memory = filled(Field::Memory);
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
-        // Untouched it is what the file says, also what one word cannot.
+        // If unchanged, it is the file's value, even if that cannot be expressed as text.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
             let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
             spec.volumes = volumes
@@ -360,7 +361,7 @@ impl Draft {
         Ok(spec)
     }
 
-    /// Whether flags can say all of the job that is not in its file.
+    /// Returns whether flags can express everything in the job that is not in its file.
     fn fits_flags(spec: &JobSpec) -> bool {
         let Some(role) = spec.workers().next() else { return false };
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
@@ -380,7 +381,8 @@ impl Draft {
         off && are_words(&spec.volumes) && same == *spec
     }
 
-    /// Whether flags behind its file can say all of the job: they add and replace, and take nothing away.
+    /// Returns whether flags after its file can express the whole job: they add and replace, and remove
+    /// nothing.
     fn fits_flags_behind_file(&self, spec: &JobSpec) -> bool {
         let base = &self.base;
         let worker = |job: &JobSpec| job.workers().next().and_then(|role| role.instance_type.clone());
@@ -565,7 +567,7 @@ fn storage(volumes: &[Volume]) -> String {
     volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether each of the volumes can be said in a word.
+/// Returns whether each of the volumes can be expressed as one word.
 fn are_words(volumes: &[Volume]) -> bool {
     volumes.iter().all(|volume| volume.to_string().parse().as_ref() == Ok(volume))
 }

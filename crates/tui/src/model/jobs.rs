@@ -7,7 +7,7 @@ use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 /// Whether a target answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Health {
-    /// It was asked and has not answered yet.
+    /// It was queried and has not answered yet.
     Asking,
     /// It answers.
     Up,
@@ -29,7 +29,7 @@ pub struct Target {
 /// One job in the list.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What its cluster says.
+    /// Its summary from the cluster.
     pub summary: JobSummary,
     /// The last thing that happened to it.
     pub last: String,
@@ -70,7 +70,7 @@ pub struct Jobs {
     pub order: Order,
 }
 
-/// Most jobs kept; a cluster's whole history is not ours to hold.
+/// Largest number of jobs kept: a cluster's whole history is too large.
 const MAX_JOBS: usize = 5_000;
 
 impl Jobs {

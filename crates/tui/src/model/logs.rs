@@ -1,4 +1,4 @@
-//! The log pane: which lines are shown, and where the reader stands.
+//! The log pane: the shown lines, and the position in them.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -74,11 +74,11 @@ pub struct LogPane {
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
-    /// Whether lines that say the same are shown once.
+    /// Whether repeated lines are shown once.
     pub folded: bool,
     /// The rank whose last lines stay in sight, and those lines.
     pub pinned: Option<(u32, Projection)>,
-    /// Lines the pane had room for when it was last drawn.
+    /// Number of lines that fit into the pane when it was last drawn.
     pub height: usize,
 }
 
@@ -158,7 +158,7 @@ impl LogPane {
         store.streams().get(entry.stream as usize)?.rank
     }
 
-    /// Pauses where it stands.
+    /// Pauses at the present position.
     pub fn pause(&mut self) {
         if !self.follows() || self.projection.is_empty() {
             return;

@@ -29,9 +29,9 @@ pub enum RankOrder {
 pub struct Open {
     /// Its handle.
     pub handle: JobHandle,
-    /// What its cluster says, once asked.
+    /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
-    /// Why the last question failed.
+    /// Why the last query failed.
     pub error: Option<String>,
     /// What was planned for it, if it was submitted here.
     pub plan: Option<FabricPlan>,
@@ -45,7 +45,7 @@ pub struct Open {
     pub events: Vec<(Option<Timestamp>, JobEvent)>,
     /// Findings of the cluster (stuck, refused).
     pub stuck: Vec<Finding>,
-    /// What NCCL's RAS service was asked last.
+    /// The last query of NCCL's RAS service.
     pub ras: Option<Ras>,
     /// Whether ranks are shown instead of nodes.
     pub by_rank: bool,
@@ -80,7 +80,7 @@ const MAX_EVENTS: usize = 500;
 pub const CAUSE: &str = "WHY-CAUSE";
 /// Most findings of the cluster kept, each of another kind.
 const MAX_STUCK: usize = 100;
-/// Most replicas kept: a cluster that names ever new ones does not fill the memory.
+/// Largest number of replicas kept: a cluster that names ever new ones does not exhaust memory.
 const MAX_REPLICAS: usize = 65_536;
 
 impl Open {
@@ -180,7 +180,7 @@ impl Open {
         rank.is_some_and(|rank| suspects.binary_search(&rank).is_ok())
     }
 
-    /// Whether the overview lists nodes: ranks, where they were asked for or are few.
+    /// Returns whether the overview lists nodes; it lists ranks if requested, or if there are few.
     pub fn lists_nodes(&self) -> bool {
         !self.by_rank && self.transport_view.nodes.len() > 1 && self.transport_view.ranks.len() > 16
     }
@@ -227,7 +227,7 @@ impl Open {
     }
 }
 
-/// When an event happened, where it says so.
+/// Returns when an event happened, if it contains a time.
 fn happened_at(event: &JobEvent) -> Option<Timestamp> {
     match event {
         JobEvent::Message { time, .. } => *time,

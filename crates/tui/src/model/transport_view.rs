@@ -139,7 +139,7 @@ pub enum Gdr {
     No,
     /// Some of them.
     Some,
-    /// Nobody said.
+    /// Unknown.
     Unknown,
 }
 
@@ -188,7 +188,7 @@ pub enum Kind {
     Shm,
     /// TCP sockets.
     Socket,
-    /// Something this program does not know.
+    /// A transport unknown to this program.
     #[default]
     Unknown,
 }
@@ -316,9 +316,8 @@ impl TransportView {
         self.counts[step]
     }
 
-    /// Adds the ranks of which NCCL has said nothing: those whose lines are there (`heard`, each with the place that
-    /// wrote them), and those of which there is nothing at all. The world that NCCL names has the last word on how
-    /// many there are; before it does, what the job asks for.
+    /// Adds the ranks without any NCCL output: those with other output (`heard`, each with the place that
+    /// wrote it), and those without any. The world size that NCCL reports takes precedence over the job's.
     pub fn await_ranks(&mut self, asked: u32, heard: &BTreeMap<u32, String>) {
         let world = self.communicators.iter().find(|comm| comm.world).map(|comm| comm.nranks);
         let total = world.unwrap_or(asked).min(MOST_AWAITED);
@@ -333,7 +332,7 @@ impl TransportView {
             let (rank, host, step) = (Some(*rank), host.clone(), Step::Started);
             self.ranks.push(Rank { rank, host, step, ..Rank::default() });
         }
-        // Lines of nobody prove nothing: without a single rank that is known, none is said to be missing.
+        // Lines of unknown ranks prove nothing: without a single known rank, none is reported as missing.
         if self.ranks.is_empty() {
             return;
         }

@@ -1,5 +1,5 @@
-//! A log that is read from its end and from its beginning at once: what the screen shows first is there first, and
-//! NCCL's lines, which stand at the beginning, are still all read.
+//! Reads a log from its end and from its beginning at once: the lines on the screen come first, and NCCL's
+//! lines, which are at the beginning, are still all read.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -161,7 +161,7 @@ pub(super) fn said(error: &weftrun::Error) -> String {
     text
 }
 
-/// How long a cluster may take to do something to a job, or to say what it thinks of one.
+/// Time limit of an action on a job, or of a check.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {

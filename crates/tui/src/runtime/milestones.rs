@@ -16,7 +16,7 @@ const MOST: usize = 65_536;
 /// A process: its source, host and pid.
 type Key = (String, Box<str>, Option<u64>);
 
-/// The steps of a rank; none where the source does not say which.
+/// The steps of a rank; the rank is none if the source does not name it.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     rank: Option<u32>,
@@ -69,7 +69,7 @@ impl Times {
         }
     }
 
-    /// When a rank printed its last step. One that does not say which rank it is of is that of the only rank of its
+    /// Returns when a rank printed its last step. A step without a rank belongs to the only rank of its
     /// source.
     pub fn last_step(&self, view: &RankView, alone: bool) -> Option<Timestamp> {
         let known = self.progress.get(&view.source)?;

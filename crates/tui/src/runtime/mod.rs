@@ -63,7 +63,7 @@ pub struct Options {
     pub theme: Option<String>,
     /// Keys by action name.
     pub keys: BTreeMap<String, Vec<String>>,
-    /// Whether the mouse wheel is listened to.
+    /// Whether the mouse wheel is enabled.
     pub mouse: bool,
     /// Whether colours are forbidden.
     pub no_colour: bool,
@@ -186,7 +186,7 @@ impl Loop {
                 }
                 Wake::Msg(msg) => {
                     effects = update(model, msg);
-                    // Whatever else is there already belongs to the same frame.
+                    // Other pending messages belong to the same frame.
                     for _ in 0..256 {
                         let Ok(msg) = self.inbox.try_recv() else { break };
                         effects.append(&mut update(model, msg));
@@ -200,7 +200,8 @@ impl Loop {
                 Wake::Clock => dirty = true,
                 Wake::Stop => effects.push(Effect::Sleep),
                 Wake::Draw => {
-                    // Lines may have come while another screen was open: nobody is told of them a second time.
+                    // Lines may have arrived while another screen was open, and their message is not
+                    // repeated.
                     effects = update(model, Msg::LogsGrew);
                     if let Some(open) = &mut model.open {
                         open.logs.height = crate::view::log_height_of(&open.logs, model.screen, model.size);
@@ -208,7 +209,8 @@ impl Loop {
                     let begun = Instant::now();
                     screen.draw(|frame| view(model, frame))?;
                     drawn = Instant::now();
-                    // A terminal that takes long to write to (a slow link) gets fewer frames, not a queue of them.
+                    // A terminal that is slow to write to (a slow link) gets fewer frames, not a queue of
+                    // them.
                     spacing = self.frame.max((drawn - begun) * 2).min(Duration::from_millis(250));
                     dirty = false;
                 }
@@ -268,7 +270,7 @@ impl Loop {
                     }
                 }
                 Effect::Edit(spec) => {
-                    // The editor reads the same keyboard: nobody else may.
+                    // The editor reads the same keyboard, so this program must not.
                     *input = EventStream::new();
                     let answer = screen.outside(|| plan::edit(&spec))?;
                     *input = EventStream::new();
@@ -281,7 +283,7 @@ impl Loop {
     }
 }
 
-/// When the texts that say how long ago something was change next, if there are any that do.
+/// Returns when the relative times on the screen change next, if there are any.
 fn next_tick(model: &Model) -> Option<Duration> {
     let now = model.now;
     let running = model.jobs.entries.iter().filter(|entry| !entry.summary.phase.is_terminal());

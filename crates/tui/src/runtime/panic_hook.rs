@@ -2,8 +2,8 @@
 
 use super::terminal::Screenful;
 
-/// Panics where `WEFTRUN_TEST_BUG` says: in the loop that draws, in a task beside it, or in a thread while frames are drawn
-/// without a pause.
+/// Panics at the place named in `WEFTRUN_TEST_BUG`: in the loop that draws, in a task beside it, or in a
+/// thread while frames are drawn without a pause.
 #[expect(clippy::panic, reason = "that is what it is for")]
 pub(super) fn on_demand(screen: &mut Screenful) {
     match std::env::var("WEFTRUN_TEST_BUG").as_deref() {

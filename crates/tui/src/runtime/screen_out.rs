@@ -1,7 +1,8 @@
-//! What frames are written to: crossterm, but for the one question that needs an answer from the terminal.
+//! The output of frames: crossterm, except for the one query that needs an answer from the terminal.
 //!
-//! ratatui asks where the cursor is whenever it clears a screen (on every resize). The answer takes a round trip,
-//! competes with the keyboard, and some terminals and recorders never give it. A full screen needs no answer.
+//! ratatui queries the cursor position whenever it clears a screen (on every resize). The answer takes a
+//! round trip, competes with the keyboard, and some terminals and recorders never send it. A full screen does
+//! not need it.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -94,7 +95,7 @@ impl Backend for ScreenOut {
         self.0.show_cursor()
     }
 
-    /// Not asked: a frame puts the cursor where it belongs.
+    /// Not queried: a frame sets the cursor position.
     fn get_cursor_position(&mut self) -> io::Result<Position> {
         Ok(Position::ORIGIN)
     }

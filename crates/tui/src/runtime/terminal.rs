@@ -1,4 +1,4 @@
-//! The terminal: taken, drawn on, given back whatever happens.
+//! The terminal: taken over, drawn on, and restored in every case.
 
 use std::io::{self, Write};
 
@@ -69,7 +69,7 @@ impl Screenful {
         self.terminal.size().map(|size| (size.width, size.height)).map_err(failed)
     }
 
-    /// Draws a frame; a terminal that knows synchronized updates shows it at once.
+    /// Draws a frame; a terminal with synchronized updates shows it at once.
     pub(super) fn draw(&mut self, view: impl FnOnce(&mut Frame)) -> Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).map_err(failed)?;
         self.terminal.draw(view).map_err(failed)?;
@@ -81,7 +81,7 @@ impl Screenful {
         self.terminal.clear().map_err(failed)
     }
 
-    /// Listens to the wheel, or leaves the mouse to the terminal.
+    /// Enables the mouse wheel, or leaves the mouse to the terminal.
     pub(super) fn mouse(&mut self, on: bool) -> Result<()> {
         let out = self.terminal.backend_mut();
         if on {
@@ -163,7 +163,7 @@ impl Signals {
         })
     }
 
-    /// Waits until somebody wants us to stop (`true`) or to end (`false`).
+    /// Waits for a signal to stop (`true`) or to end (`false`).
     pub(super) async fn next(&mut self) -> bool {
         let [a, b, c] = &mut self.quit;
         tokio::select! {

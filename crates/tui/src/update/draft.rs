@@ -214,7 +214,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         _ => {
-            // While the user reads the question the cluster is asked whether it would take the job.
+            // While the confirmation is shown, the cluster is asked whether it would accept the job.
             let revision = draft.revision;
             let known = draft.checked.as_ref().is_some_and(|(checked, _)| *checked == revision);
             model.layers.push(Layer::Confirm(Question::Submit(revision)));
@@ -223,7 +223,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
     }
 }
 
-/// Submits the draft, if it is still the one that was asked about.
+/// Submits the draft, if it is still the confirmed revision.
 pub(super) fn send(model: &mut Model, revision: u64) -> Vec<Effect> {
     let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) else {
         model.fail("the job was changed meanwhile; ask again");
@@ -266,7 +266,8 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
         return Vec::new();
     };
     let (patch, text) = (fix.patch.clone(), fix.text.clone());
-    // The new job is like the one the finding is of; where that is not known, it is the draft there is, or an empty one.
+    // The new job is like the one the finding is about; if that is unknown, it is the present draft, or an
+    // empty one.
     let known = model.open.as_ref().is_some_and(|open| open.spec.is_some());
     let mut effects = if known { again(model) } else { begin(model) };
     let Some(draft) = &model.draft else { return effects };

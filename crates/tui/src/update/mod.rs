@@ -1,4 +1,4 @@
-//! The one place the model changes: pure, no clock, no I/O. What must happen outside is returned.
+//! The only place that changes the model: pure, no clock, no I/O. Effects outside are returned.
 
 mod answers;
 mod draft;
@@ -42,7 +42,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
 /// A key goes to the topmost layer, then to the field under the cursor, then to the table of actions.
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
-    // Whoever has begun to work is not taken elsewhere.
+    // A user who has begun to work is not moved to another screen.
     model.resume = None;
     if let Some(effects) = layers::press(model, key) {
         return effects;
@@ -68,14 +68,14 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
             None => break,
         }
     }
-    // A plan for each letter would be a flood: the last one holds.
+    // A plan for each letter would be too many: only the last one is kept.
     if let Some(last) = effects.iter().rposition(|e| matches!(e, Effect::Plan(..))) {
         return vec![effects.swap_remove(last)];
     }
     effects
 }
 
-/// Does what a row of the table says.
+/// Executes an action of the table.
 pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],

@@ -1,4 +1,4 @@
-//! A job at one look: who is how far, over which network, what is wrong.
+//! A job at a glance: the progress of its ranks, their network, what is wrong.
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::Frame;
@@ -92,7 +92,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), meaning)));
     }
     let total = transport_view.ranks.len();
-    // A wide screen has room for who was last too.
+    // On a wide screen, the last rank fits too.
     let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
@@ -135,7 +135,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// Planned, connected, announced and GPUDirect RDMA; what there is no room for is left out whole.
+/// Returns planned, connected and announced network and GPUDirect RDMA; items that do not fit are omitted.
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
     let transport_view = &open.transport_view;
     let planned = intended(model, open).unwrap_or("not known");
@@ -184,7 +184,7 @@ fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
     }
 }
 
-/// The steps there is room for: those everybody has behind them go first.
+/// Returns the steps that fit: those completed by all ranks are omitted first.
 fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
     let total = transport_view.ranks.len();
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(|_| total > 0).collect();
@@ -238,10 +238,10 @@ fn step_line<'a>(
     Line::from(spans)
 }
 
-/// What a step took and who was the last by how much, as far as there is room for.
+/// Describes the duration of a step and the last rank with its delay, as far as that fits.
 fn lap_text(lap: &Lap, room: usize) -> String {
     let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
-    // Ranks that come within a blink of each other have no last one worth a name.
+    // If ranks arrive within a moment of each other, the last one is not named.
     let apart = lap.spread.as_millis() >= 100;
     let Some(rank) = lap.slowest.filter(|_| apart) else { return took };
     let texts = [
@@ -252,7 +252,7 @@ fn lap_text(lap: &Lap, room: usize) -> String {
     texts.into_iter().find(|text| width(text) <= room).unwrap_or(took)
 }
 
-/// Which ranks a step waits for, and where there is room, for how long.
+/// Describes which ranks a step waits for, and if it fits, for how long.
 fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
     let step = Step::LIFE[at];
     let behind = transport_view
