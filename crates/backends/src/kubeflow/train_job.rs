@@ -106,7 +106,7 @@ fn tries(runtime: &Value) -> u64 {
     let job =
         node.map_or(JOB_TRIES, |job| job["template"]["spec"]["backoffLimit"].as_u64().unwrap_or(JOB_TRIES));
     let all = set["failurePolicy"]["maxRestarts"].as_u64().unwrap_or(0);
-    // Each restart of the JobSet gives every Job its retries anew.
+    // Each restart of the JobSet resets the retries of every Job.
     job.saturating_add(all.saturating_mul(job.saturating_add(1)))
 }
 

@@ -177,8 +177,8 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let text = event.message.as_str();
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
-        // An operator that has just started does not yet know which pods it created, and creates one again.
-        // If that continues, another object has the name.
+        // The cache of an operator that has just started may lack pods that it created, and it creates one
+        // again. If that continues, another object has the name.
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
             if text.contains("already exists") && event.count < REPEATED =>
         {

@@ -70,7 +70,7 @@ impl std::fmt::Debug for Settings {
 /// Where a token comes from.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// An application: asked for tokens as they run out.
+    /// An application, with which tokens are fetched when they expire.
     Application {
         /// Its id.
         id: String,

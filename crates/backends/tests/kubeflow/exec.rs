@@ -13,7 +13,7 @@ use weftrun_core::log::LogOptions;
 use crate::bed::{Bed, PATIENCE, Read, bed, job};
 use crate::line::Line;
 
-/// A plugin that gives its answers one after the other, the last one for ever.
+/// A plugin that returns its answers in order, and then repeats the last one.
 struct Plugin {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -104,7 +104,7 @@ async fn a_refused_token_of_a_plugin_is_renewed() {
     assert_eq!(plugin.runs(), 2);
 }
 
-/// So is a client certificate, for which the connection is made anew.
+/// So is a client certificate, for which a new connection is created.
 #[tokio::test]
 async fn a_certificate_of_a_plugin_is_used_and_renewed() {
     let Some(bed) = bed() else { return };

@@ -17,7 +17,7 @@ use crate::bed::{Bed, EVERY};
 /// What must come back as it is.
 pub const NASTY: &str = "it's \"$HOME\" `id` $(id); rm -rf / \\ \n two\t# * ~ !x é🦀 %j a=b,c";
 
-/// How long a stream may go on: no test waits for ever.
+/// Time limit of a stream, so that no test waits forever.
 const LONGEST: Duration = Duration::from_mins(3);
 /// How many of the last items are shown of a stream that did not end.
 const SHOWN: usize = 20;

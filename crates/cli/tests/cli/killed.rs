@@ -30,7 +30,7 @@ struct Barriers {
 }
 
 impl Barriers {
-    /// Stays here for ever if the file `stop-at` names this step.
+    /// Blocks here forever if the file `stop-at` names this step.
     async fn step(&self, name: &str) {
         if fs::read_to_string(self.folder.join("stop-at")).is_ok_and(|step| step == name) {
             fs::write(self.folder.join("reached"), name).unwrap();

@@ -192,7 +192,7 @@ impl Causes {
     }
 }
 
-/// Gives headings the change of the line below them.
+/// Assigns to headings the change of the line below them.
 fn fill(rows: &mut [Row]) {
     let mut below = None;
     for row in rows.iter_mut().rev() {

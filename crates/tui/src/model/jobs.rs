@@ -97,7 +97,7 @@ impl Jobs {
         shown
     }
 
-    /// The job under the cursor; the first one where the cursor's is gone.
+    /// Returns the job under the cursor; the first one if that is gone.
     pub fn current(&self) -> Option<&Entry> {
         let shown = self.shown();
         let found = self.selected.as_ref().and_then(|s| shown.iter().find(|e| e.summary.handle == *s));
@@ -127,7 +127,7 @@ impl Jobs {
         self.selected = shown.get(next).map(|entry| entry.summary.handle.clone());
     }
 
-    /// Takes a job's present state in.
+    /// Adds or updates a job.
     pub fn put(&mut self, summary: JobSummary) {
         if let Some(entry) = self.get_mut(&summary.handle) {
             if !summary.reason.is_empty() {
@@ -158,7 +158,7 @@ impl Jobs {
         self.entries.push(Entry { summary, last, alarm, verdict: None, gpus: None });
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     pub fn event(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Status { job } => self.put(job.clone()),

@@ -14,7 +14,7 @@ impl SharedStore {
         Self(Arc::new(RwLock::new(store)))
     }
 
-    /// Reads it. A writer that panicked has left whole lines only.
+    /// Locks it for reading. A writer that panicked has left only complete lines.
     pub fn read(&self) -> RwLockReadGuard<'_, LogStore> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ impl LogPane {
         self.cursor.is_none()
     }
 
-    /// Takes in what came since the last call.
+    /// Adds the lines since the last call.
     pub fn update(&mut self) {
         let store = self.store.read();
         self.projection.update(&store);
@@ -206,7 +206,7 @@ impl LogPane {
         self.go(self.cursor_index().saturating_add_signed(by));
     }
 
-    /// Shows what another filter leaves; the cursor stays near the line it was on.
+    /// Applies another filter; the cursor stays near its line.
     pub fn refilter(&mut self, filter: Filter) {
         let projection = Projection::new(filter);
         self.projection = if self.folded { projection.folded() } else { projection };

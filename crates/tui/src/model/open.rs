@@ -70,7 +70,7 @@ pub struct Ras {
     pub at: Timestamp,
     /// The answer, or why there is none; none while it is awaited.
     pub answer: Option<Result<Box<HealthReport>, String>>,
-    /// What holds the job up, by that answer.
+    /// The finding about what blocks the job, by that answer.
     pub finding: Option<Finding>,
 }
 
@@ -84,7 +84,7 @@ const MAX_STUCK: usize = 100;
 const MAX_REPLICAS: usize = 65_536;
 
 impl Open {
-    /// Opens a job; nothing is known of it yet.
+    /// Creates the state of a job that is being opened.
     pub fn new(handle: JobHandle) -> Self {
         Self {
             handle,
@@ -107,7 +107,7 @@ impl Open {
         }
     }
 
-    /// Takes an event in; `seen` is when it came, where it came while one looked.
+    /// Adds an event; `seen` is when it arrived, if it arrived while the job was open.
     pub fn event(&mut self, event: JobEvent, seen: Option<Timestamp>) {
         match &event {
             JobEvent::Status { job } => {
@@ -151,7 +151,7 @@ impl Open {
         }
     }
 
-    /// What is wrong: the cause, what RAS found, the logs' findings, then the cluster's.
+    /// Returns the findings: the cause, those of RAS, of the logs, then of the cluster.
     pub fn findings(&self) -> Vec<&Finding> {
         let (cause, logs): (Vec<&Finding>, Vec<&Finding>) =
             self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE);
@@ -164,7 +164,7 @@ impl Open {
         all
     }
 
-    /// The ranks that the cause or RAS names, sorted: they are shown first and marked.
+    /// Returns the ranks that the cause or RAS names, sorted: they are shown first and marked.
     pub fn suspects(&self) -> Vec<u32> {
         let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());

@@ -45,7 +45,7 @@ const FRAME: Duration = Duration::from_millis(16);
 /// Least time between two frames for a terminal at the other end of a network.
 const REMOTE_FRAME: Duration = Duration::from_millis(33);
 
-/// Starts the demo job; gives its handle.
+/// Starts the demo job and returns its handle.
 pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>> + Send + Sync>;
 
 /// How the UI starts.
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Runs the UI until the user quits; gives where they left off.
+/// Runs the UI until the user quits; returns its state for the next start.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] without a terminal, [`ErrorKind::InvalidConfig`] for unknown keys or themes, [`ErrorKind::Io`]
@@ -130,7 +130,7 @@ fn model(options: &Options) -> Result<Model> {
     Ok(model)
 }
 
-/// What wakes the loop.
+/// The events that wake the loop.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Wake {
     Input(Option<std::io::Result<Event>>),
@@ -246,7 +246,7 @@ impl Loop {
         }
     }
 
-    /// Runs effects; those that need the terminal here, the others in tasks. Gives whether to quit.
+    /// Runs effects: those that need the terminal here, the others in tasks. Returns whether to quit.
     async fn perform(
         &mut self,
         effects: Vec<Effect>,

@@ -1,4 +1,4 @@
-//! A bug on demand, for the test that shows that one gives the terminal back. A program that is handed out has none.
+//! Panics on demand, for the test that a panic restores the terminal. Release builds do not contain it.
 
 use super::terminal::Screenful;
 

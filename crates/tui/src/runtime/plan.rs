@@ -67,7 +67,8 @@ async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> 
     Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, basis))
 }
 
-/// The job with every rule off that would change it. One rule's silence may wake another: a few rounds find all.
+/// Returns the job with every rule off that would change it. Switching one rule off may activate another: a
+/// few rounds find all.
 fn without(spec: &JobSpec, changes: impl Fn(&JobSpec) -> Vec<Op>) -> JobSpec {
     let mut bare = spec.clone();
     for _ in 0..4 {
@@ -105,7 +106,7 @@ pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
     Ok(Box::new(job.spec))
 }
 
-/// Opens a job in the user's editor; gives what they made of it.
+/// Opens a job in the user's editor; returns the edited job.
 pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
     let editor =
         std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_else(|_| "vi".to_owned());

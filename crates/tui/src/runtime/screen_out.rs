@@ -12,17 +12,18 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
-/// One write a frame, however many cells change.
+/// One write per frame, regardless of how many cells change.
 const BUFFER: usize = 256 * 1024;
 
-/// Whether a panic has given the terminal back. Other threads run on until the process has ended: what they draw would
-/// hide the message, and their sequences would change the terminal that the shell has again.
+/// Whether a panic has restored the terminal. Other threads run until the process has ended: their frames
+/// would hide the message, and their sequences would change the terminal that the shell uses again.
 static CLOSED: Mutex<bool> = Mutex::new(false);
-/// How long a panic waits for a frame that another thread is writing. A terminal that takes nothing must not keep the
+/// How long a panic waits for a frame that another thread is writing. A blocked terminal must not keep the
 /// message from stderr.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// Whether the terminal may still be used. What is done to it while the guard is held comes before a panic gives it back.
+/// Returns a guard if the terminal may still be used. A panic restores the terminal only after the guard is
+/// dropped.
 pub(super) fn open() -> Option<MutexGuard<'static, bool>> {
     let guard = CLOSED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     (!*guard).then_some(guard)

@@ -16,7 +16,7 @@ use crate::action::Action;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 
-/// Changes the model; gives what must be done outside of it.
+/// Changes the model; returns the effects to run outside of it.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => press(model, key),
@@ -39,7 +39,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     }
 }
 
-/// A key goes to the topmost layer, then to the field under the cursor, then to the table of actions.
+/// Passes a key to the topmost layer, then to the field under the cursor, then to the table of actions.
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
     // A user who has begun to work is not moved to another screen.
@@ -56,7 +56,7 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     }
 }
 
-/// Pasted text goes where typed text would; newlines never act as enter.
+/// Handles pasted text like typed text; newlines never act as enter.
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {

@@ -55,7 +55,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     logs::draw(model, open, frame, paint, log);
 }
 
-/// What was planned for a job's fabric.
+/// Returns the planned fabric of a job.
 pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
     let planned = open.plan.as_ref().map(|plan| plan.fabric);
     let known = planned.or_else(|| model.jobs.get(&open.handle).and_then(|entry| entry.summary.fabric));
@@ -159,7 +159,7 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
     Line::from(spans)
 }
 
-/// What NCCL's RAS service answered and when, or since when it is queried.
+/// Formats the answer of NCCL's RAS service and its time, or since when it is queried.
 fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
     let when = age(now, Some(ras.at));
     match &ras.answer {
@@ -206,7 +206,8 @@ fn bar(done: u32, all: u32, columns: usize) -> String {
     format!("{}{}", "#".repeat(full), ".".repeat(columns - full))
 }
 
-/// A step: who has it behind them, how many, how long it took and who was last; or since when it is waited for whom.
+/// Formats a step: which ranks completed it, how many, its duration and the last rank; or since when which
+/// ranks are waited for.
 fn step_line<'a>(
     transport_view: &TransportView,
     paint: Paint,
@@ -271,7 +272,7 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
     if width(&who) + width(&since) <= room { who + &since } else { fit(&who, room).into_owned() }
 }
 
-/// A short time: `0.4 s`, `42 s`, `3m12s`.
+/// Formats a short time: `0.4 s`, `42 s`, `3m12s`.
 fn seconds(time: SignedDuration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -281,8 +282,8 @@ fn seconds(time: SignedDuration) -> String {
     }
 }
 
-/// One sign a rank, or a group of ranks where there are more than columns: `#` all are there, `>` some, `.` none, `!`
-/// one failed.
+/// Returns one sign per rank, or per group of ranks if there are more than columns: `#` for all, `>` for
+/// some, `.` for none, `!` if one failed.
 fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let step = Step::LIFE[at];
     let total = transport_view.ranks.len();
@@ -326,7 +327,7 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// Columns of name, step, networks and ranks.
+/// Returns the widths of name, step, networks and ranks.
 fn node_widths(columns: usize) -> [usize; 4] {
     let [name, reached, announced] = if columns >= 76 { [20, 22, 18] } else { [15, 15, 13] };
     [name, reached, announced, columns.saturating_sub(name + reached + announced + 5)]
@@ -362,8 +363,8 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
-/// Columns of host and network in the list of ranks, which give way on a small screen, and whether there are some for
-/// the ages of the last line and the last step.
+/// Returns the widths of host and network in the list of ranks, which shrink on a small screen, and whether
+/// the ages of the last line and the last step fit.
 fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
     let fixed = 2 + 7 + 4 + 11 + 5 + 4;
     let silence = if timed { 15 } else { 0 };

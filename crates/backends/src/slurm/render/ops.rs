@@ -53,7 +53,8 @@ impl Translated {
     }
 }
 
-/// Returns whether the cluster knows its switches; otherwise the most that can be requested is one partition.
+/// Returns whether the cluster has a switch topology; otherwise the most that can be requested is one
+/// partition.
 fn has_topology(facts: &ClusterFacts) -> bool {
     let plugin = facts.extra.get("TopologyPlugin").and_then(|name| name.as_str());
     plugin.is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
