@@ -13,7 +13,7 @@
 //! | `logs.rs` | log bytes, followed and resumed |
 //! | `act.rs` | cancel, delete, suspend, resume |
 //! | `error.rs` | the cluster's errors become [`weftrun_core::Error`] |
-//! | `docs.md` | what a reader of this folder must know of the cluster |
+//! | `docs.md` | background about the cluster for readers of this folder |
 //!
 //! A program that calls [`link`] has every backend of its features in
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a reference in source code the
