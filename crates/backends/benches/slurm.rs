@@ -1,5 +1,6 @@
-//! What submitting and listing cost beyond Slurm itself, and beside submitit, in one run on a real cluster:
-//! `just bench-slurm`. `WEFTRUN_TEST_SLURM` names the running bed, `WEFTRUN_SUBMITIT` a Python that has submitit.
+//! The cost of submitting and listing beyond Slurm itself, compared with submitit, in one run on a real
+//! cluster: `just bench-slurm`. `WEFTRUN_TEST_SLURM` names the running test cluster, `WEFTRUN_SUBMITIT` a
+//! Python with submitit.
 #![allow(clippy::expect_used, clippy::print_stdout, clippy::print_stderr, reason = "a benchmark")]
 
 use std::process::Command;

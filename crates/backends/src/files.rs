@@ -1,9 +1,9 @@
-//! Bounded reads and private, atomic writes: the one place that opens the files of a configuration, of a state folder and of
-//! credentials.
+//! Bounded reads and private, atomic writes. This module alone opens the files of a configuration, of a state
+//! folder and of credentials.
 //!
-//! A file that is read because it lies at a known path may be a link that somebody else made: to a device without end, to a
-//! FIFO that nobody writes to. [`read`] therefore takes regular files only and at most a number of bytes. A path that the
-//! user typed may be a pipe (`/dev/stdin`, process substitution) and is read by [`read_named`], bounded likewise.
+//! A file at a well-known path may be a link that another user created: to an endless device, or to a FIFO
+//! without a writer. [`read`] therefore accepts only regular files of a limited size. A path that the user
+//! typed may be a pipe (`/dev/stdin`, process substitution) and is read by [`read_named`], with a limit too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -17,12 +17,14 @@ pub const MAX_CREDENTIAL: u64 = 4 << 20;
 /// Largest state file of a backend that is read.
 pub const MAX_STATE: u64 = 64 << 20;
 
-/// Opens a regular file for reading. Never blocks: a FIFO, device, socket or folder is an error, whatever links lead to it.
+/// Opens a regular file for reading. Never blocks: a FIFO, device, socket or folder is an error, also behind
+/// links.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for what is no regular file, and what the system says.
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file, and errors of the system.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Without NONBLOCK opening a FIFO waits for a writer, without NOCTTY a terminal could become the controlling one.
+    // Without NONBLOCK, opening a FIFO waits for a writer; without NOCTTY, a terminal could become the
+    // controlling one.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() {
@@ -47,10 +49,10 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
 
-/// Reads a path that the user named: a pipe or a terminal too, at most `limit` bytes.
+/// Reads a path that the user named, which may be a pipe or a terminal, up to `limit` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] for more bytes, and what the system says.
+/// [`io::ErrorKind::FileTooLarge`] for more bytes, and errors of the system.
 pub fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     bounded(File::open(path)?, limit)
 }
@@ -67,7 +69,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8 text"))
 }
 
-/// Reads an open file, at most `limit` bytes.
+/// Reads an open file, up to `limit` bytes.
 ///
 /// # Errors
 /// [`io::ErrorKind::FileTooLarge`] for a longer one.
@@ -78,7 +80,7 @@ pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
             format!("more than {limit} bytes, the limit for this file"),
         )
     };
-    // The size of a pipe or a device is 0; of a file it saves reading what is refused anyway.
+    // The size of a pipe or a device is 0; for a file, the check avoids reading what is refused anyway.
     let size = file.metadata()?.len();
     if size > limit {
         return Err(too_large());
@@ -88,27 +90,27 @@ pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Writes a file whole or not at all, with mode 0600, in a folder of mode 0700 that is made if it is not there. When it
-/// returns the file is on the disk.
+/// Writes a file atomically with mode 0600, in a folder of mode 0700 that is created if necessary. When it
+/// returns, the file is on disk.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     make_private_dir(folder)?;
     replace(path, bytes)?;
-    // Without it a file that was just made may be gone after a power failure.
+    // Without it, a file that was just created may be missing after a power failure.
     File::open(folder)?.sync_all()
 }
 
-/// Replaces a file whole or not at all, with mode 0600; its folder is there already and stays as it is. After a power
-/// failure it is the old or the new one.
+/// Replaces a file atomically with mode 0600; its folder must exist and is not changed. After a power failure
+/// the file is the old or the new one.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
-    // tempfile makes it with mode 0600, whatever the umask.
+    // tempfile creates it with mode 0600 under any umask.
     let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -119,30 +121,31 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a folder with mode 0700, and the missing ones above it. One that is there and is the user's own is closed to
-/// others.
+/// Creates a folder with mode 0700, and the missing ones above it. Other users lose access to an existing one
+/// that the user owns.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn make_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     close(folder);
     Ok(())
 }
 
-/// Opens a file of a state folder for writing with mode 0600, and makes it if it is not there. What was in it stays.
+/// Opens a file of a state folder for writing with mode 0600, and creates it if necessary. Existing contents
+/// are kept.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn private_file(path: &Path) -> io::Result<File> {
     make_private_dir(folder_of(path))?;
     open_private(path)
 }
 
-/// As [`private_file`], in a folder that is there already and stays as it is.
+/// As [`private_file`], in a folder that must exist and is not changed.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn open_private(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -154,8 +157,9 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder of the user's own 0700. A folder that all may write to (sticky, as `/tmp`) and the home folder stay as
-/// they are: they are shared with other programs, even if somebody named one of them as a state folder.
+/// Restricts a folder that the user owns to mode 0700. A folder that all may write to (sticky, as `/tmp`) and
+/// the home folder are not changed: they are shared with other programs, even if one of them was configured
+/// as a state folder.
 fn close(folder: &Path) {
     let Ok(found) = fs::symlink_metadata(folder) else { return };
     let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
@@ -165,9 +169,9 @@ fn close(folder: &Path) {
     }
 }
 
-/// Closes the state that an earlier version, or a careless umask, left open to others: the folder, and below the named
-/// subfolders everything that is the user's own (folders 0700, files without rights of others). Links are not followed. Only
-/// folders in the first two levels are looked at where nothing is open.
+/// Restricts access to state that an earlier version, or a permissive umask, left open to others: the folder,
+/// and below the named subfolders everything that the user owns (folders 0700, files without rights of
+/// others). Links are not followed. If nothing is open, only the folders of the first two levels are read.
 pub fn tighten_state(state: &Path, subfolders: &[&str]) {
     close(state);
     for name in subfolders {
@@ -209,8 +213,9 @@ fn tighten(folder: &Path, look_into: u32) {
     }
 }
 
-/// The path in an environment variable, if it is absolute. The XDG base directory specification asks to ignore all others:
-/// an empty or relative one would lead to the folder one happens to be in, which may be anybody's.
+/// Returns the path in an environment variable, if it is absolute. The XDG base directory specification
+/// requires ignoring all others: an empty or relative one would refer to the working directory, which may
+/// belong to another user.
 pub fn absolute(value: Option<&String>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }

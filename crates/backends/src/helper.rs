@@ -1,5 +1,5 @@
-//! Helper programs with a time limit: credential plugins, `ssh -G`, token commands, `git`. When the limit passes, a program
-//! ends with everything that it started.
+//! Helper programs with a time limit: credential plugins, `ssh -G`, token commands, `git`. At the limit, a
+//! program is ended together with everything that it started.
 
 use std::io;
 use std::process::{Output, Stdio};
@@ -9,23 +9,23 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// How long the pipes of a program that has ended are read where a process it started holds them open.
+/// How long the pipes of a program that has ended are still read while a process it started holds them open.
 const AFTER_EXIT: Duration = Duration::from_secs(2);
-/// Most bytes kept of what a program prints.
+/// Largest output of a program that is kept.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Kills a process group when dropped, unless its leader was seen to end: the processes that the leader left behind on
-/// purpose (the shared connection of `ssh`) live on then.
+/// Kills a process group when dropped, unless its leader was seen to end: processes that the leader left
+/// behind on purpose (the shared connection of `ssh`) then continue.
 #[derive(Debug)]
 pub struct GroupGuard(Option<Pid>);
 
 impl GroupGuard {
-    /// Guards the group that a child leads; the child was started with `process_group(0)`.
+    /// Guards the group of which a child is the leader; the child was started with `process_group(0)`.
     pub fn of(child: &Child) -> Self {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
     }
 
-    /// Lets the group live: its leader has ended.
+    /// Disarms the guard, since the group's leader has ended.
     pub fn disarm(&mut self) {
         self.0 = None;
     }
@@ -39,7 +39,7 @@ impl GroupGuard {
 
 impl Drop for GroupGuard {
     fn drop(&mut self) {
-        // The leader is not reaped while this guard is armed, so the number is still its own.
+        // The leader is not reaped while this guard is armed, so its number is not reused.
         self.signal(Signal::KILL);
     }
 }
@@ -47,18 +47,18 @@ impl Drop for GroupGuard {
 /// How a helper program is run.
 #[derive(Clone, Debug, Default)]
 pub struct Helper {
-    /// What it reads; nothing if none.
+    /// Its input; empty if none.
     pub input: Option<Vec<u8>>,
-    /// It may ask the user on the terminal: it keeps stdin and stderr, and this program's process group, which is the
-    /// terminal's foreground.
+    /// It may prompt the user on the terminal: it keeps stdin and stderr, and this program's process group,
+    /// which is the terminal's foreground.
     pub interactive: bool,
-    /// What it leaves behind when it ends by itself is killed too.
+    /// Whether processes that it leaves behind when it ends by itself are killed.
     pub end_children: bool,
-    /// How long it may take to end after TERM; it is killed at once if zero.
+    /// Time to end after TERM; it is killed at once if zero.
     pub grace: Duration,
 }
 
-/// Why a helper program gave no output.
+/// Why a helper program returned no output.
 #[derive(Debug)]
 pub enum NoOutput<T> {
     /// It could not be started or read.
@@ -67,16 +67,16 @@ pub enum NoOutput<T> {
     Stopped(T),
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`] when the limit passed and the program was killed; else why it could not be started.
+/// [`io::ErrorKind::TimedOut`] if the program was killed at the limit; otherwise why it could not be started.
 pub async fn output(command: Command, limit: Duration) -> io::Result<Output> {
     Helper::default().output(command, limit).await
 }
 
 impl Helper {
-    /// Runs a program to its end and returns what it printed.
+    /// Runs a program to its end and returns its output.
     ///
     /// # Errors
     /// As [`output`].
@@ -89,7 +89,8 @@ impl Helper {
         })
     }
 
-    /// Runs a program until it ends or `stop` does, which ends the program and everything that it started.
+    /// Runs a program until it ends or `stop` does, which then ends the program and everything that it
+    /// started.
     ///
     /// # Errors
     /// [`NoOutput`].
@@ -126,7 +127,7 @@ impl Helper {
             };
             if !self.grace.is_zero() {
                 guard.signal(Signal::TERM);
-                // Its pipes stay open: a program that writes while it ends would die of a closed one.
+                // Its pipes stay open: a program that writes while it ends would be killed by a closed one.
                 let _ = tokio::time::timeout(self.grace, collected).await;
             }
             stop
@@ -139,14 +140,15 @@ impl Helper {
     }
 }
 
-/// What a program prints, and how it ends. Its own end counts, not that of processes which hold its pipes.
+/// Returns the output of a program and how it ended. The program's own end counts, not that of processes
+/// which hold its pipes.
 async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let status = {
         let write = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // A program may end without reading what it is given.
+                // A program may end without reading its input.
                 let _ = stdin.write_all(input).await;
             }
             Ok(())
@@ -188,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits until a process is gone; one that was killed and that nobody reaped yet is a zombie.
+    /// Waits until a process is gone; one that was killed and not yet reaped is a zombie.
     async fn gone(file: &Path) {
         let pid = std::fs::read_to_string(file).unwrap();
         let status = format!("/proc/{}/stat", pid.trim());

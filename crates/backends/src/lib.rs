@@ -1,4 +1,4 @@
-//! The backends of weftrun: one folder each, with the same file names in each.
+//! The backends of weftrun: one folder each, with the same file names in all of them.
 //!
 //! | file | what happens there |
 //! |---|---|
@@ -13,10 +13,11 @@
 //! | `logs.rs` | log bytes, followed and resumed |
 //! | `act.rs` | cancel, delete, suspend, resume |
 //! | `error.rs` | the cluster's errors become [`weftrun_core::Error`] |
-//! | `docs.md` | what a reader of this folder must know of the cluster |
+//! | `docs.md` | background about the cluster for readers of this folder |
 //!
-//! A program that names [`link`] has every backend of its features in
-//! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a mention in source the linker drops them.
+//! A program that calls [`link`] has every backend of its features in
+//! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a reference in source code the
+//! linker drops them.
 
 pub mod files;
 pub mod helper;
@@ -42,5 +43,5 @@ pub mod submit_once;
 #[cfg(feature = "runai")]
 pub mod runai;
 
-/// Does nothing but be called: a call keeps this crate, and with it the registrations of its backends, in the program.
+/// Does nothing. A call keeps this crate, and with it the registrations of its backends, in the program.
 pub fn link() {}

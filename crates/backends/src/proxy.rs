@@ -1,12 +1,13 @@
-//! The proxy of a URL by the caller's environment. All clients ask here, so that NO_PROXY means the same for each.
+//! The proxy of a URL according to the caller's environment. All clients use this module, so that NO_PROXY
+//! has the same meaning for each.
 
 use std::collections::BTreeMap;
 
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// Returns the proxy for a URL, as it stands in `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (upper case first), unless
-/// `NO_PROXY` names the host: by name, suffix, address, CIDR block or `*`, each with a port or without. This machine itself
-/// is never reached through a proxy.
+/// Returns the proxy for a URL from `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (upper case first), unless
+/// `NO_PROXY` contains the host: by name, suffix, address, CIDR block or `*`, each with or without a port.
+/// This machine itself is never reached through a proxy.
 pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
     let get = |upper: &str| {
         let lower = upper.to_lowercase();
@@ -16,7 +17,7 @@ pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let (host, port) = split_port(authority);
-    // A name may be written with the dot of the root.
+    // A name may end with the dot of the root.
     let host = host.trim_end_matches('.');
     let (secure, wanted) = match scheme {
         "https" | "wss" => (true, "HTTPS_PROXY"),
@@ -29,8 +30,8 @@ pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
     }
     let proxy = get(wanted).or_else(|| get("ALL_PROXY"))?;
     let exempt = exempt_on_port(get("NO_PROXY").map_or("", String::as_str), port);
-    // Only the exemptions are left to decide, so the matcher gets a proxy of no meaning: the real one may have a form that
-    // it does not read, and who uses it says so.
+    // The matcher only decides the exemptions, so it gets a placeholder proxy: the real one may have a form
+    // that it does not parse, and the client that uses it reports that.
     let matcher = Matcher::builder().all("http://proxy.invalid").no(exempt).build();
     let shown =
         if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
@@ -44,7 +45,7 @@ fn is_this_machine(host: &str) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Host and port of `host:port`, `[v6]:port`, or one of them without a port.
+/// Splits `host:port` or `[v6]:port`, where the port may be missing.
 fn split_port(text: &str) -> (&str, Option<u16>) {
     match text.rsplit_once(':') {
         Some((host, port)) if host.ends_with(']') || !host.contains(':') => match port.parse() {
@@ -55,8 +56,8 @@ fn split_port(text: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// The entries of NO_PROXY that hold for a port, as the matcher reads them: it knows neither ports, brackets, `*.suffix`
-/// nor blanks between entries.
+/// Returns the entries of NO_PROXY that apply to a port, in the matcher's syntax, which has no ports,
+/// brackets, `*.suffix` or blanks between entries.
 fn exempt_on_port(list: &str, port: u16) -> String {
     let entries = list.split([',', ' ', '\t', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
     let entries = entries.filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! Runs a program and gives its output on as it comes, for `exec`.
+//! Runs a program and forwards its output as it arrives, for `exec`.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::helper::GroupGuard;
 
-/// How long the pipes of a program that has ended are read where a process it started holds them open.
+/// How long the pipes of a program that has ended are still read while a process it started holds them open.
 const AFTER_EXIT: Duration = Duration::from_secs(2);
 const PIECE: usize = 32 << 10;
 
-/// Runs a program to its end. When the future is dropped, a program without input is killed with its process group. One with
-/// input is left to end itself: its input stays open as long as somebody waits for it, and a program that is killed cannot
-/// end what it started on other hosts.
+/// Runs a program to its end. When the future is dropped, a program without input is killed with its process
+/// group. One with input is left to end itself: its input stays open only as long as the future exists, and a
+/// program that is killed cannot end what it started on other hosts.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] where it cannot be started or read; [`ErrorKind::NotFound`] where there is no such program; the error
-/// of the sink.
+/// [`ErrorKind::Io`] if it cannot be started or read; [`ErrorKind::NotFound`] if there is no such program;
+/// the error of the sink.
 pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSink<'_>) -> Result<ExitStatus> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
@@ -38,7 +38,7 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
     let mut guard = input.is_none().then(|| GroupGuard::of(&child));
     let mut stdin = child.stdin.take();
     if let (Some(stdin), Some(input)) = (&mut stdin, input) {
-        // A shell that ended early closes its input; its output says why.
+        // A shell that ended early closes its input; its output contains the reason.
         let _ = stdin.write_all(input.as_bytes()).await;
         let _ = stdin.flush().await;
     }
@@ -112,7 +112,7 @@ mod tests {
             } else {
                 err.extend_from_slice(bytes);
             }
-            // The program goes on only after its first bytes were seen.
+            // The program continues only after its first bytes were read.
             if !out.is_empty() {
                 std::fs::write(&go, "").unwrap();
             }
@@ -133,7 +133,7 @@ mod tests {
         let script = format!("sleep 300 & echo $! > '{}'; exit 4", pid.display());
         let status = relay(shell(&script), None, &mut |_, _| Ok(())).await.unwrap();
         assert_eq!(status.code(), Some(4));
-        // It is the program's own and may live on; a test leaves nothing behind.
+        // The process belongs to the program and may continue; a test must leave nothing behind.
         let left = std::fs::read_to_string(&pid).unwrap();
         assert!(std::process::Command::new("kill").arg(left.trim()).status().unwrap().success());
         let script = format!("echo $$ > '{}'; echo x; exec sleep 300", pid.display());

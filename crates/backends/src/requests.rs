@@ -1,10 +1,11 @@
-//! Requests over HTTP: sent in one place, so that each is in the log (`-vv`).
+//! HTTP requests, sent in one place, so that each is logged (`-vv`).
 
 use std::time::Instant;
 
 use reqwest::{RequestBuilder, Response};
 
-/// Sends a request. Its method, URL without query, status and time go to the log; headers and bodies, which hold secrets, do not.
+/// Sends a request. Its method, URL without query, status and duration are logged; headers and bodies, which
+/// contain secrets, are not.
 ///
 /// # Errors
 /// As [`RequestBuilder::send`].

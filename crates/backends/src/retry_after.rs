@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Returns the pause that a server asks for; none for a header that is neither a number nor a date. A date in the past is
-/// no pause.
+/// Returns the pause that a server requests; none for a header that is neither a number nor a date. A date in
+/// the past is a pause of zero.
 pub fn parse(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {

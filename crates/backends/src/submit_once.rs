@@ -1,8 +1,9 @@
 //! Creates a job exactly once over a connection that may lose answers.
 //!
-//! Every backend submits by the same steps: the object carries a marker of its submission; after an answer that proves
-//! neither success nor refusal the cluster is searched for that marker; and the request is sent again only when the object
-//! is known to be absent. [`Policy`] says how long an absence must last to be believed and whether a second request is safe.
+//! Every backend submits in the same steps: the object carries a marker of its submission; after an answer
+//! that proves neither success nor refusal the cluster is searched for that marker; and the request is sent
+//! again only when the object is known to be absent. [`Policy`] defines how long an absence must last before
+//! it counts and whether a second request is safe.
 
 use std::time::Duration;
 
@@ -10,18 +11,18 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// What a create request is known to have done. A refusal, after which nothing was made, is the `Err` beside it.
+/// The outcome of a create request. A refusal, after which nothing was created, is the `Err` beside it.
 #[derive(Debug)]
 pub enum Created<T> {
-    /// The object was made.
+    /// The object was created.
     Made(T),
-    /// The answer was lost, or does not say whether the object was made.
+    /// The answer was lost, or leaves open whether the object was created.
     Unknown(Error),
     /// The name is taken, perhaps by an earlier request of the same submission.
     Taken(Error),
 }
 
-/// What a search for the submission found.
+/// The result of a search for the submission.
 #[derive(Debug)]
 pub enum Found<T> {
     /// The object with the submission's marker.
@@ -32,10 +33,10 @@ pub enum Found<T> {
     Other(Error),
 }
 
-/// One submission on its way to a cluster.
+/// The operations of one submission to a cluster.
 #[async_trait]
 pub trait Submission: Sync {
-    /// What identifies the job afterwards.
+    /// The value that identifies the job afterwards.
     type Made: Send;
 
     /// Sends the create request once.
@@ -48,11 +49,11 @@ pub trait Submission: Sync {
 /// How a cluster treats requests whose answer was lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// How long the object must stay absent before its absence is believed.
+    /// How long the object must stay absent before its absence counts.
     pub absence: Duration,
-    /// How often the request may be sent in all. A second one must be refused if the first arrives late.
+    /// Largest number of requests. A second one must be refused if the first arrives late.
     pub requests: u32,
-    /// How long searches that fail are repeated, and requests are sent again.
+    /// How long failing searches are repeated, and requests are sent again.
     pub patience: Duration,
     /// The first pause between searches; it doubles up to five seconds.
     pub pause: Duration,
@@ -63,8 +64,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Submits once.
 ///
 /// # Errors
-/// The refusal of the cluster. [`ErrorKind::Unreachable`] or [`ErrorKind::Timeout`] where it stays unknown whether the object
-/// was made: the caller must not take these for a refusal.
+/// The refusal of the cluster. [`ErrorKind::Unreachable`] or [`ErrorKind::Timeout`] if it remains unknown
+/// whether the object was created: the caller must not treat these as a refusal.
 pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy) -> Result<S::Made> {
     let began = Instant::now();
     let mut requests = 0;
@@ -75,7 +76,7 @@ pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy)
             Ok(Created::Made(made)) => return Ok(made),
             Ok(Created::Unknown(error)) => (error, false),
             Ok(Created::Taken(error)) => (error, true),
-            // After a lost answer an API server that comes back may refuse what it allows a moment later.
+            // After a lost answer, an API server that comes back may refuse what it allows a moment later.
             Err(error) if lost && error.kind() == ErrorKind::Credentials => (error, false),
             Err(error) => return Err(error),
         };
@@ -85,7 +86,7 @@ pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy)
             Search::Found(made) => return Ok(made),
             Search::Other(other) => return Err(if taken { error } else { other }),
             Search::Unknown(failed) => return Err(unknown(error, taken, &failed)),
-            // Who has the name cannot be seen, so the refusal stands.
+            // The owner of the name cannot be seen, so the refusal is final.
             Search::Absent if taken || requests >= policy.requests || began.elapsed() > policy.patience => {
                 return Err(error);
             }
@@ -134,7 +135,8 @@ async fn search<S: Submission + ?Sized>(
     }
 }
 
-/// The error of a submission whose state stays unknown. A name that is taken is no proof that another job has it.
+/// Returns the error of a submission whose state remains unknown. A taken name does not prove that another
+/// job has it.
 fn unknown(error: Error, taken: bool, failed: &Error) -> Error {
     const HINT: &str = "it is not known whether the job was made; `weftrun list` looks for it again";
     if !taken {

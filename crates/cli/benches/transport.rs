@@ -33,7 +33,7 @@ fn main() {
     let _ = fs::remove_dir_all(&folder);
 }
 
-/// A line of training output that says nothing of interest.
+/// Returns a line of training output without relevant information.
 fn training(number: usize) -> String {
     format!(
         "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",

@@ -1,4 +1,4 @@
-//! The words of the command line. What they mean is decided in `commands/`.
+//! The arguments of the command line. `commands/` implements them.
 
 use std::path::PathBuf;
 
@@ -199,7 +199,7 @@ pub enum Command {
     Tui(commands::tui::TuiArgs),
 }
 
-/// Returns the word of a choice on the command line.
+/// Returns the name of a value on the command line.
 pub fn word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

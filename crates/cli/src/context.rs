@@ -1,4 +1,4 @@
-//! What every command has: the output, the client, the runtime.
+//! The shared context of every command: the output, the client, the runtime.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -14,30 +14,30 @@ use crate::args::{ColorWhen, Format, Global};
 use crate::diagnostics;
 use crate::output::Output;
 
-/// Codes of findings about files and variables that do not count at all: they are said even where other talk is not.
+/// Codes of findings about ignored files and variables: they are printed even with `-q`.
 const IGNORED: [&str; 2] = ["CONFIG-RELATIVE", "CONFIG-UNTRUSTED"];
 
-/// What every command has. The configuration is read once, the client made once, when a command asks for them;
-/// `--version` and `--help` read no file.
+/// The shared context of every command. The configuration is read once and the client created once, when a
+/// command first needs them; `--version` and `--help` read no file.
 #[derive(Debug)]
 pub struct Context {
     registry: Registry,
     config: OnceCell<Config>,
     client: OnceCell<Client>,
-    /// One for the whole run: a connection that was opened on a runtime ends with it.
+    /// One for the whole run: a connection is closed together with the runtime it was opened on.
     runtime: OnceCell<Runtime>,
-    /// The flags every verb understands.
+    /// The flags of every verb.
     pub global: Global,
-    /// Where results and messages go.
+    /// The destination of results and messages.
     pub out: Output,
-    /// Findings of the job file that are said as a part of the plan.
+    /// Findings of the job file that are printed as a part of the plan.
     noted: RefCell<Vec<Finding>>,
-    /// The warnings that were given, each of which is given once.
+    /// The warnings already printed, each of which is printed once.
     warned: RefCell<BTreeSet<String>>,
 }
 
 impl Drop for Context {
-    /// Tasks that still run, such as a helper program that hangs, do not hold the process up.
+    /// Does not wait for running tasks, such as a helper program that hangs.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -46,7 +46,7 @@ impl Drop for Context {
 }
 
 impl Context {
-    /// Makes the context of one run.
+    /// Creates the context of one run.
     pub fn new(registry: Registry, global: &Global) -> Self {
         let mut context = Self {
             registry,
@@ -64,19 +64,20 @@ impl Context {
         context
     }
 
-    /// What the configuration says of a flag that was not given. A configuration with mistakes says nothing here; the
-    /// command that needs it reports them.
+    /// Returns the configured value of a flag that was not given. An invalid configuration is ignored here;
+    /// the command that needs it reports its errors.
     fn configured<T: ValueEnum>(&self, key: &str) -> Option<T> {
         let config = self.config().ok()?;
         T::from_str(config.resolved.settings.get(&[key])?.value.as_str()?, false).ok()
     }
 
-    /// The backends that are linked in.
+    /// Returns the linked backends.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The client, of the registry and the configuration. What was left out of the configuration is said once.
+    /// Returns the client of the registry and the configuration. Ignored parts of the configuration are
+    /// reported once.
     pub fn client(&self) -> Result<Client> {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
@@ -87,7 +88,7 @@ impl Context {
         Ok(self.client.get_or_init(|| client).clone())
     }
 
-    /// Says what was left out of the configuration, once.
+    /// Reports the ignored parts of the configuration, once.
     pub fn warn_of_config(&self) {
         let Ok(config) = self.config() else { return };
         let (files, others): (Vec<&Finding>, Vec<&Finding>) =
@@ -103,18 +104,18 @@ impl Context {
         }
     }
 
-    /// Keeps the findings of a job file that belong into a plan: which files of the user's are read for it.
+    /// Keeps the findings of a job file that belong to a plan: which of the user's files are read for it.
     pub fn note(&self, findings: &[Finding]) {
         let outside = findings.iter().filter(|finding| finding.code == "SPEC-OUTSIDE");
         self.noted.borrow_mut().extend(outside.cloned());
     }
 
-    /// The findings that were kept for a plan.
+    /// Returns the findings that were kept for a plan.
     pub fn noted(&self) -> Vec<Finding> {
         self.noted.borrow().clone()
     }
 
-    /// Gives a warning on stderr, whatever the output's format and in spite of `-q`, once.
+    /// Prints a warning on stderr once, in every output format and even with `-q`.
     pub fn warn(&self, text: &str) {
         if self.warned.borrow_mut().insert(text.to_owned()) {
             let style = crate::output::style::WARNING;
@@ -122,7 +123,7 @@ impl Context {
         }
     }
 
-    /// Says that what is sent to a target can be read on the way, at every use of it.
+    /// Warns that requests to a target are not encrypted, at every use of it.
     pub fn warn_if_insecure(&self, target: &TargetConfig) {
         if target.is_insecure() {
             self.warn(&format!(
@@ -132,25 +133,26 @@ impl Context {
         }
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> Result<&Config> {
         if let Some(config) = self.config.get() {
             return Ok(config);
         }
         let mut config = Config::load_with(self.global.config.as_deref()).inspect_err(|error| {
-            // So that its mistakes can be shown on their lines.
+            // So that its errors can be shown with their lines.
             for span in error.findings().iter().filter_map(|finding| finding.span.as_ref()) {
                 if let Ok(bytes) = weftrun::files::read(span.file.as_ref(), 1 << 20) {
                     diagnostics::remember(&span.file, &bytes);
                 }
             }
         })?;
-        // This program understands `supervise`, whatever it is called.
+        // This program supports `supervise` under any name.
         config.binary = std::env::current_exe().ok().or(config.binary);
         Ok(self.config.get_or_init(|| config))
     }
 
-    /// The target of `-b`, else the configured default, else `local`; with `-n`, `-p` and `--profile` put in.
+    /// Returns the target of `-b`, else the configured default, else `local`; with `-n`, `-p` and `--profile`
+    /// applied.
     pub fn target(&self, client: &Client) -> Result<TargetConfig> {
         let default = || client.config().default_target.clone().unwrap_or_else(|| "local".to_owned());
         let name = self.global.backend.clone().unwrap_or_else(default);
@@ -169,7 +171,7 @@ impl Context {
         Ok(target)
     }
 
-    /// Binds a handle the user typed: a whole one, or a bare name on the target of `-b`.
+    /// Binds a handle that the user typed: a complete one, or a bare name on the target of `-b`.
     pub async fn job(&self, client: &Client, text: &str) -> Result<Job> {
         if text.contains("://") {
             let handle: JobHandle = text.parse()?;

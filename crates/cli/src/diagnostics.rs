@@ -1,4 +1,4 @@
-//! Findings drawn on the line of the file they are about, with a caret under the place.
+//! Findings shown with their line in the file, and a caret under the position.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,14 +8,14 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use weftrun::core::finding::Span;
 use weftrun::{Finding, Severity};
 
-/// Texts of the files that were read, so that a line can be shown without reading the file again: it may be stdin, or
-/// have changed. The process reads a few small files, and ends.
+/// Texts of the files that were read, so that a line can be shown without reading the file again: it may be
+/// stdin, or have changed. The process reads only a few small files.
 static TEXTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Lines longer than this are not shown.
 const MAX_LINE: usize = 400;
 
-/// Keeps the text of a file, by the name findings call it.
+/// Stores the text of a file under its name in findings.
 pub fn remember(file: &str, bytes: &[u8]) {
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -27,7 +27,7 @@ fn texts() -> std::sync::MutexGuard<'static, BTreeMap<String, String>> {
     TEXTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The finding with its line and a caret; none where its file was not read, or the line cannot be shown.
+/// Returns the finding with its line and a caret; none if its file was not read, or the line cannot be shown.
 pub fn shown(finding: &Finding) -> Option<String> {
     let span = finding.span.as_ref()?;
     let texts = texts();
@@ -50,7 +50,7 @@ pub fn shown(finding: &Finding) -> Option<String> {
     Some(Renderer::styled().render(&[group]))
 }
 
-/// The line a span begins in, and the part of it that is meant.
+/// Returns the line in which a span begins, and its part of that line.
 fn line_of<'t>(text: &'t str, span: &Span) -> Option<(&'t str, std::ops::Range<usize>)> {
     let before = text.get(..span.start)?;
     let from = before.rfind('\n').map_or(0, |at| at + 1);
@@ -63,7 +63,7 @@ fn line_of<'t>(text: &'t str, span: &Span) -> Option<(&'t str, std::ops::Range<u
     Some((line, start..if line.is_char_boundary(end) { end } else { line.len() }))
 }
 
-/// A line with a sign in place of each character that a terminal would obey, and the place in it.
+/// Returns a line with a symbol in place of each control character, and the adjusted range.
 fn plain_line(line: &str, at: std::ops::Range<usize>) -> (String, std::ops::Range<usize>) {
     let mut plain = String::with_capacity(line.len());
     let (mut start, mut end) = (None, None);
@@ -78,7 +78,7 @@ fn plain_line(line: &str, at: std::ops::Range<usize>) -> (String, std::ops::Rang
     (plain, start.unwrap_or(whole)..end.unwrap_or(whole))
 }
 
-/// Text of a file's, without what a terminal would obey.
+/// Returns text of a file without control characters.
 fn clean(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c {

@@ -1,4 +1,4 @@
-//! Following a job: its events, its logs, its transport map, until it has ended.
+//! Follows a job until it has ended: its events, its logs, its transport map.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,26 +20,26 @@ use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
 use crate::output::{Output, finding_text, style};
 
-/// How a followed job ended.
+/// The end of a followed job.
 #[derive(Debug)]
 pub struct Followed {
-    /// The last summary the cluster gave.
+    /// The last summary from the cluster.
     pub summary: Option<JobSummary>,
-    /// What its logs prove.
+    /// The map that its logs prove.
     pub map: TransportMap,
 }
 
-/// The exit code of an ended job.
+/// Returns the exit code for an ended job.
 pub fn exit_code_of(job: &JobSummary) -> u8 {
     if job.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED }
 }
 
-/// What is shown while a job is followed.
+/// What to show while a job is followed.
 #[derive(Clone, Copy, Debug)]
 pub struct Watching {
-    /// The map is drawn now and then where there is no terminal to draw it on again and again.
+    /// Whether the map is printed from time to time without a terminal, where it cannot be redrawn.
     pub snapshots: bool,
-    /// The ranks' lines are printed.
+    /// Whether the ranks' lines are printed.
     pub logs: bool,
 }
 
@@ -48,7 +48,7 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
     follow_with(context, job, Watching { snapshots: false, logs: true }).await
 }
 
-/// Follows a job to its end, showing what is asked for.
+/// Follows a job to its end, showing what was requested.
 pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Result<Followed> {
     let out = &context.out;
     let mut printer = LogPrinter::new(PrintOptions::default());
@@ -84,7 +84,7 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
     Ok(Followed { summary, map: live.into_map() })
 }
 
-/// Says how a followed job ended, and over what its ranks talked; the result is the exit code.
+/// Reports how a followed job ended, and which transports its ranks used; returns the exit code.
 pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
@@ -109,7 +109,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         }
         out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);
-        // Of a job without GPUs no transport is expected, and none is missed.
+        // A job without GPUs needs no transport.
         if job.plan().is_none_or(FabricPlan::runs_nccl) || diagnosis.verdict.fabric != FabricSeen::Unknown {
             out.say(map_view::verdict(&followed.map, planned));
         }
@@ -131,7 +131,7 @@ fn show_event(out: &Output, event: &JobEvent) -> Result<()> {
     Ok(())
 }
 
-/// An event as one line for a person.
+/// Formats an event as one line.
 pub fn event_text(event: &JobEvent) -> String {
     let bold = style::BOLD;
     match event {
@@ -162,7 +162,7 @@ pub fn event_text(event: &JobEvent) -> String {
     }
 }
 
-/// Adds to an error that the job keeps running, and how to reach it.
+/// Adds to an error that the job continues, and how to follow it.
 fn goes_on(error: Error, handle: &JobHandle) -> Error {
     error
         .with("job", handle)
@@ -170,8 +170,8 @@ fn goes_on(error: Error, handle: &JobHandle) -> Error {
         .hint(format!("`weftrun cancel '{handle}'` stops it"))
 }
 
-/// Submits a plan. After Ctrl-C the cluster's answer is awaited, so that the handle of a job that was made is known; a second one
-/// stops that too.
+/// Submits a plan. After Ctrl-C the cluster's answer is awaited, so that the handle of a created job is
+/// known; a second Ctrl-C stops that too.
 ///
 /// # Errors
 /// Those of [`Plan::submit`]. The second value is the error to end with where the user interrupted a submission that went through.
@@ -198,7 +198,8 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
     }
 }
 
-/// The job as it ended, where an error is about time that ran out while its logs or its pods were still waited for.
+/// Returns the job if it has ended, where an error is a time limit that passed while its logs or its pods
+/// were still being read.
 pub async fn ended_meanwhile(job: &Job, error: &Error) -> Option<JobSummary> {
     if error.kind() != ErrorKind::Timeout {
         return None;
@@ -207,7 +208,8 @@ pub async fn ended_meanwhile(job: &Job, error: &Error) -> Option<JobSummary> {
     summary.phase.is_terminal().then_some(summary)
 }
 
-/// Runs a future until it ends, the time is out, or the user interrupts; says that the job keeps running.
+/// Runs a future until it ends, the time limit passes, or the user interrupts; reports that the job
+/// continues.
 pub async fn with_limits<T>(
     future: impl Future<Output = Result<T>>,
     timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The job: a file, flags, or a file with flags over it.
+//! The job: a file, flags, or a file overridden by flags.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub struct JobFlags {
 }
 
 impl JobFlags {
-    /// Reads the file, puts the flags over it, and checks the whole. Warnings are said.
+    /// Reads the file, applies the flags, and checks the result. Warnings are printed.
     pub fn spec(&self, context: &Context) -> Result<JobSpec> {
         if self.file.is_none() && self.command.is_empty() && self.script().is_none() {
             return Err(Error::new(ErrorKind::Usage, "neither a job file nor a command was given")
@@ -63,12 +63,13 @@ impl JobFlags {
         Ok(spec)
     }
 
-    /// Whether a file outside the job file's folder is read: as the flag says, or as the user answers on a terminal.
+    /// Allows or refuses to read a file outside the job file's folder: according to the flag, or to the
+    /// user's answer on a terminal.
     fn allow(&self, context: &Context, outside: &Outside) -> Result<()> {
         if self.allow_outside {
             return Ok(());
         }
-        // Where the job file itself comes from stdin there is nobody to answer.
+        // If the job file itself is read from stdin, no prompt is possible.
         let asks = std::io::stdin().is_terminal() && context.out.is_terminal();
         if !asks || self.file.as_deref() == Some(Path::new("-")) {
             return Err(outside.refusal());
@@ -88,7 +89,7 @@ impl JobFlags {
         }
     }
 
-    /// The flags as they were given, with the command; a job without a file is named after its program.
+    /// Returns the given flags, with the command; a job without a file is named after its program.
     fn overrides(&self, context: &Context) -> Overrides {
         let mut overrides = self.keys.given.clone().command(&self.command);
         let program = self.command.first().map(String::as_str).or_else(|| self.script());
@@ -106,7 +107,7 @@ impl JobFlags {
     }
 }
 
-/// A job name made of a program's name.
+/// Derives a job name from a program's name.
 fn default_name(program: &str) -> String {
     let stem = program.rsplit('/').next().unwrap_or(program).split('.').next().unwrap_or("job");
     let name: String = stem
@@ -118,13 +119,13 @@ fn default_name(program: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "job".to_owned() }
 }
 
-/// Reads `90s`, `15m`, `4h`, `2d`.
+/// Parses `90s`, `15m`, `4h`, `2d`.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     weftrun::core::text::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
 }
 
-/// A name that nobody has yet: the time in base 36 behind it, within the 63 characters of a DNS label.
+/// Returns a unique name: with the time in base 36 as a suffix, within the 63 characters of a DNS label.
 fn suffixed(name: &str) -> String {
     let mut number = jiff::Timestamp::now().as_microsecond().unsigned_abs() % 36u64.pow(5);
     let mut suffix = String::new();

@@ -1,4 +1,4 @@
-//! The flags that set keys of a job file, as clap arguments. The keys define them; nothing is listed here.
+//! The flags that set keys of a job file, as clap arguments. They are generated from the keys.
 
 use std::marker::PhantomData;
 
@@ -8,21 +8,21 @@ use weftrun::core::fabric::Gid;
 use weftrun::core::spec::file::{Group, Word};
 use weftrun::core::spec::{JobFlag, Overrides, job_flags};
 
-/// Which of the flags a verb has.
+/// The subset of the flags that a verb has.
 pub trait Selection: Clone + Default {
-    /// Whether the verb has this one.
+    /// Returns whether the verb has this flag.
     fn has(flag: JobFlag) -> bool;
 }
 
-/// All flags, for verbs that take a job.
+/// All flags, for verbs with a job.
 #[derive(Clone, Debug, Default)]
 pub struct All;
 
-/// The flags about the fabric, for verbs that take documents.
+/// The flags about the fabric, for verbs with documents.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric;
 
-/// The flags that a job to start from needs.
+/// The flags of a new job file.
 #[derive(Clone, Debug, Default)]
 pub struct Basics;
 
@@ -46,7 +46,7 @@ impl Selection for Basics {
     }
 }
 
-/// The flags of a selection, as they were given.
+/// The given flags of a selection.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFlags<S> {
     /// The flags with their values.
@@ -54,14 +54,14 @@ pub struct KeyFlags<S> {
     selection: PhantomData<S>,
 }
 
-/// The flags of a verb that takes a job.
+/// The flags of a verb with a job.
 pub type AllFlags = KeyFlags<All>;
-/// The flags of a verb that takes documents.
+/// The flags of a verb with documents.
 pub type FabricFlags = KeyFlags<Fabric>;
 /// The flags of `init`.
 pub type BasicFlags = KeyFlags<Basics>;
 
-/// The command at the end of the line is an argument of the verb's own.
+/// The command at the end of the line is a separate argument of the verb.
 fn flags<S: Selection>() -> impl Iterator<Item = JobFlag> {
     job_flags().filter(|flag| flag.name() != "--" && S::has(*flag))
 }
@@ -75,7 +75,7 @@ fn arg(flag: JobFlag) -> Arg {
     let arg = Arg::new(id(flag)).long(id(flag)).short(flag.short()).help(flag.help()).help_heading(heading);
     let arg = match flag.value_name() {
         "" => return arg.action(ArgAction::SetTrue),
-        // `-1` is a wrong number, and no flag.
+        // `-1` is a wrong number, not a flag.
         name => arg.value_name(name).allow_negative_numbers(true),
     };
     let arg = arg.action(if flag.is_repeated() { ArgAction::Append } else { ArgAction::Set });
@@ -86,7 +86,7 @@ fn arg(flag: JobFlag) -> Arg {
     }
 }
 
-/// Parses the words of `--fabric`, for a verb whose flag does not set a key.
+/// Returns the parser of `--fabric`, for a verb whose flag does not set a key.
 pub fn fabric() -> impl TypedValueParser<Value = weftrun::core::fabric::Fabric> {
     let words = job_flags().filter(|flag| flag.name() == "--fabric").find_map(JobFlag::words);
     possible(words.unwrap_or_default()).try_map(|word| serde_json::from_value(word.into()))

@@ -39,14 +39,14 @@ pub use args::Cli;
 
 /// Runs the command line of this process with the backends of a registry.
 ///
-/// A panic on any thread is a bug: it is said as one, and the process ends with [`exit_codes::BUG`].
+/// A panic on any thread is a bug: it is reported as one, and the process ends with [`exit_codes::BUG`].
 pub fn main_with(registry: Registry) -> ExitCode {
     open_files::allow_many();
     say_panics_are_bugs();
     ExitCode::from(run(registry, std::env::args_os()))
 }
 
-/// Runs a command line; what [`main_with`] does, without the process around it.
+/// Runs a command line as [`main_with`] does, without ending the process.
 ///
 /// The result is one of [`weftrun::core::exit_codes`].
 pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterator<Item = A>) -> u8 {
@@ -61,7 +61,7 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     };
     let context = context::Context::new(registry, &cli.global);
     let draws = matches!(cli.command, None | Some(args::Command::Tui(_)));
-    // The terminal UI draws on the terminal: its log is a file.
+    // The terminal UI draws on the terminal, so its log is a file.
     let file = if draws && cli.global.verbose > 0 { commands::tui::log_file(&context) } else { None };
     if !draws || file.is_some() {
         request_log::install(cli.global.verbose, cli.global.quiet, file);
@@ -72,7 +72,7 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     }
 }
 
-/// Prints what clap says of a command line: help to stdout, mistakes to stderr. It repeats what was typed.
+/// Prints clap's output for a command line: help to stdout, errors to stderr. It may contain typed text.
 fn say_usage(error: &clap::Error) {
     let text = error.render().ansi().to_string();
     let out = output::Output::plain();
@@ -98,7 +98,7 @@ fn say_panics_are_bugs() {
     }));
 }
 
-/// The whole command line, for help, completions and man pages.
+/// Returns the whole command line, for help, completions and man pages.
 pub fn command() -> clap::Command {
     Cli::command()
 }

@@ -1,4 +1,4 @@
-//! The transport map while it fills: drawn below the scrolling log on a terminal, as lines elsewhere.
+//! The transport map while logs arrive: drawn below the scrolling log on a terminal, as lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -11,31 +11,31 @@ use weftrun::core::report::{EventLine, OwnEvent};
 use crate::map_view;
 use crate::output::{Output, style};
 
-/// Time between two drawings where none can be taken away again.
+/// Time between two drawings that cannot be erased.
 const SNAPSHOT: Duration = Duration::from_millis(400);
 
-/// A map on its way to a person.
+/// A transport map that is being displayed.
 #[derive(Debug)]
 pub struct LiveMap {
     map: TransportMap,
     out: Output,
     planned: Fabric,
-    /// Whether stderr is a terminal, on which a drawing can be taken away.
+    /// Whether stderr is a terminal, on which a drawing can be erased.
     terminal: bool,
-    /// Whether the map is drawn where it can only be drawn again.
+    /// Whether the map is also drawn where it cannot be erased.
     snapshots: bool,
     lines: usize,
     drawn: Option<(u64, Instant)>,
 }
 
 impl LiveMap {
-    /// Makes an empty map. With `snapshots` it is drawn from time to time without a terminal too.
+    /// Creates an empty map. With `snapshots` it is drawn from time to time without a terminal too.
     pub fn new(out: Output, planned: Fabric, snapshots: bool) -> Self {
         let terminal = out.is_terminal() && !out.is_data();
         Self { map: TransportMap::new(), out, planned, terminal, snapshots, lines: 0, drawn: None }
     }
 
-    /// Takes a batch in, and says what is new: connections only where no drawing shows them.
+    /// Adds a batch, and prints what is new: connections only if no drawing shows them.
     pub fn observe(&mut self, batch: &LogBatch) -> Result<()> {
         let drawn = self.terminal || self.snapshots;
         for event in batch.read_into(&mut self.map) {
@@ -49,12 +49,12 @@ impl LiveMap {
         Ok(())
     }
 
-    /// Takes the drawing away, so that lines can be written in its place.
+    /// Erases the drawing, so that lines can be written in its place.
     pub fn clear(&mut self) {
         self.out.erase_lines(std::mem::take(&mut self.lines));
     }
 
-    /// Draws the map again if there is news; without a terminal only now and then.
+    /// Redraws the map if it has changed; without a terminal only from time to time.
     pub fn draw(&mut self) {
         if self.out.is_data() || self.out.is_quiet() || !(self.terminal || self.snapshots) {
             return;
@@ -73,7 +73,7 @@ impl LiveMap {
         self.drawn = Some((generation, Instant::now()));
     }
 
-    /// The map, with nothing of it left on the screen.
+    /// Returns the map, and erases it from the screen.
     pub fn into_map(mut self) -> TransportMap {
         self.clear();
         self.map

@@ -1,4 +1,4 @@
-//! Log batches on their way to a terminal: merged, prefixed, sanitised, every mark said.
+//! Prints log batches to a terminal: merged, prefixed, sanitized, with every mark.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::output::{Output, style};
 
-/// Bytes of log kept while printing: only lines that are not whole yet need to wait.
+/// Bytes of log kept while printing: only incomplete lines must wait.
 const BUDGET: usize = 8 << 20;
-/// Bytes of log kept while ranks are looked for: lines wait until a later one proves whose they are.
+/// Bytes of log kept while ranks are unknown: lines wait until a later one proves their rank.
 const RANKS_BUDGET: usize = 64 << 20;
-/// Most ranks that one message names.
+/// Largest number of ranks named in one message.
 const MOST_NAMED: usize = 8;
 
 /// Prints merged logs, line by line.
@@ -22,24 +22,25 @@ const MOST_NAMED: usize = 8;
 pub struct LogPrinter {
     store: LogStore,
     next: u64,
-    /// What stands before the lines of each stream, and the rank it was made for: a stream's is proved as its lines come.
+    /// The prefix of each stream's lines, and the rank it was made for: a stream's rank is proved while its
+    /// lines arrive.
     prefixes: Vec<(Option<u32>, String)>,
     options: PrintOptions,
     ranks: Option<Ranks>,
     pattern: Option<Pattern>,
 }
 
-/// The ranks that are printed, and what proves which lines are theirs.
+/// The requested ranks, and the state of assigning lines to them.
 #[derive(Debug)]
 struct Ranks {
-    /// Ranges, both ends included.
+    /// Ranges, inclusive.
     wanted: Vec<(u32, u32)>,
     map: TransportMap,
-    /// The map that the streams' ranks were last taken from.
+    /// The version of the map from which the streams' ranks were last read.
     known: u64,
-    /// When, and how long to wait until the next time.
+    /// The last such time, and how long to wait until the next.
     last: Option<(Instant, Duration)>,
-    /// Lines of streams whose rank is not known yet, by stream: printed once it is.
+    /// Lines of streams with an unknown rank, by stream: printed once it is known.
     waiting: BTreeMap<StreamId, Vec<u64>>,
 }
 
@@ -48,7 +49,8 @@ impl Ranks {
         self.wanted.iter().any(|(from, to)| (*from..=*to).contains(&rank))
     }
 
-    /// Gives streams the ranks that the map proves. A large map is asked less often: a tenth of the time at most.
+    /// Assigns to streams the ranks that the map proves. A large map is read less often: at most a tenth of
+    /// the time.
     fn learn(&mut self, store: &mut LogStore, at_once: bool) {
         let due = self.last.is_none_or(|(at, pause)| at.elapsed() >= pause);
         if self.map.generation() == self.known || !(due || at_once) {
@@ -63,7 +65,7 @@ impl Ranks {
         self.last = Some((Instant::now(), begun.elapsed() * 10));
     }
 
-    /// The lines of streams whose rank has become known, in the order they came.
+    /// Returns the lines of streams whose rank has become known, in order of arrival.
     fn proved(&mut self, store: &LogStore) -> Vec<u64> {
         let streams = store.streams();
         let rank = |stream: StreamId| streams.get(stream as usize).and_then(|stream| stream.rank);
@@ -80,7 +82,7 @@ impl Ranks {
         lines
     }
 
-    /// The error if the output of a wanted rank was not found.
+    /// Returns the error if the output of a requested rank was not found.
     fn missing(&self, store: &LogStore) -> Option<Error> {
         let mut found: Vec<u32> = store.streams().iter().filter_map(|stream| stream.rank).collect();
         found.sort_unstable();
@@ -112,7 +114,7 @@ impl Ranks {
     }
 }
 
-/// Names ranks in short: `0-3, 7`.
+/// Formats ranks as ranges: `0-3, 7`.
 fn ranges(all: &[(u32, u32)]) -> String {
     let mut merged: Vec<(u32, u32)> = Vec::new();
     for (from, to) in all {
@@ -129,19 +131,19 @@ fn ranges(all: &[(u32, u32)]) -> String {
     text
 }
 
-/// What is printed of each line, and where to.
+/// What is printed of each line, and where.
 #[derive(Clone, Debug, Default)]
 pub struct PrintOptions {
-    /// To stdout, as data; to stderr otherwise.
+    /// Prints to stdout, as data; to stderr otherwise.
     pub to_stdout: bool,
-    /// The line's time before it.
+    /// Prints the line's time before it.
     pub timestamps: bool,
-    /// No prefix.
+    /// Prints no prefix.
     pub bare: bool,
 }
 
 impl LogPrinter {
-    /// Makes a printer.
+    /// Creates a printer.
     pub fn new(options: PrintOptions) -> Self {
         Self {
             store: LogStore::new(BUDGET),
@@ -179,10 +181,10 @@ impl LogPrinter {
         self.flush(out)
     }
 
-    /// Prints what is left.
+    /// Prints the remaining lines.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if a rank was asked for and none of its output was found.
+    /// [`ErrorKind::NotFound`] if none of the output of a requested rank was found.
     pub fn finish(&mut self, out: &Output) -> Result<()> {
         if let Some(ranks) = &mut self.ranks {
             ranks.learn(&mut self.store, true);
@@ -190,7 +192,7 @@ impl LogPrinter {
         self.flush(out)?;
         let Some(ranks) = &mut self.ranks else { return Ok(()) };
         let Some(missing) = ranks.missing(&self.store) else { return Ok(()) };
-        // What is said of sources whose ranks are not known may be why: a log that is gone.
+        // Marks of sources with unknown ranks may be the reason: a lost log.
         let waiting = std::mem::take(&mut ranks.waiting);
         let mut text = String::new();
         let mut lines: Vec<u64> = waiting.into_values().flatten().collect();
@@ -232,13 +234,13 @@ impl LogPrinter {
         self.give(out, &text)
     }
 
-    /// A line by its number, if it is still held.
+    /// Returns a line by its number, if it is still stored.
     fn entry(&self, seq: u64) -> Option<Entry> {
         let found = self.store.from(seq).next();
         found.filter(|entry| entry.seq == seq)
     }
 
-    /// Writes a line as it is printed, if it matches.
+    /// Formats a line for printing, if it matches.
     fn write(&mut self, out: &Output, entry: &Entry, text: &mut String) -> Result<()> {
         if self.pattern.as_ref().is_some_and(|pattern| !entry.mark && !pattern.matches(entry)) {
             return Ok(());
@@ -299,7 +301,7 @@ impl LogPrinter {
     }
 }
 
-/// Who says it, before a line.
+/// Returns the prefix that names the source of a line.
 fn prefix(stream: &LogStream, styled: bool) -> String {
     let dim = if styled { style::DIM } else { anstyle::Style::new() };
     format!("{dim}{}|{dim:#} ", clean_text(&stream.label()))

@@ -1,4 +1,4 @@
-//! The transport map as text: who talks to whom, over what.
+//! The transport map as text: the transport of each pair.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
 
 use crate::output::style;
 
-/// Most ranks drawn one by one; more are drawn by node.
+/// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: u32 = 16;
-/// Most nodes drawn.
+/// Largest number of nodes drawn.
 const NODES: u32 = 24;
-/// Most processes that are all looked at for a drawing; of a larger job only the first ranks are.
+/// Largest number of processes that are all read for a drawing; of a larger job only the first ranks are.
 const WHOLE: usize = 512;
-/// Those ranks: as many nodes of eight as are drawn.
+/// The number of those ranks: as many nodes of eight as are drawn.
 const WINDOW: u32 = NODES * 8;
 
 /// Draws the map; nothing while it is empty.
@@ -35,7 +35,7 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     let mut cells: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
     let mut unplaced = 0;
     for pair in &pairs {
-        // A pair that leaves what is shown has its other end elsewhere.
+        // A pair may have one end outside of what is shown.
         if summary.processes > WHOLE
             && [pair.global_from, pair.global_to].into_iter().flatten().any(|rank| rank >= WINDOW)
         {
@@ -104,7 +104,7 @@ fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabr
     text
 }
 
-/// Five letters for a transport.
+/// Returns five letters for a transport.
 fn word(pair: &PairView) -> &'static str {
     match (pair.kind, pair.network) {
         (Kind::P2p, _) => "P2P",
@@ -117,7 +117,7 @@ fn word(pair: &PairView) -> &'static str {
     }
 }
 
-/// What was seen, whole names with counts.
+/// Lists the transports, with full names and counts.
 fn legend(pairs: &[PairView]) -> String {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for pair in pairs {
@@ -133,7 +133,7 @@ fn legend(pairs: &[PairView]) -> String {
     text
 }
 
-/// The verdict for a person: what was planned, what is proved.
+/// Formats the verdict: planned and proved fabric.
 pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
     let seen = map.snapshot().verdict();
     let planned_word = planned.as_str();

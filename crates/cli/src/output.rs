@@ -1,9 +1,9 @@
-//! The only way to stdout and stderr: results to one, messages to the other.
+//! The only access to stdout and stderr: results go to one, messages to the other.
 //!
-//! Names, reasons, log lines and error texts come from clusters, files and jobs, so everything written for people passes
-//! through [`clean_message`] here, whatever the caller did with it. Documents (`render`, `mutate`, JSON, YAML, scripts)
-//! are written byte for byte to a pipe or a file; on a terminal their control characters are shown escaped. No other
-//! module may open stdout or stderr: `clippy.toml` of this crate forbids it.
+//! Names, reasons, log lines and error texts come from clusters, files and jobs, so all text for people
+//! passes through [`clean_message`] here, regardless of the caller. Documents (`render`, `mutate`, JSON,
+//! YAML, scripts) are written byte for byte to a pipe or a file; on a terminal their control characters are
+//! shown escaped. No other module may open stdout or stderr: `clippy.toml` of this crate forbids it.
 
 #![allow(clippy::disallowed_methods, reason = "this is the writer that everything else uses")]
 
@@ -19,7 +19,7 @@ use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use crate::args::{ColorWhen, Format};
 
-/// The one style of each meaning; colour is never the only sign.
+/// The style of each meaning; color is never the only sign.
 pub mod style {
     use anstyle::{AnsiColor, Style};
 
@@ -27,20 +27,20 @@ pub mod style {
     pub const ERROR: Style = AnsiColor::Red.on_default().bold();
     /// Warnings.
     pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-    /// Good ends.
+    /// Success.
     pub const GOOD: Style = AnsiColor::Green.on_default().bold();
     /// Notes.
     pub const NOTE: Style = AnsiColor::Cyan.on_default();
-    /// What can be skipped over.
+    /// Less important text.
     pub const DIM: Style = Style::new().dimmed();
     /// Headings.
     pub const BOLD: Style = Style::new().bold();
 }
 
-/// Where results and messages go.
+/// The destination of results and messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The shape asked for.
+    /// The requested format.
     pub format: Format,
     color: ColorWhen,
     quiet: bool,
@@ -48,32 +48,32 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes the output of one run.
+    /// Creates the output of one run.
     pub fn new(format: Format, color: ColorWhen, quiet: bool, verbose: u8) -> Self {
         Self { format, color, quiet, verbose }
     }
 
-    /// Makes the output of a run whose flags are not known.
+    /// Creates the output of a run with unknown flags.
     pub fn plain() -> Self {
         Self::new(Format::Table, ColorWhen::Auto, false, 0)
     }
 
-    /// Whether values were asked for, and not text for people.
+    /// Returns whether the output is structured values and not text.
     pub fn is_data(&self) -> bool {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
-    /// Whether to say less.
+    /// Returns whether `-q` was given.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether to say more.
+    /// Returns whether `-v` was given.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
 
-    /// Whether somebody reads stderr on a terminal.
+    /// Returns whether stderr is a terminal.
     pub fn is_terminal(&self) -> bool {
         std::io::stderr().is_terminal()
     }
@@ -86,10 +86,10 @@ impl Output {
         }
     }
 
-    /// Writes text for people to stdout: cleaned, with styles only where they are shown.
+    /// Writes text to stdout: cleaned, with styles only where they are shown.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
     pub fn text(&self, text: &str) -> Result<()> {
         let mut stream = io::stdout().lock();
         let clean = clean_message(text);
@@ -97,34 +97,35 @@ impl Output {
         stream.write_all(shown.as_bytes()).and_then(|()| stream.flush()).map_err(unwritten)
     }
 
-    /// Writes a document to stdout: byte for byte to a pipe or a file; on a terminal with its control characters escaped,
-    /// which is said.
+    /// Writes a document to stdout: byte for byte to a pipe or a file; on a terminal with its control
+    /// characters escaped, which is reported.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
     pub fn document(&self, text: &str) -> Result<()> {
         let mut writer = self.document_writer();
         writer.write_all(text.as_bytes()).map_err(unwritten)?;
         writer.finish()
     }
 
-    /// Stdout for a document that comes in pieces; [`DocumentWriter::finish`] ends it.
+    /// Returns a writer to stdout for a document in pieces; [`DocumentWriter::finish`] ends it.
     pub fn document_writer(&self) -> DocumentWriter {
         self.writer(io::stdout(), Form::Escaped)
     }
 
-    /// Stderr for a document that comes in pieces, such as the report of a filter whose stdout holds its result.
+    /// Returns a writer to stderr for a document in pieces, such as the report of a filter whose result is on
+    /// stdout.
     pub fn stderr_document_writer(&self) -> DocumentWriter {
         self.writer(io::stderr(), Form::Escaped)
     }
 
-    /// Stdout for the output of a program that comes in pieces: byte for byte to a pipe or a file, and cleaned as text for people
-    /// on a terminal.
+    /// Returns a writer to stdout for the output of a program in pieces: byte for byte to a pipe or a file,
+    /// and cleaned like text on a terminal.
     pub fn relay_writer(&self) -> DocumentWriter {
         self.writer(io::stdout(), Form::Styled)
     }
 
-    /// Stderr in the same way.
+    /// Returns the same for stderr.
     pub fn stderr_relay_writer(&self) -> DocumentWriter {
         self.writer(io::stderr(), Form::Styled)
     }
@@ -134,22 +135,26 @@ impl Output {
         DocumentWriter::new(*self, Box::new(stream), form)
     }
 
-    /// Stdout for a diff made with [`Output::diff_text`]: styles pass where they are shown, and the rest as in a document.
+    /// Returns a writer to stdout for a diff made with [`Output::diff_text`]: styles are kept where they are
+    /// shown, and the rest is handled as in a document.
     pub fn diff_writer(&self) -> DocumentWriter {
         let stdout = io::stdout();
         let form = if self.is_styled(true) { Form::Styled } else { return self.document_writer() };
         DocumentWriter::new(*self, Box::new(stdout), form)
     }
 
-    /// A line of a document as it stands in a diff: with its control characters escaped where styles are shown around it.
+    /// Returns a line of a document for a diff: with its control characters escaped if styles are shown
+    /// around it.
     pub fn diff_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.is_styled(true) { escape_controls(text).0 } else { Cow::Borrowed(text) }
     }
 
-    /// Text as a stream wants it, with styles or without, in one piece: a stream that strips while it writes makes a system call of
-    /// every piece between two styles, which cost following a third of its time.
+    /// Returns text for a stream, with or without styles, in one piece: a stream that strips styles while it
+    /// writes makes one system call for every piece between two styles, which took a third of the time of
+    /// following logs.
     fn styled<'a>(&self, stream: &impl RawStream, text: &'a str) -> Cow<'a, str> {
-        // memchr is many times faster than looking at each byte, and long texts are made without styles where none are shown.
+        // memchr is many times faster than checking each byte, and long texts are created without styles
+        // where none are shown.
         if self.shows_styles(stream) || memchr::memchr(0x1b, text.as_bytes()).is_none() {
             return Cow::Borrowed(text);
         }
@@ -164,17 +169,17 @@ impl Output {
         choice != ColorChoice::Never
     }
 
-    /// Whether results, or messages, are shown with styles.
+    /// Returns whether results, or messages, are shown with styles.
     pub fn is_styled(&self, data: bool) -> bool {
         if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }
 
-    /// Writes one line for people to stdout.
+    /// Writes one line of text to stdout.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         self.text(&format!("{}\n", text.as_ref()))
     }
 
-    /// Writes the one value of a verb: JSON on a line, or YAML.
+    /// Writes the only value of a verb: JSON on one line, or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
         let text = self.item_text(value)?;
         self.document(text.strip_prefix("---\n").unwrap_or(&text))
@@ -185,7 +190,7 @@ impl Output {
         self.document(&self.item_text(value)?)
     }
 
-    /// One of several values as text.
+    /// Returns one of several values as text.
     pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
         let bug = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))
@@ -205,22 +210,22 @@ impl Output {
         }
     }
 
-    /// Says something on stderr, unless `-q`, or values were asked for: they hold it all, and a failure is to be read
-    /// from stderr without anything around it.
+    /// Prints a message on stderr, unless `-q` or a structured format was given: the values contain the
+    /// information, and an error on stderr must be parsable alone.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet && !self.is_data() {
             self.stderr(text.as_ref());
         }
     }
 
-    /// Says something on stderr with `-v` only.
+    /// Prints a message on stderr with `-v` only.
     pub fn detail(&self, text: impl AsRef<str>) {
         if self.verbose > 0 {
             self.stderr(text.as_ref());
         }
     }
 
-    /// Says something on stderr whatever was asked.
+    /// Prints a message on stderr regardless of flags.
     pub fn stderr(&self, text: &str) {
         let mut stream = io::stderr().lock();
         let line = format!("{text}\n");
@@ -228,21 +233,21 @@ impl Output {
         let _ = stream.write_all(self.styled(&stream, &clean).as_bytes());
     }
 
-    /// Writes a question to stderr, without a newline.
+    /// Writes a prompt to stderr, without a newline.
     pub fn ask(&self, question: &str) -> io::Result<()> {
         let mut stream = io::stderr().lock();
         stream.write_all(self.styled(&stream, &clean_message(question)).as_bytes())?;
         stream.flush()
     }
 
-    /// Erases the last lines of the terminal that stderr is, so that others can be drawn in their place.
+    /// Erases the last lines on the terminal of stderr, so that others can be drawn in their place.
     pub fn erase_lines(&self, count: usize) {
         if count > 0 && self.is_terminal() {
             let _ = write!(io::stderr().lock(), "\x1b[{count}A\x1b[J");
         }
     }
 
-    /// Prints findings on stderr, worst first; where values were asked for, they are among them.
+    /// Prints findings on stderr, worst first; a structured format contains them in its values.
     pub fn findings(&self, findings: &[Finding]) {
         if self.is_data() {
             return;
@@ -264,7 +269,7 @@ enum Form {
     Exact,
     /// With control characters escaped.
     Escaped,
-    /// Cleaned as text for people, whose styles pass.
+    /// Cleaned like text, with styles kept.
     Styled,
 }
 
@@ -273,7 +278,8 @@ pub struct DocumentWriter {
     out: Output,
     to: Box<dyn Write + Send>,
     form: Form,
-    /// Bytes that cannot be judged before more come: an unfinished character, or a line that styles may run through.
+    /// Bytes that cannot be processed before more come: an incomplete character, or a line that may contain
+    /// styles.
     held: Vec<u8>,
     escaped: usize,
 }
@@ -283,10 +289,10 @@ impl DocumentWriter {
         Self { out, to, form, held: Vec::new(), escaped: 0 }
     }
 
-    /// Ends the document. On a terminal it is said how many characters were escaped.
+    /// Finishes the document. On a terminal it reports how many characters were escaped.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] where the reader is gone, which ends the program quietly.
+    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
     pub fn finish(mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
         self.show(&String::from_utf8_lossy(&held)).and_then(|()| self.to.flush()).map_err(unwritten)?;
@@ -318,7 +324,8 @@ impl Write for DocumentWriter {
             return self.to.write(bytes);
         }
         self.held.extend_from_slice(bytes);
-        // What is behind the last newline may go on: a character, a carriage return before its newline, an escape.
+        // Bytes after the last newline may be incomplete: a character, a carriage return before its newline,
+        // an escape.
         let whole = memchr::memrchr(b'\n', &self.held).map_or(0, |at| at + 1);
         let whole = if self.held.len() - whole > LONGEST_HELD { self.held.len() } else { whole };
         let rest = self.held.split_off(whole);
@@ -332,10 +339,10 @@ impl Write for DocumentWriter {
     }
 }
 
-/// Bytes of a line without an end that are held; behind them the line goes out in pieces.
+/// Largest part of an unterminated line that is held; beyond that the line is written in pieces.
 const LONGEST_HELD: usize = 1 << 20;
 
-/// The error of output that could not be written.
+/// Returns the error of output that could not be written.
 pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
@@ -343,10 +350,10 @@ pub fn unwritten(error: io::Error) -> Error {
     }
 }
 
-/// The message of the error that stands for a reader who went away.
+/// The message of the error if the reader of stdout is gone.
 pub const BROKEN_PIPE: &str = "stdout was closed";
 
-/// A finding for a person: what, where, and below it what to do.
+/// Formats a finding as text: message, location, and the fix on the next line.
 pub fn finding_text(finding: &Finding) -> String {
     if let Some(shown) = crate::diagnostics::shown(finding) {
         return shown;
@@ -377,7 +384,7 @@ pub fn finding_text(finding: &Finding) -> String {
     text
 }
 
-/// Text of others in a message of ours: cleaned, without styles of its own, in its own lines.
+/// Returns foreign text for a message: cleaned, without its own styles, on separate lines.
 pub fn plain_lines(text: &str) -> String {
     strip_str(&clean_message(text)).to_string()
 }

@@ -1,4 +1,4 @@
-//! How an error reaches the user: for people on stderr, with `-o json` as an object on stderr too.
+//! Prints errors: as text on stderr, with `-o json` as an object on stderr too.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use weftrun::core::report::ErrorReport;
 
 use crate::output::{BROKEN_PIPE, Output, finding_text, plain_lines, style};
 
-/// Prints an error and gives its exit code.
+/// Prints an error and returns its exit code.
 pub fn report(out: &Output, error: &Error) -> u8 {
     if error.message() == BROKEN_PIPE {
         return exit_codes::OK;

@@ -1,5 +1,5 @@
-//! `-v` and `-vv`: what weftrun does, and the requests that it sends, on stderr or in a file. Without them, the warnings of backends:
-//! a busy API server, an object that could not be removed.
+//! `-v` and `-vv`: the log of weftrun's operations and requests, on stderr or in a file. Without them, only
+//! the warnings of backends: a busy API server, an object that could not be removed.
 
 use std::fs::File;
 use std::io;
@@ -24,21 +24,21 @@ pub fn install(verbose: u8, quiet: bool, file: Option<File>) {
         }
         0 => return,
         1 => "weftrun=debug",
-        // kube writes a span for each request: method, URL, status and time.
+        // kube creates a span for each request: method, URL, status and time.
         _ => "weftrun=trace,kube_client::client=debug",
     };
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(false)
         .with_span_events(FmtSpan::CLOSE);
-    // A second log in one process is a test's: the first one stays.
+    // Only a test installs a second log in one process: the first one stays.
     let _ = match file {
         Some(file) => log.with_writer(Mutex::new(file)).try_init(),
         None => log.with_writer(Stderr).try_init(),
     };
 }
 
-/// A warning as every other of weftrun's is printed: without a time and a module.
+/// Formats a warning like weftrun's other warnings: without a time and a module.
 struct Warning;
 
 impl<S, F> FormatEvent<S, F> for Warning
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Writes through the one writer that cleans what goes to a terminal.
+/// Writes through the output module, which cleans text for a terminal.
 struct Stderr;
 
 impl MakeWriter<'_> for Stderr {

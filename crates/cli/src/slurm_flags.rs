@@ -1,4 +1,4 @@
-//! The flags of a job that only Slurm has: they set keys of `[backend.slurm]`.
+//! The flags of a job that exist only on Slurm: they set keys of `[backend.slurm]`.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -24,15 +24,15 @@ pub struct SlurmFlags {
 }
 
 impl SlurmFlags {
-    /// Whether one of them was given.
+    /// Returns whether one of them was given.
     pub fn are_given(&self) -> bool {
         self.array.is_some() || !self.after.is_empty() || !self.sbatch.is_empty()
     }
 
-    /// Puts them over the keys of the job file.
+    /// Applies them to the keys of the job file.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] where the target is none of Slurm, or a value is no job of it.
+    /// [`ErrorKind::Usage`] if the target is not a Slurm target, or a value is not one of its jobs.
     pub fn apply(&self, spec: &mut JobSpec, target: &TargetConfig) -> Result<()> {
         if !self.are_given() {
             return Ok(());
@@ -85,7 +85,7 @@ impl SlurmFlags {
     }
 }
 
-/// The Slurm job id of a handle, or of a plain id.
+/// Returns the Slurm job id of a handle, or of a plain id.
 fn number(text: &str, target: &TargetConfig) -> Result<String> {
     let is_id = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_digit())

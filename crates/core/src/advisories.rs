@@ -16,7 +16,7 @@ pub struct Advisory {
     pub component: &'static str,
     /// First version that is affected.
     pub first: &'static str,
-    /// Last version that is known to be affected; it stands for those that extend it (`1.21` for 1.21.4).
+    /// Last version that is known to be affected; it includes those that extend it (`1.21` for 1.21.4).
     pub last: &'static str,
     /// Version that fixes it, if one is known.
     pub fixed: Option<&'static str>,
@@ -35,7 +35,7 @@ pub struct Advisory {
 /// Returns all advisories, in the order of their ids.
 pub fn all() -> impl Iterator<Item = Advisory> {
     let lines = include_str!("../data/advisories.tsv").lines();
-    // A line that cannot be read is a broken build; a test reads all of them.
+    // An unreadable line is a bug in the build; a test reads all of them.
     lines.filter(|line| !line.starts_with('#')).filter_map(read)
 }
 
@@ -50,7 +50,7 @@ fn read(line: &'static str) -> Option<Advisory> {
     Some(Advisory { id, component, first, last, fixed: known(fixed), with, effect, fix, source, read })
 }
 
-/// Returns whether a version stands between two others; the last one stands for those that extend it.
+/// Returns whether a version is between two others; the last one includes those that extend it.
 fn between(version: &str, first: &str, last: Option<&str>) -> bool {
     let version = numbers(version);
     let up_to = |last: &str| {

@@ -1,34 +1,37 @@
-//! Every environment variable we read, set or know: ours, and those of NCCL, libfabric, Open MPI, UCX and torch.
+//! Every environment variable that weftrun reads, sets or knows: its own, and those of NCCL, libfabric,
+//! Open MPI, UCX and torch.
 //!
-//! The lints find misspelt names with these lists, the reference page is made of them, and code names a variable by
-//! its constant. The names are data (`data/env-names.tsv`). NCCL's are every name that its sources read, release by
-//! release; the others are from their own documentation and sources: aws-ofi-nccl 1.21 (`doc/`), libfabric 2.x
-//! (`fi_efa(7)`), PyTorch 2.9 (`torch/distributed/run.py`, `ProcessGroupNCCL.hpp`).
+//! The lints find misspelt names with these lists, the reference page is generated from them, and code
+//! names a variable by its constant. The names are data (`data/env-names.tsv`). NCCL's are every name that
+//! its sources read, release by release; the others are from their own documentation and sources:
+//! aws-ofi-nccl 1.21 (`doc/`), libfabric 2.x (`fi_efa(7)`), PyTorch 2.9 (`torch/distributed/run.py`,
+//! `ProcessGroupNCCL.hpp`).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::text::numbers;
 
-/// A name with what it means.
+/// A name with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvName {
     /// The variable.
     pub name: &'static str,
     /// What it sets.
     pub doc: &'static str,
-    /// Whether whatever starts the ranks sets it, each rank's its own.
+    /// Whether the launcher of the ranks sets it to a different value for each rank.
     pub by_launcher: bool,
-    /// The first NCCL release that reads it; none if it is not NCCL's, or older than what is known.
+    /// The first NCCL release that reads it; none if it is not NCCL's, or older than the oldest listed
+    /// release.
     pub first: Option<&'static str>,
     /// The last NCCL release that reads it, if a later one does not.
     pub last: Option<&'static str>,
 }
 
-/// A library with the variables it knows.
+/// A library and its variables.
 #[derive(Clone, Debug)]
 pub struct EnvGroup {
-    /// Whose they are.
+    /// The library.
     pub owner: &'static str,
     /// The variables, sorted.
     pub names: Vec<EnvName>,
@@ -68,7 +71,7 @@ pub const IMAGE: &str = "WEFTRUN_IMAGE";
 /// All lists, in the order of the reference page.
 pub static GROUPS: LazyLock<Vec<EnvGroup>> = LazyLock::new(|| {
     let mut groups: Vec<EnvGroup> = Vec::new();
-    // A line that cannot be read is a broken build; a test reads all of them.
+    // An unreadable line is a bug in the build; a test reads all of them.
     for line in include_str!("../data/env-names.tsv").lines().filter(|line| !line.starts_with('#')) {
         let cells: Vec<&'static str> = line.split('\t').collect();
         let [owner, name, first, last, by, doc] = cells[..] else { continue };
@@ -86,23 +89,23 @@ pub static GROUPS: LazyLock<Vec<EnvGroup>> = LazyLock::new(|| {
 static BY_NAME: LazyLock<HashMap<&'static str, &'static EnvName>> =
     LazyLock::new(|| GROUPS.iter().flat_map(|group| &group.names).map(|known| (known.name, known)).collect());
 
-/// The entry of a name.
+/// Returns the entry of a name.
 pub fn find(name: &str) -> Option<&'static EnvName> {
     BY_NAME.get(name).copied()
 }
 
-/// Releases of NCCL with the day of each, oldest first.
+/// Returns the releases of NCCL with the day of each, oldest first.
 fn releases() -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("../data/nccl-releases.tsv").lines();
     lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t'))
 }
 
-/// The newest NCCL release whose variables are known.
+/// Returns the newest NCCL release whose variables are known.
 pub fn newest_nccl() -> &'static str {
     releases().next_back().map_or("", |(version, _)| version)
 }
 
-/// The newest NCCL that was released before a day (`2024-07-01`).
+/// Returns the newest NCCL that was released before a day (`2024-07-01`).
 pub fn nccl_before(day: &str) -> Option<&'static str> {
     releases().filter(|(_, released)| *released < day).map(|(version, _)| version).max_by_key(|v| numbers(v))
 }
@@ -119,22 +122,23 @@ impl EnvName {
     }
 }
 
-/// Whether a name is known, or of a family whose members are not listed one by one.
+/// Returns whether a name is known, or belongs to a family whose members are not listed one by one.
 pub fn is_known(name: &str) -> bool {
-    // MCA parameters are hundreds; FastTrak is Google's plugin, whose list is its image's own.
+    // There are hundreds of MCA parameters; FastTrak is Google's plugin, whose variables are listed in its
+    // image.
     const FAMILIES: [&str; 6] =
         ["OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "NCCL_FASTRAK_", "NCCL_TUNER_", "TORCH_NCCL_"];
     find(name).is_some() || FAMILIES.iter().any(|family| name.starts_with(family))
 }
 
-/// Whether whatever starts the ranks sets it, each rank's its own.
+/// Returns whether the launcher of the ranks sets it to a different value for each rank.
 pub fn is_set_by_launcher(name: &str) -> bool {
     find(name).is_some_and(|known| known.by_launcher)
 }
 
-/// The known name that an unknown one is probably a slip of: of the same family (`NCCL_`, `FI_`, …), with the same digits,
-/// and at most two letters away; fewer in a short name, which has many neighbours (`NCCL_ROOT` is no slip of
-/// `NCCL_PROTO`).
+/// Returns the known name that an unknown one is probably a misspelling of: of the same family (`NCCL_`,
+/// `FI_`, …), with the same digits, and at most two letters away; fewer in a short name, which has many
+/// neighbours (`NCCL_ROOT` is no misspelling of `NCCL_PROTO`).
 ///
 /// ```
 /// use weftrun_core::env_names::nearest;
@@ -145,7 +149,7 @@ pub fn is_set_by_launcher(name: &str) -> bool {
 /// ```
 pub fn nearest(name: &str) -> Option<&'static str> {
     const PREFIXES: [&str; 5] = ["NCCL_", "OFI_NCCL_", "FI_", "RDMAV_", "UCX_"];
-    // Names that programs around these libraries give their own variables.
+    // Prefixes that other programs use for their own variables.
     const OTHERS: [&str; 2] = ["NCCL_TESTS_", "NCCL_GPUDIRECTTCPX_"];
     const FAR: usize = 2;
     if is_known(name) || name.len() > 100 || OTHERS.iter().any(|family| name.starts_with(family)) {
@@ -166,7 +170,8 @@ pub fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// `NCLL_DEBUG`, `NNCL_DEBUG`: the prefix itself has the slip, and the rest is a known name's.
+/// Corrects `NCLL_DEBUG`, `NNCL_DEBUG`: the prefix itself is misspelt, and the rest is that of a known
+/// name.
 fn misspelt_prefix(name: &str) -> Option<&'static str> {
     let (prefix, rest) = name.split_once('_')?;
     if !matches!(prefix.len(), 3..=5) || rest.len() < 4 || strsim::damerau_levenshtein(prefix, "NCCL") != 1 {
@@ -176,7 +181,7 @@ fn misspelt_prefix(name: &str) -> Option<&'static str> {
     names.map(|known| known.name).find(|known| known.strip_prefix("NCCL_") == Some(rest))
 }
 
-/// The reference page of the variables, in Markdown.
+/// Returns the reference page of the variables, in Markdown.
 pub fn markdown() -> String {
     let mut page = format!(
         "# Environment variables\n\n\
@@ -270,7 +275,7 @@ mod tests {
         assert_eq!(nccl_before("2017-01-01"), None);
     }
 
-    /// Slips found in real manifests (`practice.md` §4), and names that are none.
+    /// Misspellings found in real manifests (`practice.md` §4), and names that are none.
     #[test]
     fn slips_are_found_without_false_alarm() {
         for (slip, meant) in [

@@ -5,7 +5,7 @@ use std::fmt;
 /// The result of every fallible function of weftrun.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What sort of thing went wrong. Callers match on this; the prose is for people.
+/// The kind of a failure. Callers match on this; the text is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -15,7 +15,7 @@ pub enum ErrorKind {
     InvalidSpec,
     /// A configuration file or target is wrong.
     InvalidConfig,
-    /// The cluster refused: policy, quota, an invalid body.
+    /// The cluster refused the request: policy, quota, an invalid body.
     Refused,
     /// Credentials are missing, expired or not enough.
     Credentials,
@@ -33,7 +33,7 @@ pub enum ErrorKind {
     Interrupted,
     /// A local file or process could not be used.
     Io,
-    /// The cluster answered something that cannot be understood.
+    /// The cluster sent an unexpected answer.
     Protocol,
     /// The pairs of ranks prove another fabric than planned.
     FabricNotAsPlanned,
@@ -42,7 +42,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The stable code that stands in JSON.
+    /// Returns the stable code in JSON.
     pub fn code(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -100,20 +100,20 @@ impl Error {
         }))
     }
 
-    /// Makes the error of an operation the backend cannot do, naming the capability that is missing.
+    /// Makes the error of an operation the backend cannot do, with the missing capability.
     pub fn unsupported(backend: &str, capability: &str) -> Self {
         Self::new(ErrorKind::Unsupported, format!("backend `{backend}` has no capability `{capability}`"))
             .hint("`weftrun backends` lists what each backend can do")
     }
 
-    /// Makes an error out of findings, at least one of which is of severity error.
+    /// Makes an error from findings, at least one of which has severity error.
     pub fn from_findings(kind: ErrorKind, message: impl Into<String>, findings: Vec<crate::Finding>) -> Self {
         let mut error = Self::new(kind, message);
         error.0.findings = findings;
         error
     }
 
-    /// Adds a value the failure was on, and where it came from.
+    /// Adds a value that the failure is about, and where it came from.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
         self.0.context.push((key, value.to_string()));
@@ -127,7 +127,7 @@ impl Error {
         self
     }
 
-    /// Says that the same call may succeed later.
+    /// Marks that the same call may succeed later.
     #[must_use]
     pub fn retryable(mut self) -> Self {
         self.0.retryable = true;
@@ -141,37 +141,37 @@ impl Error {
         self
     }
 
-    /// The kind to match on.
+    /// Returns the kind to match on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }
 
-    /// The message alone, without the context.
+    /// Returns the message alone, without the context.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The values the failure was on.
+    /// Returns the values that the failure is about.
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.0.context
     }
 
-    /// What to try.
+    /// Returns what to try.
     pub fn hints(&self) -> &[String] {
         &self.0.hints
     }
 
-    /// The findings behind an error of a spec, a manifest or a policy.
+    /// Returns the findings behind an error of a spec, a manifest or a policy.
     pub fn findings(&self) -> &[crate::Finding] {
         &self.0.findings
     }
 
-    /// The messages of the errors underneath, outermost first.
+    /// Returns the messages of the underlying errors, outermost first.
     pub fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let mut next = std::error::Error::source(self);

@@ -2,15 +2,15 @@
 
 use crate::ErrorKind;
 
-/// All went well.
+/// Success.
 pub const OK: u8 = 0;
-/// The job failed. Beats [`FABRIC_NOT_AS_PLANNED`].
+/// The job failed. Takes precedence over [`FABRIC_NOT_AS_PLANNED`].
 pub const JOB_FAILED: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;
 /// A job file, manifest or script is invalid, or lint found errors.
 pub const INVALID_SPEC: u8 = 3;
-/// The cluster refused, credentials are bad, or the backend cannot do this.
+/// The cluster refused the request, credentials are invalid, or the backend cannot do this.
 pub const REFUSED: u8 = 4;
 /// The cluster could not be reached.
 pub const UNREACHABLE: u8 = 5;
@@ -25,7 +25,7 @@ pub const TIMEOUT: u8 = 124;
 /// Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
-/// The exit code of an error kind.
+/// Returns the exit code of an error kind.
 pub fn of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Usage => USAGE,

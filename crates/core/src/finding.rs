@@ -1,8 +1,8 @@
-//! One shape for everything weftrun has to say about a job: a mistake in a file, a lint, a refusal, a diagnosis.
+//! The one structure for every report about a job: a mistake in a file, a lint, a refusal, a diagnosis.
 
 use serde::{Deserialize, Serialize};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -28,7 +28,7 @@ pub enum Confidence {
     High,
 }
 
-/// Something to tell the user, with where, why and what to do.
+/// A report to the user, with its place, its reason and its fix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -38,7 +38,7 @@ pub struct Finding {
     /// Id of the diagnosis rule, where the finding comes from one (`R01`).
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// How sure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,10 +57,10 @@ pub struct Finding {
     /// The log lines that prove it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Where in a file it stands.
+    /// Its place in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
-    /// Where the fact behind it is written down (URL).
+    /// The source of the fact behind it (URL).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -82,7 +82,8 @@ pub struct Fix {
 pub struct PatchEdit {
     /// Dotted path in the job file, such as `env.NCCL_DEBUG`.
     pub path: String,
-    /// `set` or `unset`; in a lint also `rename`: the name `path` that stands at the finding's place is to be `value`.
+    /// `set` or `unset`; in a lint also `rename`: the name `path` at the finding's place is replaced by
+    /// `value`.
     pub op: String,
     /// The new value of a `set`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +110,7 @@ pub struct Span {
     pub file: String,
     /// Byte offset of the first byte.
     pub start: usize,
-    /// Byte offset behind the last byte.
+    /// Byte offset after the last byte.
     pub end: usize,
     /// Line, from 1.
     pub line: usize,
@@ -150,21 +151,21 @@ impl Finding {
         Self::new(Severity::Info, code, message)
     }
 
-    /// Says what it is about.
+    /// Sets what the finding is about.
     #[must_use]
     pub fn at(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the fix.
     #[must_use]
     pub fn fix(mut self, text: impl Into<String>) -> Self {
         self.fix = Some(Fix { text: text.into(), patch: Vec::new() });
         self
     }
 
-    /// Says that the name that stands there is to be another, so that `lint --fix` can do it.
+    /// Sets a fix that renames the name at the finding's place, so that `lint --fix` can apply it.
     #[must_use]
     pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         let (path, to) = (from.into(), to.into());
@@ -174,21 +175,21 @@ impl Finding {
         self
     }
 
-    /// Says where the fact is written down.
+    /// Sets the source of the fact.
     #[must_use]
     pub fn source(mut self, url: impl Into<String>) -> Self {
         self.source = Some(url.into());
         self
     }
 
-    /// Says where in a file it stands.
+    /// Sets the place in a file.
     #[must_use]
     pub fn span(mut self, span: Span) -> Self {
         self.span = Some(span);
         self
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,18 +1,19 @@
 //! Types and decisions of weftrun, without any I/O.
 //!
-//! Everything here is a pure function over plain data: no clock, no file system, no environment, no network, no
-//! runtime. Each module may import those above it in this table, and none below it (`.ci/layers` checks this):
+//! Everything here is a pure function over plain data: no clock, no file system, no environment, no
+//! network, no runtime. Each module may import those above it in this table, and none below it
+//! (`.ci/layers` checks this):
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | [`error`], [`finding`], [`secret`], [`exit_codes`] | how anything is reported |
 //! | [`text`] | suggestions, durations, quantities, percent-encoding |
-//! | [`span`] | YAML, JSON and TOML as trees in which every value knows its place |
+//! | [`span`] | YAML, JSON and TOML as trees in which every value has its place |
 //! | [`env_names`] | the environment variables that NCCL and its plugins read |
 //! | [`advisories`] | versions of the fabric's libraries that are known to be bad |
 //! | [`catalogue`] | what an instance type has: accelerators, EFA interfaces, RDMA |
 //! | [`shell`] | shell grammar, and `mpirun` in argv and scripts |
-//! | [`request`] | what can be asked of the fabric, and the table of rules |
+//! | [`request`] | the fabric request, and the table of rules |
 //! | [`spec`] | a job file, flags or a builder become one [`JobSpec`](spec::JobSpec), with every mistake reported at once |
 //! | [`fabric`] | [`FabricPlan`](fabric::FabricPlan): which fabric, each decision with its reason, the operations |
 //! | [`nccl`] | the crate `weftrun-nccl`: log lines become a map of which transport each pair of ranks uses |
@@ -20,7 +21,7 @@
 //! | [`log`] | log bytes, resumed and cleaned |
 //! | [`backend`] | the trait that every cluster implements, and the registry of those linked in |
 //! | [`config`] | configuration files, flags and environment, merged by layer |
-//! | [`image`] | what a container image brings for the fabric, and whether it fits the plan |
+//! | [`image`] | the fabric's libraries in a container image, and whether they fit the plan |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
 //! | [`explain`] | a page for every code and rule |
 //! | [`lint`] | findings about a job that is not changed |

@@ -18,12 +18,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that sends it.
+    /// Returns the secret itself, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A text without the secret: servers repeat in their errors what they were sent.
+    /// Returns a text without the secret: servers repeat request data in their errors.
     ///
     /// ```
     /// let token = weftrun_core::secret::Secret::new("s3cr3t");

@@ -1,4 +1,4 @@
-//! One table of codes: everything the sources can say has its page, and the reference page is that table.
+//! The table of codes: every code in the sources has its page, and the reference page is that table.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking, and say when they are skipped")]
 
@@ -24,7 +24,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// How codes begin that have a page each.
+/// Prefixes of the codes that have a page each.
 const BEGINNINGS: [&str; 14] = [
     "E-",
     "W-",
@@ -42,7 +42,7 @@ const BEGINNINGS: [&str; 14] = [
     "WHY-",
 ];
 
-/// The codes in the sources, tests beside them included: whatever looks like one is one.
+/// Returns the codes in the sources, including their unit tests: everything that looks like a code.
 fn codes_in_sources() -> BTreeSet<String> {
     let mut files = Vec::new();
     for folder in ["mutation", "fabric", "manifest", "spec", "config", "catalogue", "diagnose"] {

@@ -1,4 +1,4 @@
-//! Which fabric a document shows, and that no rule applies without evidence of its fabric.
+//! The fabric that a document shows; no rule applies without evidence of its fabric.
 
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};
@@ -24,7 +24,7 @@ fn script(head: &str, body: &str) -> (String, JobReport) {
     })
 }
 
-/// Mutates a PyTorchJob of two whole nodes; `pod` stands in the pod's spec, `container` in the container.
+/// Mutates a PyTorchJob of two whole nodes; `pod` goes into the pod's spec, `container` into the container.
 fn job(metadata: &str, pod: &str, container: &str, resources: &str) -> (String, JobReport) {
     let indent = |text: &str, by: usize| {
         text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()
@@ -120,8 +120,9 @@ fn a_script_of_another_site_never_gets_efa() {
     }
 }
 
-/// Data and programs are downloaded from AWS's servers everywhere, and object stores of other clouds have AWS's protocol.
-/// The first is from AI-Hypercomputer/gpu-recipes (Apache-2.0, training/a4x/…/megatron-bridge-slurm), for Google's A4X.
+/// Data and programs are downloaded from AWS's servers everywhere, and object stores of other clouds use
+/// AWS's protocol. The first is from AI-Hypercomputer/gpu-recipes (Apache-2.0,
+/// training/a4x/…/megatron-bridge-slurm), for Google's A4X.
 #[test]
 fn where_data_come_from_does_not_show_where_a_job_runs() {
     for body in [
@@ -139,7 +140,7 @@ fn where_data_come_from_does_not_show_where_a_job_runs() {
         );
         assert!(gets_no_efa(&text.replace(body, "")), "{text}");
     }
-    // Nor does it hide another sign.
+    // It does not hide another sign either.
     let (_, report) = script("#SBATCH --chdir=/fsx/ubuntu", "aws s3 cp s3://data/a.tar .");
     assert_eq!(report.plan.profile.as_deref(), Some("parallelcluster"));
 }
@@ -294,7 +295,7 @@ fn a_job_file_is_judged_by_its_own_signs_and_by_the_nodes() {
     assert_eq!(plan.profile.as_deref(), Some("infiniband"));
 }
 
-/// A whole object of a kind, with two pods of eight GPUs where it can have them.
+/// Returns a whole object of each kind, with two pods of eight GPUs where possible.
 fn workloads() -> Vec<(&'static str, String)> {
     let pod = |by: usize| {
         let pad = " ".repeat(by);
@@ -417,7 +418,7 @@ fn every_object_with_a_pod_template_is_imported_and_linted() {
             "    image: example/train\n",
             "    image: example/train\n    env: [{name: NCCL_BUFFERSIZE, value: '1'}]\n",
         );
-        // The indent of the container differs from kind to kind.
+        // The indentation of the container differs between kinds.
         let text = text
             .lines()
             .fold((String::new(), 0), |(mut out, indent), line| {

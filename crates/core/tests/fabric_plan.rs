@@ -1,4 +1,4 @@
-//! What a job file gets, as a person reads it.
+//! The plan of a job file, as shown to a person.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking, and say when they are skipped")]
 

@@ -1,5 +1,5 @@
-//! `why` on recorded failures (`tests/cases/failures`): the truth stands beside each, and the answer must not depend on
-//! the order of the files, on one of them being there, or on their last lines.
+//! Tests `why` on recorded failures (`tests/cases/failures`): the expected answer is beside each, and it
+//! must not depend on the order of the files, on a single file, or on their last lines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures")
 }
 
-/// A recording: what each node wrote, and the truth.
+/// A recording: the output of each node, and the expected answer.
 struct Recording {
     name: String,
     nodes: Vec<Vec<u8>>,
@@ -65,7 +65,7 @@ impl Recording {
         self.truth["class"].as_str().expect("a class")
     }
 
-    /// Whether the answer is the truth, in every word.
+    /// Asserts that the answer is exactly the expected one.
     fn check(&self, why: &Why, variant: &str) {
         let at = format!("{} ({variant}): {why:#?}", self.name);
         if self.class() == "none" {
@@ -155,7 +155,8 @@ fn a_missing_log_lowers_confidence_and_names_nobody_wrongly() {
                 assert!(!why.findings.is_empty() || cause.what.contains("not read"), "{at}");
             }
             if there && recording.class() != "collective-mismatch" {
-                // The culprit's own log says it all; only two of four ranks cannot say which of them is the odd one.
+                // The culprit's own log has everything; two of four ranks alone do not show which of them
+                // differs.
                 recording.check(&why, &name);
             }
         }
@@ -164,7 +165,7 @@ fn a_missing_log_lowers_confidence_and_names_nobody_wrongly() {
 
 #[test]
 fn both_layouts_of_torchrun_give_the_same_answer() {
-    // `--tee 3` puts the local rank before each line of a worker. Lines of the agent have none.
+    // `--tee 3` prefixes each line of a worker with the local rank. Lines of the agent have none.
     for recording in recordings().into_iter().filter(|recording| recording.truth["torchrun_tee"] == true) {
         let plain: Vec<Vec<u8>> = recording
             .nodes
@@ -221,7 +222,7 @@ fn torn_lines_make_no_process_and_no_node() {
         let ranks = map.snapshot().ranks();
         let hosts: std::collections::BTreeSet<_> = ranks.iter().map(|rank| rank.node).collect();
         let (processes, nodes) = match recording.name.as_str() {
-            // NCCL printed nothing, or only on the node whose ranks came that far.
+            // NCCL printed nothing, or only on the node whose ranks got that far.
             "exception_nodebug" => (0, 0),
             "import_error" => (2, 1),
             _ => (4, 2),
@@ -230,7 +231,7 @@ fn torn_lines_make_no_process_and_no_node() {
     }
 }
 
-/// One source of a program whose ranks write in a row.
+/// Diagnoses one source of a program whose ranks write one after another.
 fn one(text: &str) -> Why {
     ask(&[("job.log", text.as_bytes())])
 }
@@ -242,7 +243,7 @@ fn assert_cause(why: &Why, class: &str, ranks: &[u32], what: &str) {
     assert!(cause.what.contains(what), "{why:#?}");
 }
 
-/// torchrun's words about workers, the first of which failed first.
+/// Returns torchrun's report of workers, the first of which failed first.
 fn torchrun(workers: &[(u32, u32, i32)]) -> String {
     let (_, local, code) = workers[0];
     let mut text = format!(
@@ -274,7 +275,7 @@ fn an_exit_code_without_a_traceback_is_the_cause() {
 fn a_crash_in_native_code_is_a_signal_and_the_launchers_own_kills_are_not() {
     let why = one(&torchrun(&[(1, 1, -11), (0, 0, -15)]));
     assert_cause(&why, "signal", &[1], "SIGSEGV");
-    // torchrun kills with SIGKILL whoever does not end after SIGTERM.
+    // torchrun sends SIGKILL to processes that do not end after SIGTERM.
     let text = format!(
         "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/t.py\", line 3, in f\n[rank1]: KeyError: 'x'\n{}",
         torchrun(&[(1, 1, 1), (0, 0, -9)])
@@ -304,7 +305,7 @@ fn a_port_in_use_is_no_ranks_fault() {
     assert_cause(&one(text), "rendezvous", &[], "1/2 clients joined");
 }
 
-/// What rank `rank` writes when its watchdog gives up.
+/// Returns what rank `rank` writes when its watchdog gives up.
 fn watchdog(rank: u32, group: &str, seq: u64, op: &str, numel: u64) -> String {
     format!(
         "[rank{rank}]:[E1 x.cpp:689] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=12000) ran for 12016 milliseconds before timing out.\n\
@@ -375,7 +376,7 @@ fn an_exception_raised_from_another_names_the_first() {
     let why = one(text);
     assert_cause(&why, "exception", &[2], "FileNotFoundError");
     assert_eq!(why.cause.and_then(|cause| cause.frame).map(|frame| frame.line), Some(3));
-    // What was merely handled before is no cause.
+    // An exception that was handled before is no cause.
     let text = text.replace(
         "The above exception was the direct cause of the following exception:",
         "During handling of the above exception, another exception occurred:",

@@ -87,7 +87,7 @@ fn without_a_certain_answer_it_stays_unset() {
         .device("mlx5_0", &[("RoCE v2", V4)])
         .device("mlx5_1", &[("RoCE v2", V6), ("RoCE v2", V4)]);
     assert_eq!(index(&disagree), "unset");
-    // A device without RoCE (an InfiniBand card beside) has no say.
+    // A device without RoCE (an additional InfiniBand card) is ignored.
     let beside =
         Tree::new("beside").device("mlx5_0", &[("RoCE v2", V4)]).device("mlx5_1", &[("IB/RoCE v1", V6)]);
     assert_eq!(index(&beside), "0");

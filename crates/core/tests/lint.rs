@@ -1,4 +1,4 @@
-//! Lint: what is found, and that nothing is found where nothing is wrong.
+//! Lint: its findings, and no findings for correct input.
 
 #![allow(
     clippy::unwrap_used,
@@ -137,7 +137,7 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_DEBUG", "INFO", EFA),
         ("PATH", "$(BASE)/bin:/bin", EFA),
         ("PASSWORD", "a$b", EFA),
-        // What is wrong on EFA only.
+        // Wrong on EFA only.
         ("NCCL_PROTO", "simple", RDMA),
         ("NCCL_NVLS_ENABLE", "0", RDMA),
         ("RDMAV_FORK_SAFE", "1", RDMA),
@@ -151,7 +151,8 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
     }
 }
 
-/// A name is judged by the NCCL of the image, where its version is known: exactly, or as the newest it can be.
+/// A name is checked against the NCCL of the image, where its version is known: exactly, or as an upper
+/// bound.
 #[test]
 fn names_are_judged_by_the_version_of_the_image() {
     let of = |image: &str, name: &str| {
@@ -165,7 +166,7 @@ fn names_are_judged_by_the_version_of_the_image() {
     assert_eq!(of("example/train:1", "NCCL_RAS_ENABLE"), [""; 0]);
     assert_eq!(of("x/tests:cuda12-ncclv2.20.5-1", "NCCL_SOCKET_RETRY_CNT"), ["L-NAME-VERSION"]);
     assert_eq!(of("x/tests:cuda12-ncclv2.24.3-1", "NCCL_SOCKET_RETRY_CNT"), [""; 0]);
-    // It did something in this release, and does nothing in any that may be meant elsewhere.
+    // It had an effect in this release, and has none in any that may be meant elsewhere.
     assert_eq!(of("x/tests:nccl2.20.5-1", "NCCL_WORK_FIFO_DEPTH"), [""; 0]);
     assert_eq!(of("x/tests:nccl2.27.5-1", "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-VERSION"]);
     assert_eq!(of(new, "NCCL_WORK_FIFO_DEPTH"), ["L-NAME-UNKNOWN"]);
@@ -182,7 +183,7 @@ fn names_are_judged_by_the_version_of_the_image() {
     assert_eq!(found, [("L-NAME-VERSION", Some(4))]);
 }
 
-/// Without evidence of EFA, nothing is judged as if the job were on it: in manifests, scripts and job files.
+/// Without evidence of EFA, nothing is checked as if the job used it: in manifests, scripts and job files.
 #[test]
 fn lints_of_efa_need_evidence_of_efa() {
     let (none, options) = (weftrun_core::fabric::Profile::default(), FabricRequest::default());
@@ -256,7 +257,7 @@ fn only_what_kubernetes_leaves_alone_counts_as_unexpanded() {
     }
 }
 
-/// What practice.md §3 and §4 list, each in a manifest: found with its code, where the fact is written down, and what to do.
+/// The lists of practice.md §3 and §4, each in a manifest: found with its code, its source, and its fix.
 #[test]
 fn every_finding_has_a_source_and_a_fix() {
     let text = include_str!("cases/lint/every.yaml");
@@ -341,7 +342,7 @@ fn example_manifests_have_no_misspelt_setting() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
-/// The codes of a script's findings, each with its line.
+/// Returns the codes of a script's findings, each with its line.
 fn of_script(text: &str) -> Vec<(String, usize)> {
     let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
     let options = FabricRequest::default();
@@ -361,7 +362,7 @@ fn directives_that_slurm_does_not_read_as_they_stand_are_found() {
     for line in ["--output=%x-%j.out", "--comment='5$ a day'", "-o log # $HOME is not used"] {
         assert_eq!(of_script(&format!("#!/bin/bash\n#SBATCH {line}\nsrun a\n")), [], "{line}");
     }
-    // A script that writes a script: what is between the words of its here-document is not its own.
+    // A script that writes a script: the text of its here-document is not checked as its own.
     let nested =
         "#!/bin/bash\n#SBATCH -N 2\ncat > b.sh <<EOF\n#!/bin/bash\n#SBATCH -N $N\nEOF\nsbatch b.sh\n";
     assert_eq!(of_script(nested), []);

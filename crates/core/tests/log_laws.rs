@@ -1,4 +1,4 @@
-//! Laws of the tailer: whatever bytes come in whatever pieces, the same lines come out, and nothing else than text.
+//! Laws of the tailer: any bytes in any chunks give the same lines, and only text.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const HOSTILE: &[&[u8]] = &[
     b"\r",
 ];
 
-/// Bytes as hostile logs have them: text, escapes, controls, torn UTF-8, carriage returns, newlines.
+/// Generates bytes of hostile logs: text, escapes, controls, torn UTF-8, carriage returns, newlines.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => "[ -~]{0,20}".prop_map(String::into_bytes),
@@ -204,7 +204,7 @@ fn gaps_are_lines_of_their_own() {
     assert_eq!(marks, ["pod-0: stream cut, resumed: 0 lost, 2 repeated"]);
 }
 
-/// An attic in memory, for the laws.
+/// A spill in memory, for the laws.
 #[derive(Debug, Default)]
 struct Loft(Vec<u8>);
 
@@ -222,7 +222,7 @@ impl Spill for Loft {
     }
 }
 
-/// An attic without room.
+/// A spill without space.
 #[derive(Debug)]
 struct Full;
 
@@ -235,7 +235,7 @@ impl Spill for Full {
     }
 }
 
-/// Lines of a few words, some with escapes, some with letters beyond ASCII.
+/// Generates lines of a few words, some with escapes, some with letters beyond ASCII.
 fn talk() -> impl Strategy<Value = Vec<String>> {
     let word = prop_oneof![
         Just("step"),
@@ -253,7 +253,7 @@ fn talk() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// What went to the attic is as it was, is found, and costs no memory.
+    /// Spilled lines are unchanged, are found, and use no memory.
     #[test]
     fn an_attic_keeps_everything(lines in talk(), wide in 2500usize..5000) {
         let lines = &lines[..lines.len().min(40)];
@@ -287,7 +287,7 @@ proptest! {
         }
     }
 
-    /// A log that is opened at its end and read from its beginning beside is the log.
+    /// A log that is opened at its end while its beginning is read is complete.
     #[test]
     fn history_stands_before_what_came_since(lines in talk(), cut in 0usize..200, step in 1usize..50) {
         let source = Arc::new(SourceId::new("pod"));
@@ -316,7 +316,7 @@ proptest! {
         prop_assert_eq!(listed.len(), shown.len());
     }
 
-    /// However sources interleave, lines stand in the order of their times.
+    /// Lines of interleaved sources are ordered by their times.
     #[test]
     fn several_sources_are_in_the_order_of_their_times(times in prop::collection::vec((0u32..4, 0i64..50), 1..200)) {
         let sources: Vec<_> = (0..4).map(|n| Arc::new(SourceId::new(format!("pod-{n}")))).collect();

@@ -1,5 +1,5 @@
-//! Every manifest of `tests/cases/mutate` is mutated under every profile, or says why not; a second mutation changes
-//! nothing; and what was valid by its schema stays valid.
+//! Every manifest of `tests/cases/mutate` is mutated under every profile, or the reason is reported; a
+//! second mutation changes nothing; and a manifest that was valid by its schema stays valid.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,7 +36,7 @@ fn with(profile: &str, change: impl Fn(&mut FabricRequest)) -> With {
     With { profile: Profiles::builtin().get(profile).unwrap(), options, trainer: None }
 }
 
-/// What is tried on every manifest.
+/// Returns the settings that are tried on every manifest.
 fn ways() -> Vec<With> {
     vec![
         with("dgxc", |_| {}),

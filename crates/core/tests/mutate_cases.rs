@@ -120,7 +120,8 @@ fn run(case: &Case, text: &str) -> (String, Vec<JobReport>) {
     (out, jobs)
 }
 
-/// Codes that are said beside those of a report, which names only what the worked examples were about.
+/// Codes that may accompany those of a report, which lists only the codes that the worked examples are
+/// about.
 const BESIDE: [&str; 6] = [
     "I-TRAINER-ASSUMED",
     "I-WEBHOOK-UNKNOWN",
@@ -151,7 +152,7 @@ fn every_case_comes_out_as_written() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
 }
 
-/// Writes what a new case gives, for a person to read before it is kept.
+/// Writes the output of a new case, for a person to review before it is kept.
 fn accept(case: &Case, after: &str, jobs: &[JobReport]) {
     let job = jobs.iter().find(|job| job.changed || job.error().is_some()).unwrap_or(&jobs[0]);
     let note = |finding: &weftrun_core::Finding| serde_json::json!({"code": finding.code, "where": finding.subject, "msg": finding.message});
@@ -200,7 +201,7 @@ fn check(case: &Case) {
     assert!(job.changed || after == case.before, "untouched to the byte");
     let (again, second) = run(case, &after);
     assert_eq!(again, after, "a second pass changes nothing; it did {:?}", second[0].actions);
-    // Every line of the old text stands in the new one, unless a value in it was replaced.
+    // Every line of the old text is in the new one, unless a value in it was replaced.
     if !case.reformat {
         let kept = case.before.lines().filter(|line| after.contains(*line)).count();
         let lines = case.before.lines().count();

@@ -26,7 +26,7 @@ fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
 
-/// One line a finding, as a reviewer reads it.
+/// Returns one line per finding, for review.
 fn told(findings: &[Finding]) -> String {
     findings.iter().fold(String::new(), |mut out, finding| {
         let place = finding.span.as_ref().map_or("-".to_owned(), |s| format!("{}:{}", s.line, s.column));
@@ -71,7 +71,8 @@ fn case(path: &str) -> JobSpec {
 #[test]
 fn toml_and_yaml_give_the_same_job() {
     let mut from_yaml = case("valid/full.yaml");
-    // The one difference: TOML's own hexadecimal is a number, and a program gets what the file shows in both.
+    // The one difference: TOML's own hexadecimal is a number, and a program gets the text of the file in
+    // both.
     from_yaml.origins = case("valid/full.toml").origins;
     assert_eq!(case("valid/full.toml"), from_yaml);
 }
@@ -130,7 +131,7 @@ fn flags() -> Overrides {
 fn every_flag_is_tried() {
     let untried: Vec<&str> = weftrun_core::spec::job_flags()
         .map(weftrun_core::spec::JobFlag::name)
-        // A script stands in place of the repository; a runtime is a file beside the job.
+        // A script replaces the repository; a runtime is a file beside the job.
         .filter(|flag| !matches!(*flag, "--" | "--script" | "--runtime"))
         .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
         .collect();
@@ -221,7 +222,7 @@ fn wrong_flags_are_called_by_their_names() {
     insta::assert_snapshot!(told(draft.finish(&Catalogue::builtin()).unwrap_err().findings()));
 }
 
-/// A value of a flag has no place in the file, and none of the file's lines is shown for it.
+/// A flag's value has no place in the file, and no line of the file is shown for it.
 #[test]
 fn findings_about_a_flags_value_name_the_flag_and_no_line() {
     let file = b"name = 'a'\nnodes = 2\ngpus_per_node = 8\ncommand = ['x']\n";
@@ -293,7 +294,7 @@ fn hostile_files_are_refused_at_once() {
         ("merge cycle", "x.yaml", b"a: &a\n  <<: *a\n".to_vec()),
     ];
     for (what, file, bytes) in &mut cases {
-        // That it takes no time and no memory is held by the system's limits in the tests of the command line.
+        // The tests of the command line limit its time and memory.
         let begun = Instant::now();
         let error = JobFile::parse(file, bytes).expect_err(what);
         let took = begun.elapsed();
@@ -352,7 +353,7 @@ fn a_template_is_the_job_with_comments() {
     insta::assert_snapshot!(template(&case("valid/smallest.toml")));
 }
 
-/// The schema and the reader agree on what is a job file, as far as a schema can say it.
+/// The schema and the reader accept the same job files, as far as a schema can express it.
 #[test]
 fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
     let schema = jsonschema::validator_for(&reference::schema()).unwrap();
@@ -373,7 +374,7 @@ fn the_schema_accepts_valid_files_and_refuses_wrong_shapes() {
     }
 }
 
-/// Pages that are made of tables: they are written by this test (`WEFTRUN_WRITE_DOCS=1`), and cannot drift.
+/// Generated pages: this test writes them (`WEFTRUN_WRITE_DOCS=1`), so they cannot drift.
 #[test]
 fn reference_pages_are_current() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
@@ -448,7 +449,7 @@ mod laws {
         }
     }
 
-    /// The flags that say what a job of one role says.
+    /// Returns the flags for a job of one role.
     fn flags_of(job: &JobSpec) -> Overrides {
         let role = &job.roles[0];
         let mut flags = Overrides::default()
@@ -497,7 +498,7 @@ mod laws {
 
         #[test]
         fn flags_and_the_file_are_the_same_job(mut job in job()) {
-            // What has no flag: further roles, and variables of one role.
+            // Values without a flag: further roles, and variables of one role.
             job.roles.truncate(1);
             job.roles[0].env.clear();
             let flags = flags_of(&job);

@@ -1,4 +1,4 @@
-//! The lines that say which transport a connection uses:
+//! The lines that name the transport of a connection:
 //! `Channel 00/0 : 3[3] -> 0[0] [receive] via NET/Socket/0/GDRDMA`, in every form from NCCL 2.3 to 2.31.
 
 use super::text::{Cursor, text};
@@ -22,7 +22,7 @@ pub enum Kind {
     /// A rank to itself.
     #[serde(rename = "self")]
     Own,
-    /// A transport this version of weftrun does not know; its text is kept.
+    /// A transport that this version of weftrun does not support; its text is kept.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ pub struct Transport<'a> {
 }
 
 impl<'a> Transport<'a> {
-    /// Name of the network, for `NET` and `COLLNET`.
+    /// Returns the name of the network, for `NET` and `COLLNET`.
     pub fn network(&self) -> Option<&'a str> {
         match self.kind {
             Kind::Net => self.name.strip_prefix("NET/"),
@@ -78,11 +78,12 @@ pub struct ChannelLine<'a> {
     pub from: u32,
     /// Receiving rank; the same as `from` in CollNet lines.
     pub to: u32,
-    /// What stands in brackets behind the sender: PCI bus id (before 2.18.3) or device number, both read as hexadecimal.
+    /// The value in brackets after the sender: PCI bus id (before 2.18.3) or device number, both read as
+    /// hexadecimal.
     pub from_device: Option<u64>,
-    /// The same behind the receiver.
+    /// The same after the receiver.
     pub to_device: Option<u64>,
-    /// Which end printed it, where the line says.
+    /// Which end printed it, where the line shows it.
     pub side: Option<Side>,
     /// The path.
     pub transport: Transport<'a>,
@@ -90,17 +91,17 @@ pub struct ChannelLine<'a> {
     pub comm: Option<u64>,
 }
 
-/// What a line that begins like a channel line turned out to be.
+/// The kind of a line that begins like a channel line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A connection.
     Connection(ChannelLine<'a>),
     /// Ring order (`Channel 00/02 : 0 1 2`): a plan, not a connection.
     Order {
-        /// Channels in all, where the line says.
+        /// Total number of channels, where the line has it.
         channels: Option<u32>,
     },
-    /// A connection cut in the middle: nothing may be concluded from it.
+    /// A truncated connection: nothing may be concluded from it.
     Torn,
     /// Something else.
     Other,
@@ -163,7 +164,7 @@ pub fn parse(message: &[u8]) -> Parsed<'_> {
     at.blanks();
     let Some(transport) = transport(&mut at) else { return Parsed::Torn };
     let comm = super::text::behind(at.rest(), "comm 0x").and_then(|rest| Cursor::new(rest).hex());
-    // CollNet's sender and receiver are one rank; a printed `via P2P` without a side is the sender's.
+    // CollNet's sender and receiver are the same rank; a printed `via P2P` without a side is the sender's.
     Parsed::Connection(ChannelLine {
         channel,
         index: index.unwrap_or(0),
@@ -181,12 +182,13 @@ fn torn_if_end<'a>(at: &Cursor<'_>) -> Parsed<'a> {
     if at.rest().is_empty() { Parsed::Torn } else { Parsed::Other }
 }
 
-/// `Channel 00/32 :    0` is the ring of a single rank; `Ring 06 : 2[2] -` is a torn connection.
+/// Returns what a short line is: `Channel 00/32 :    0` is the ring of a single rank; `Ring 06 : 2[2] -` is
+/// a torn connection.
 fn end_of_order_or_torn<'a>(channels: Option<u32>, device: Option<u64>) -> Parsed<'a> {
     if device.is_some() { Parsed::Torn } else { Parsed::Order { channels } }
 }
 
-/// Reads what stands behind `via`; none if it is cut.
+/// Reads the text after `via`; none if it is truncated.
 fn transport<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     let rest = at.rest();
     if rest.starts_with(b"NET/") {
@@ -198,7 +200,8 @@ fn transport<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     }
 }
 
-/// `NET/<name>/<device>[(<proxy rank>)][/GDRDMA[(PCI)]][/GDCopy][/Shared][/flush=…]`. Names contain blanks.
+/// Reads `NET/<name>/<device>[(<proxy rank>)][/GDRDMA[(PCI)]][/GDCopy][/Shared][/flush=…]`. Names contain
+/// spaces.
 fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transport<'a>> {
     let rest = at.rest();
     let end = device_slash(rest, prefix)?;
@@ -219,17 +222,17 @@ fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transpo
     while at.eat(b"/") {
         let modifier = at.token();
         match modifier {
-            // Another rank that wrote at the same moment may begin right behind the word.
+            // The text of another rank that wrote at the same moment may follow the word directly.
             whole if whole.starts_with(b"GDRDMA") => transport.gdr = true,
             whole if whole.starts_with(b"Shared") => transport.shared = true,
-            // Cut in the middle of a modifier: whether there was GPUDirect is not known.
+            // Truncated in the middle of a modifier: whether there was GPUDirect is unknown.
             cut if at.rest().is_empty()
                 && is_cut(cut, &[b"GDRDMA(PCI)", b"Shared", b"GDCopy", b"flush="]) =>
             {
                 return None;
             }
             other if other.starts_with(b"GDCopy") || other.starts_with(b"flush=") => {}
-            // Cut inside a modifier, with the text of another rank behind: `/GDSetting affinity`.
+            // Truncated inside a modifier, followed by the text of another rank: `/GDSetting affinity`.
             cut if matches!(cut.first(), Some(b'G' | b'S' | b'f')) => return None,
             _ => {}
         }
@@ -237,7 +240,7 @@ fn network<'a>(at: &mut Cursor<'a>, kind: Kind, prefix: usize) -> Option<Transpo
     Some(transport)
 }
 
-/// Where the slash before the device number is.
+/// Returns the place of the slash before the device number.
 fn device_slash(rest: &[u8], from: usize) -> Option<usize> {
     let line = &rest[..rest.len().min(160)];
     let slash = line[from..].windows(2).position(|pair| pair[0] == b'/' && pair[1].is_ascii_digit());
@@ -251,7 +254,7 @@ const LOCAL: &[(&str, Kind)] = &[
     ("direct shared memory", Kind::Shm),
 ];
 
-/// P2P, SHM, or something unknown.
+/// Reads P2P, SHM, or an unknown transport.
 fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     let rest = at.rest();
     let plain = |kind, name| Transport { kind, name, device: None, proxy: None, gdr: false, shared: false };
@@ -301,7 +304,8 @@ fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     Some(plain(kind, text(&token[..token.len().min(96)])))
 }
 
-/// A rank that wrote at the same moment may begin right behind the name: `P2P/CUMEMstep 3`.
+/// Removes the text of a rank that wrote at the same moment, which may follow the name directly:
+/// `P2P/CUMEMstep 3`.
 fn without_glue(token: &[u8]) -> &[u8] {
     const NAMES: &[&[u8]] = &[
         b"P2P/CUMEM/read",
@@ -322,7 +326,7 @@ fn without_glue(token: &[u8]) -> &[u8] {
     known.filter(|name| token.get(name.len()) != Some(&b'/')).map_or(token, |name| &token[..name.len()])
 }
 
-/// Whether a text is the beginning of one of the names and none of them whole.
+/// Returns whether a text is a proper prefix of one of the names.
 fn is_cut(text: &[u8], names: &[&[u8]]) -> bool {
     text != b"GDRDMA"
         && !names.contains(&text)

@@ -1,8 +1,9 @@
-//! The lines that tell of communicators: `comm 0x… rank 0 nranks 4 … commId 0x… - Init COMPLETE`, from NCCL 2.3 to 2.30.
+//! The lines about communicators: `comm 0x… rank 0 nranks 4 … commId 0x… - Init COMPLETE`, from NCCL 2.3 to
+//! 2.30.
 
 use super::text::{Cursor, contains};
 
-/// Where a communicator is in its life.
+/// A step in the life of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Initialisation begins.
@@ -15,11 +16,11 @@ pub enum Step {
     Gone,
 }
 
-/// What a line says about one rank of one communicator. Pointers are addresses in one process.
+/// One line about one rank of one communicator. Pointers are addresses in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommLine {
-    /// Where in its life.
+    /// The step that it reports.
     pub step: Step,
     /// Address of the communicator.
     pub pointer: u64,
@@ -50,13 +51,13 @@ pub struct CommLine {
 }
 
 impl CommLine {
-    /// Whether its rank is one of its ranks.
+    /// Returns whether the rank is below the number of ranks.
     pub fn is_possible(&self) -> bool {
         self.nranks > 0 && self.rank < self.nranks
     }
 }
 
-/// Reads a message; none if it is not about one rank of a communicator, or is cut before the ranks.
+/// Reads a message; none if it is not about one rank of a communicator, or is truncated before the ranks.
 pub fn parse(message: &[u8]) -> Option<CommLine> {
     let step = step(message)?;
     let mut line = CommLine {
@@ -100,7 +101,7 @@ pub fn parse(message: &[u8]) -> Option<CommLine> {
     (named && line.nranks > 0).then_some(line)
 }
 
-/// Which step a message is, judged by its beginning and end; most messages are none.
+/// Returns the step of a message, judged by its beginning and end; most messages have none.
 fn step(message: &[u8]) -> Option<Step> {
     let named = message.starts_with(b"ncclComm") || message.starts_with(b"[Rank ");
     if !named && !message.starts_with(b"comm 0x") {
@@ -117,7 +118,7 @@ fn step(message: &[u8]) -> Option<Step> {
     } else if contains(message, "Init COMPLETE") {
         Some(Step::Complete)
     } else {
-        // Cut at its end, or a form of a later version: it still tells rank and size.
+        // Truncated at its end, or a form of a later version: it still has rank and size.
         Some(Step::Start)
     }
 }

@@ -1,15 +1,15 @@
-//! What one message says.
+//! The meaning of one message.
 
 use super::channel::ChannelLine;
 use super::comm::CommLine;
 
-/// A message of NCCL, its plugins, or of what runs around it.
+/// A message of NCCL, its plugins, or the programs around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NcclEvent<'a> {
     /// A connection of one channel.
     Connection(ChannelLine<'a>),
-    /// A connection line that is cut: it is counted, and nothing is concluded from it.
+    /// A truncated connection line: it is counted, and nothing is concluded from it.
     Torn,
     /// Ring order, trees: a plan of the topology, no connection.
     Plan,
@@ -63,9 +63,9 @@ pub enum NcclEvent<'a> {
     },
     /// Multi-node NVLink is used by this rank.
     Mnnvl,
-    /// A line that can only hold a value of speed.
+    /// A line that can only hold a throughput value.
     Rate {
-        /// Where the first words of a value of speed stand in the text.
+        /// Where the first words of the value are in the text.
         at: usize,
     },
     /// Anything else.

@@ -1,6 +1,7 @@
-//! Who wrote a line, as far as the line itself says: launchers put the rank before each line of a pipe many ranks share.
+//! Who wrote a line, as far as the line shows it: launchers prefix each line with the rank where many ranks
+//! share a pipe.
 //!
-//! | launcher | prefix | says |
+//! | launcher | prefix | content |
 //! |---|---|---|
 //! | torchrun `--tee`, `--redirects` | `[default3]:` | role and local rank |
 //! | PyTorch's own messages | `[rank3]:` | global rank |
@@ -22,14 +23,14 @@ pub struct Prefix<'a> {
     pub task: Option<u32>,
     /// The process, from NCCL's own prefix.
     pub process: Option<Writer<'a>>,
-    /// Bytes of the launchers' prefixes, which a reader need not see again; PyTorch's and NCCL's own stay.
+    /// Length of the launchers' prefixes, which need not be shown again; PyTorch's and NCCL's own stay.
     pub len: usize,
 }
 
 /// Most launchers around one process: srun, then mpirun or torchrun.
 const NESTED: usize = 3;
 
-/// Reads the prefixes of a line. Cheap where there are none: one look at the first byte.
+/// Reads the prefixes of a line. Cheap where there are none: it reads one byte.
 pub fn prefix(line: &[u8]) -> Prefix<'_> {
     let mut found = Prefix::default();
     for _ in 0..NESTED {
@@ -53,8 +54,9 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
     found
 }
 
-/// The global rank that a launcher wrote before a line, behind a time or a pod's name too. `[default3]:` is a local
-/// rank, `3: ` a task of Slurm, which may hold several ranks: neither proves a global one.
+/// Returns the global rank that a launcher wrote before a line, also after a time or a pod's name.
+/// `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several ranks: neither proves a
+/// global one.
 pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
     let near = &line[..line.len().min(160)];
     memchr::memchr_iter(b'[', near).find_map(|at| {
@@ -66,7 +68,7 @@ pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
     })
 }
 
-/// `[default3]:` and `[1,3]<stdout>:`; how many bytes it takes.
+/// Reads `[default3]:` and `[1,3]<stdout>:`; returns the length.
 fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     if let Some((rank, taken)) = open_mpi(rest) {
         found.rank = Some(rank);
@@ -86,7 +88,7 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     }
 }
 
-/// `[1,3]<stdout>:`: the rank, and how many bytes it takes.
+/// Reads `[1,3]<stdout>:`; returns the rank and the length.
 fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
     let end = memchr::memchr(b']', &rest[..rest.len().min(24)])?;
     let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
@@ -99,8 +101,9 @@ fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
     Some((rank, end + 1 + tag.len() + blank))
 }
 
-/// The pieces of a line of `mpirun --tag-output`. It passes on whatever a rank's pipe held: where that does not end with a line,
-/// the tag of the next rank stands in the middle. Any other line is one piece.
+/// Returns the pieces of a line of `mpirun --tag-output`, which passes on the content of a rank's pipe:
+/// where that does not end with a newline, the tag of the next rank is inside the line. Any other line is
+/// one piece.
 pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let tag = if line.first() == Some(&b'[') { open_mpi(line) } else { None };
     let mut rest = Some(line);
@@ -115,7 +118,7 @@ pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// `3: `; how many bytes it takes.
+/// Reads `3: `; returns the length.
 fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
     let digits = rest.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
     match number(&rest[..digits]) {
@@ -127,7 +130,7 @@ fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
     }
 }
 
-/// `[rank3]:`, `[Rank 3]`, which PyTorch puts before its own messages.
+/// Reads `[rank3]:` or `[Rank 3]`, PyTorch's prefix of its own messages.
 fn torch_rank(rest: &[u8]) -> Option<u32> {
     let inside = rest.strip_prefix(b"[rank").or_else(|| rest.strip_prefix(b"[Rank "))?;
     let digits = inside.iter().take(7).take_while(|b| b.is_ascii_digit()).count();

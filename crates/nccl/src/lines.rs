@@ -1,18 +1,20 @@
-//! Chunks of bytes become lines: chunking never matters, memory is bounded, and lines of no interest are never looked at.
+//! Splits chunks of bytes into lines: chunk borders never matter, memory is bounded, and irrelevant lines
+//! are never read.
 
 use std::sync::OnceLock;
 
 use aho_corasick::packed;
 
-/// Bytes kept of one line. What a longer line has behind them is skipped; it still counts as one line.
+/// Bytes kept of one line. The rest of a longer line is skipped; it still counts as one line.
 pub const LINE_CAP: usize = 64 * 1024;
 
 /// Any line worth parsing contains one of these or of [`RATES`]: NCCL's own lines, those whose prefix was stripped, and
 /// exceptions that quote NCCL's last error. Which of them a line contains decides nothing else.
 ///
 /// At most 32, and none shorter than 4 bytes: with more, or with shorter ones, the search takes half as many bytes at once.
-/// Every eighth shares a bucket of the search, which tells them apart by the halves of their first four bytes only: this
-/// order makes false hits rare, and beginnings that words of training logs share are left out (`batch`, `step `).
+/// The needles at every eighth place share a bucket of the search, which distinguishes them only by the
+/// halves of their first four bytes: this order makes false hits rare, and prefixes of words in training
+/// logs are left out (`batch`, `step `).
 const NEEDLES: &[&str; 25] = &[
     "P2P/",
     " truncated",
@@ -41,9 +43,9 @@ const NEEDLES: &[&str; 25] = &[
     "HCCL",
 ];
 
-/// Words of values of speed. A line that contains one of these and none of [`NEEDLES`] says nothing else. Training logs
-/// have one in most of their lines, so that these are searched for on their own: what else is of interest is then found
-/// at the speed of memory.
+/// Words of throughput values. A line that contains one of these and none of [`NEEDLES`] has no other
+/// information. Training logs have one in most of their lines, so these are searched separately: the search
+/// for everything else then runs at memory speed.
 pub(crate) const RATES: &[&str; 8] =
     &["_step_timing", "SamplesPerSec", "per_sec", "/sec", "elapsed time", "it/s", "tokens/s", "per sec"];
 
@@ -66,14 +68,14 @@ pub struct Line<'a> {
     pub bytes: &'a [u8],
     /// Whether a newline ended it. The last line of a source may be cut.
     pub ended: bool,
-    /// Where the first words of a value of speed stand, if such a value is all that the line can say.
+    /// Where the first words of a throughput value are, if such a value is all that the line can contain.
     pub rate: Option<usize>,
 }
 
-/// Cuts a stream of bytes into lines and hands over those of interest.
+/// Cuts a stream of bytes into lines and passes on those of interest.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an unfinished line.
     carry: Vec<u8>,
     /// Whether a line is open, even if its kept part is full.
     open: bool,
@@ -82,17 +84,17 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines seen so far, including one that is still open.
+    /// Returns the number of lines so far, including an unfinished one.
     pub fn lines(&self) -> u64 {
         self.lines + u64::from(self.open)
     }
 
-    /// Bytes seen so far.
+    /// Returns the number of bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes bytes and hands over every line of interest that they complete.
+    /// Takes bytes and passes on every line of interest that they complete.
     pub fn feed(&mut self, mut bytes: &[u8], mut sink: impl FnMut(Line<'_>)) {
         self.bytes += bytes.len() as u64;
         if self.open {
@@ -119,7 +121,7 @@ impl Lines {
         }
     }
 
-    /// Hands over the last line if no newline ended it.
+    /// Passes on the last line if no newline ended it.
     pub fn finish(&mut self, mut sink: impl FnMut(Line<'_>)) {
         if self.open {
             self.open = false;
@@ -161,7 +163,7 @@ impl Lines {
     }
 }
 
-/// The next hit of a search in a block, found once.
+/// The next hit of a search in a block, cached.
 struct Ahead {
     find: fn(&[u8], usize) -> Option<usize>,
     /// Where it is; none before the first search.
@@ -174,7 +176,7 @@ impl Ahead {
         Self { find, known: None, over: false }
     }
 
-    /// The first hit at or behind `from`, which never goes back.
+    /// Returns the first hit at or after `from`, which never decreases.
     fn next(&mut self, block: &[u8], from: usize) -> Option<usize> {
         if !self.over && self.known.is_none_or(|at| at < from) {
             self.known = (self.find)(block, from);
@@ -184,8 +186,8 @@ impl Ahead {
     }
 }
 
-/// NCCL's lines come in rows, each with `NCCL` in about the same place: where the line that begins at `from` has it
-/// there, no search is begun.
+/// Checks the place of the last hit before a search, since consecutive NCCL lines have `NCCL` at about the
+/// same place: where the line that begins at `from` has it there, no search is needed.
 fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usize> {
     const SHIFT: usize = 3;
     const TOKEN: &[u8] = b"NCCL";
@@ -195,7 +197,7 @@ fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usiz
     memchr::memchr(b'\n', &block[from..at]).is_none().then_some(at)
 }
 
-/// Hands over a line that stands alone.
+/// Passes on a line that was assembled from several chunks.
 fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<'_>)) {
     let (other, rate) = (find(bytes, 0), find_rate(bytes, 0));
     if other.or(rate).is_some() {

@@ -1,4 +1,5 @@
-//! A message becomes an event. The first word decides which few forms are tried, so that a line costs little.
+//! Turns a message into an event. The first word selects the few forms that are tried, so that a line costs
+//! little.
 
 use super::channel::{self, Parsed};
 use super::comm;
@@ -62,7 +63,7 @@ fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
     name.filter(|name| is_name(name)).map_or(NcclEvent::Other, NcclEvent::Announced)
 }
 
-/// The rarer messages.
+/// Reads the rarer messages.
 fn other(message: &[u8]) -> NcclEvent<'_> {
     const PREFIXES: &[(&str, fn(&[u8]) -> Option<NcclEvent<'_>>)] = &[
         ("Using network ", announced),
@@ -104,7 +105,7 @@ fn announced(rest: &[u8]) -> Option<NcclEvent<'_>> {
     name(rest).map(NcclEvent::Announced)
 }
 
-/// `Assigned NET plugin Socket to comm` (2.27.3 and later).
+/// Reads `Assigned NET plugin Socket to comm` (2.27.3 and later).
 fn assigned(rest: &[u8]) -> Option<NcclEvent<'_>> {
     let end = memchr::memmem::find(rest, b" to comm").unwrap_or(rest.len());
     announced(&rest[..end])
@@ -115,7 +116,8 @@ fn plugin(rest: &[u8]) -> Option<NcclEvent<'_>> {
     name(&rest[..end]).map(NcclEvent::Plugin)
 }
 
-/// A name at the end of a message. Names have blanks (`NCCL RDMA Plugin v6`); what loggers append has brackets.
+/// Reads a name at the end of a message. Names have blanks (`NCCL RDMA Plugin v6`); text added by loggers
+/// has brackets.
 fn name(rest: &[u8]) -> Option<&str> {
     let end = rest
         .iter()
@@ -166,13 +168,13 @@ fn ofi(rest: &[u8]) -> Option<NcclEvent<'_>> {
     Some(NcclEvent::OfiVersion(text(&version[..end])))
 }
 
-/// `127.0.0.1<28028>`, `::1<28028>`.
+/// Reads `127.0.0.1<28028>`, `::1<28028>`.
 fn ras_port(rest: &[u8]) -> Option<NcclEvent<'_>> {
     let port = Cursor::new(behind(rest, "<")?).number()?;
     u16::try_from(port).ok().map(NcclEvent::RasPort)
 }
 
-/// `NCCL_IB_DISABLE set by environment to 1.`, `NCCL_IB_HCA set to mlx5_4`.
+/// Reads `NCCL_IB_DISABLE set by environment to 1.`, `NCCL_IB_HCA set to mlx5_4`.
 fn environment(rest: &[u8]) -> Option<NcclEvent<'_>> {
     let mut at = Cursor::new(rest);
     let name = at.take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
@@ -181,7 +183,7 @@ fn environment(rest: &[u8]) -> Option<NcclEvent<'_>> {
     Some(NcclEvent::Env { name: text(name), value: value.strip_suffix('.').unwrap_or(value) })
 }
 
-/// `2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer`
+/// Reads `2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer`.
 fn channels(message: &[u8]) -> Option<NcclEvent<'_>> {
     let mut at = Cursor::new(message);
     let coll = at.number()?;

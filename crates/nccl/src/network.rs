@@ -1,4 +1,4 @@
-//! Which network carries a connection between nodes: one answer, from which every screen and every rule goes on.
+//! The network of a connection between nodes: one answer, used by every screen and every rule.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl Network {
         }
     }
 
-    /// Returns whether the traffic goes over TCP, whatever plugin was loaded.
+    /// Returns whether the traffic goes over TCP, with any plugin.
     pub fn is_tcp(self) -> bool {
         matches!(self, Self::Socket | Self::LibfabricTcp)
     }

@@ -1,4 +1,4 @@
-//! One source of log bytes becomes events. No I/O; how the bytes are cut into chunks never matters.
+//! Turns the bytes of one log source into events. No I/O; chunk borders never matter.
 
 use super::event::NcclEvent;
 use super::lines::{Line, Lines};
@@ -7,13 +7,13 @@ use super::prefix::{self, Level, Part, Record, Writer};
 use super::throughput::REACH;
 use super::unwrap;
 
-/// One message and where it stood.
+/// One message and its place.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Entry<'a> {
     /// Line in the source, from 1.
     pub line: u64,
-    /// Who printed it, where the prefix says.
+    /// Who printed it, where the prefix shows it.
     pub writer: Option<Writer<'a>>,
     /// Device in the brackets, also where the rest of the prefix was stripped.
     pub device: Option<i32>,
@@ -23,9 +23,9 @@ pub struct Entry<'a> {
     pub location: &'a [u8],
     /// The message, or the whole line where there is no prefix.
     pub text: &'a [u8],
-    /// Global rank that the launcher wrote in front of the line.
+    /// Global rank in a launcher's prefix of the line.
     pub launcher_rank: Option<u32>,
-    /// What it says.
+    /// The meaning of the message.
     pub event: NcclEvent<'a>,
 }
 
@@ -41,22 +41,22 @@ impl Parser {
         Self::default()
     }
 
-    /// Lines seen so far.
+    /// Returns the number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines.lines()
     }
 
-    /// Bytes seen so far.
+    /// Returns the number of bytes so far.
     pub fn bytes(&self) -> u64 {
         self.lines.bytes()
     }
 
-    /// Takes bytes and hands over every message that they complete.
+    /// Takes bytes and passes on every message that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Entry<'_>)) {
         self.lines.feed(bytes, |line| entries(line, &mut sink));
     }
 
-    /// Hands over what the last line holds if no newline ended it. Call it when the source has ended.
+    /// Passes on the content of the last line if no newline ended it. Call it when the source has ended.
     pub fn finish(&mut self, mut sink: impl FnMut(Entry<'_>)) {
         self.lines.finish(|line| entries(line, &mut sink));
     }
@@ -87,7 +87,7 @@ fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
             piece_entries(number, piece, sink);
         }
     } else if memchr::memchr(b'\r', line.bytes).is_some() {
-        // Progress bars redraw one line; NCCL's messages stand between.
+        // Progress bars redraw one line; NCCL's messages may be in between.
         for piece in line.bytes.split(|byte| *byte == b'\r') {
             piece_entries(number, piece, sink);
         }
@@ -135,9 +135,9 @@ fn of_record(line: u64, record: Record<'_>, launcher_rank: Option<u32>) -> Entry
     }
 }
 
-/// NCCL 2.30.7 puts `file.cc:321 (function) ` before located INFO messages.
+/// Removes `file.cc:321 (function) `, which NCCL 2.30.7 puts before located INFO messages.
 fn without_place(message: &[u8]) -> &[u8] {
-    // A path begins with a small letter; what is read most often does not.
+    // A path begins with a lowercase letter; most messages do not.
     if message.first().is_none_or(u8::is_ascii_uppercase) {
         return message;
     }
@@ -156,7 +156,8 @@ fn without_place(message: &[u8]) -> &[u8] {
     }
 }
 
-/// A line whose NCCL prefix was stripped may keep the launcher's: `[1,0]<stdout>:NCCL version …`, `> Channel …`.
+/// Removes a launcher's prefix from a line whose NCCL prefix was stripped: `[1,0]<stdout>:NCCL version …`,
+/// `> Channel …`.
 fn without_tag(text: &[u8]) -> &[u8] {
     let mut rest = text;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What stands before NCCL's messages: `host:pid:tid [dev] NCCL INFO `, behind whatever a launcher put in front of it.
+//! Reads the prefix of NCCL's messages, `host:pid:tid [dev] NCCL INFO `, after any prefix of a launcher.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Whether `file:line` stands between the prefix and the level.
+    /// Returns whether `file:line` is between the prefix and the level.
     fn is_located(self) -> bool {
         matches!(self, Self::Attention | Self::Warn)
     }
@@ -35,7 +35,7 @@ pub struct Writer<'a> {
     pub pid: u64,
     /// Thread.
     pub tid: u64,
-    /// CUDA device of the thread (proxies may say 0), where the prefix says.
+    /// CUDA device of the thread (proxies may print 0), where the prefix has it.
     pub device: Option<i32>,
 }
 
@@ -44,13 +44,13 @@ pub struct Writer<'a> {
 pub struct Record<'a> {
     /// Who printed it; none where the prefix was stripped.
     pub writer: Option<Writer<'a>>,
-    /// Device in the brackets, where only they were left of the prefix.
+    /// Device in the brackets, where nothing else is left of the prefix.
     pub device: Option<i32>,
     /// Level.
     pub level: Level,
     /// `file:line` or C++ function before WARN.
     pub location: &'a [u8],
-    /// The message, without blanks and carriage return at its end.
+    /// The message, without trailing blanks and carriage return.
     pub message: &'a [u8],
 }
 
@@ -61,7 +61,8 @@ fn token() -> &'static Finder<'static> {
     FINDER.get_or_init(|| Finder::new(TOKEN))
 }
 
-/// Hands over each record of a line, and (first) the text before the first record or the whole line if there is none.
+/// Passes each record of a line to `sink`, after the text before the first record, or the whole line if
+/// there is none.
 pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
     let mut pending: Option<(Head<'a>, usize)> = None;
     let mut region = 0;
@@ -89,8 +90,8 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
     }
 }
 
-/// A line that is one INFO record and nothing else, as NCCL prints it into a file of its own: most lines of most logs.
-/// None says nothing: [`split`] then finds what there is.
+/// Reads a line that is exactly one INFO record, as NCCL prints it into its own file: most lines of most
+/// logs. None is no answer: [`split`] must then search the line.
 pub fn plain(line: &[u8]) -> Option<Record<'_>> {
     let mut at = Cursor::new(line);
     let host = at.take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
@@ -119,7 +120,7 @@ pub fn plain(line: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// Who printed a line, by NCCL's prefix near its beginning.
+/// Returns who printed a line, by NCCL's prefix near its beginning.
 pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
     const REACH: usize = 400;
     let near = &line[..line.len().min(REACH)];
@@ -131,13 +132,13 @@ pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
 /// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Text that belongs to no record: what a launcher put before the first, or a line without NCCL's prefix.
+    /// Text outside of records: a launcher's prefix before the first, or a line without NCCL's prefix.
     Text(&'a [u8]),
     /// A record.
     Record(Record<'a>),
 }
 
-/// Everything of a record but its message.
+/// A record without its message.
 struct Head<'a> {
     begins: usize,
     writer: Option<Writer<'a>>,
@@ -158,7 +159,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The level behind `NCCL `, and where the message begins.
+/// Returns the level after `NCCL `, and the start of the message.
 fn level(line: &[u8], from: usize) -> Option<(Level, usize)> {
     let rest = &line[from..];
     for (word, level) in [
@@ -203,7 +204,8 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
                 location,
             };
         }
-        // `[3] NCCL INFO`: the rest of the prefix was stripped. `[3]` glued to something is a launcher's tag.
+        // `[3] NCCL INFO`: the rest of the prefix was stripped. A `[3]` next to other text is a launcher's
+        // tag.
         let alone = near.get(close + 1) == Some(&b' ') && (open == 0 || near[open - 1] == b' ');
         if alone && (location.is_empty() || !matches!(level, Level::Info)) {
             return Head { begins: low + open, writer: None, device: Some(device), level, location };
@@ -223,12 +225,12 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
     }
 }
 
-/// Without a writer, a WARN's `file.cc:123` before it belongs to the record.
+/// Returns the length of a WARN's `file.cc:123`, which belongs to the record if there is no writer.
 fn trailing_location(location: &[u8], near: &[u8]) -> usize {
     if location.is_empty() { 0 } else { near.len() }
 }
 
-/// Reads `host:pid:tid` at the end of `left`; gives it and where it begins.
+/// Reads `host:pid:tid` at the end of `left`; returns it and its start.
 fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)> {
     let last = memchr::memrchr(b':', left)?;
     let tid = id(&left[last + 1..])?;
@@ -242,7 +244,7 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
         })
         .map_or(0, |at| at + 1);
     begins += glued_time(&left[..begins], &host[begins..]);
-    // `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
+    // Cuts `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
     if let Some(close) = memchr::memrchr2(b')', b'>', &host[begins..])
         && begins + close + 1 < middle
     {
@@ -253,8 +255,8 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
     (host.len() <= 255).then_some((Writer { host, pid, tid, device }, begins))
 }
 
-/// Two ranks that write at once leave `…via P2P/CUMEMhost:7:7 [0]`: what of the other's record stands before the host.
-/// Host names have no slash.
+/// Returns the length of another record's text before the host, since two ranks that write at once leave
+/// `…via P2P/CUMEMhost:7:7 [0]`. Host names have no slash.
 fn glued_record(host: &[u8]) -> usize {
     const ENDS: &[&[u8]] =
         &[b"GDRDMA(PCI)", b"GDRDMA", b"Shared", b"CUMEM", b"MNNVL", b"IPC", b"read", b"direct", b"CE"];
@@ -264,7 +266,8 @@ fn glued_record(host: &[u8]) -> usize {
     slash + 1 + known.unwrap_or(usize::from(last.first().is_some_and(u8::is_ascii_digit)))
 }
 
-/// CloudWatch glues `2025-05-16T16:39:55.210-07:` `00` to the host: the last two digits are the zone's.
+/// Returns the length of the digits that CloudWatch joins to the host: of `2025-05-16T16:39:55.210-07:`
+/// `00`, the last two are the zone's.
 fn glued_time(before: &[u8], host: &[u8]) -> usize {
     let zone = before.len() >= 4
         && before.ends_with(b":")
@@ -274,7 +277,7 @@ fn glued_time(before: &[u8], host: &[u8]) -> usize {
     if zone && digits { 2 } else { 0 }
 }
 
-/// A process or thread id; posters mask them as `XXXXXX`, which reads as 0.
+/// Reads a process or thread id; forum posts mask them as `XXXXXX`, which reads as 0.
 fn id(digits: &[u8]) -> Option<u64> {
     if !digits.is_empty() && digits.len() <= 12 && digits.iter().all(|byte| *byte == b'X' || *byte == b'x') {
         return Some(0);

@@ -1,5 +1,5 @@
-//! Signatures: the wordings of log lines that point at a cause. One table, one search over the line. A signature alone
-//! decides nothing; the rules that read it weigh it against the rest of the log.
+//! Signatures: wordings of log lines that indicate a cause. One table, one search over the line. A
+//! signature alone decides nothing; the rules weigh it against the rest of the log.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use super::prefix::Level;
 use super::text::{Cursor, behind, contains};
 
-/// What a log line points at: a fault, or a fact that rules need.
+/// What a log line indicates: a fault, or a fact that rules need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Signature {
@@ -92,9 +92,9 @@ pub enum Signature {
     NvlsUnavailable,
     /// CollNet (SHARP) is not used.
     CollnetUnavailable,
-    /// `NCCL_ALGO` asks for CollNet.
+    /// `NCCL_ALGO` requests CollNet.
     CollnetRequested,
-    /// Multi-node NVLink is there and does not work.
+    /// Multi-node NVLink is present but does not work.
     MnnvlBroken,
     /// No network interface fits.
     NoInterface,
@@ -106,7 +106,7 @@ pub enum Signature {
     ConnectFailed,
     /// A connection did not come from a rank of this job.
     StrayConnection,
-    /// NCCL says that versions differ.
+    /// NCCL reports that versions differ.
     VersionMismatch,
     /// Ranks disagree on a collective or its size.
     CollectiveMismatch,
@@ -124,7 +124,7 @@ pub enum Signature {
     CudaFailure,
     /// Host memory is not allocated with cuMem.
     CumemHostFallback,
-    /// The network that was asked for is not there.
+    /// The requested network is missing.
     NetworkNotFound,
     /// The plugin found one NIC.
     OneNicFound,
@@ -177,8 +177,8 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// Returns whether a warning with this signature means that its rank failed. What NCCL only mentions, or goes on
-    /// without, does not.
+    /// Returns whether a warning with this signature means that its rank failed. What NCCL only mentions,
+    /// or continues without, does not.
     pub fn fails_rank(self) -> bool {
         self <= Self::DeviceNotOpened
             && !matches!(
@@ -193,7 +193,7 @@ impl Signature {
 }
 
 impl Signature {
-    /// Whether it says only through which network an error passed, not what went wrong.
+    /// Returns whether it only shows through which network an error passed, not what went wrong.
     pub(crate) fn is_place(self) -> bool {
         matches!(
             self,
@@ -202,7 +202,7 @@ impl Signature {
     }
 }
 
-/// What a row of the table points at.
+/// The signature of a row.
 #[derive(Clone, Copy)]
 enum Target {
     Signature(Signature),
@@ -332,7 +332,7 @@ const TABLE: &[Row] = &[
     with(Signature::MemoryRegistration, "ibv_alloc_pd", &["failed"], &["not supported"]),
     row(Signature::MemoryRegistration, "Failure to post internal receive buffers"),
     with(Signature::MemoryRegistration, "Unable to write to EQ", &["Cannot allocate memory"], &[]),
-    // NCCL says it of its socket network too, which never had it.
+    // NCCL prints it for its socket network too, which never supports it.
     with(Signature::IbGdrDisabled, "GPU Direct RDMA Disabled for HCA", &[], &["NET/Socket"]),
     with(Signature::GdrTooFar, "GPU Direct RDMA Disabled for GPU", &[], &[]),
     row(Signature::IncompatibleIbDevices, "Trying to connect incompatible IB devices"),
@@ -416,7 +416,7 @@ const TABLE: &[Row] = &[
     row(Signature::HmemWithoutGdr, "Could not disable CUDA API usage for HMEM, disabling GDR"),
     row(Signature::DeviceNotOpened, "Unable to open device "),
     with(Signature::DeviceNotOpened, "could not open ", &[" ("], &[]),
-    // Facts that the rules need, and that are no fault by themselves.
+    // Facts that the rules need, and that are no faults by themselves.
     row(Signature::OnAws, "Configuring AWS-specific options"),
     with(Signature::OnAws, "Running on ", &["platform", "NCCL_TOPO_FILE"], &[]),
     row(Signature::OnAws, "Plugin selected platform: AWS"),
@@ -456,7 +456,7 @@ fn automaton() -> Option<&'static AhoCorasick> {
         .as_ref()
 }
 
-/// Hands over every signature of a line, each once.
+/// Passes every signature of a line to `sink`, each once.
 pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: impl FnMut(Signature)) {
     let mut found: Vec<Signature> = Vec::new();
     let mut once = |id: Signature| {
@@ -469,7 +469,7 @@ pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: imp
         in_location(location, message, &mut once);
     }
     let Some(automaton) = automaton() else { return };
-    // A row is judged by its first hit: what it asks is asked of the whole message.
+    // A row is judged by its first hit, against the whole message.
     let mut judged_rows = [false; TABLE.len()];
     for hit in automaton.find_overlapping_iter(message) {
         let at = hit.pattern().as_usize();
@@ -489,7 +489,7 @@ pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: imp
     }
 }
 
-/// A warning's file tells what failed, whatever it says.
+/// Finds the signatures of a warning by its file, whatever its message.
 fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature)) {
     if contains(location, "transport/nvls.cc:") && !contains(message, "MNNVL") {
         sink(Signature::NvlsFailed);
@@ -503,7 +503,7 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
         ("ibv_wrap.c:", Signature::ErrorInIbExternal),
         (" socket.c:", Signature::ErrorInIbExternal),
     ] {
-        // libibverbs missing is said from ibvwrap.cc and means that IB is not used.
+        // A missing libibverbs is reported from ibvwrap.cc and means that IB is not used.
         let named = contains(location, file)
             || file.strip_prefix(' ').is_some_and(|own| location.starts_with(own.as_bytes()));
         if named && !contains(message, "Failed to open libibverbs") {
@@ -512,7 +512,7 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
     }
 }
 
-/// Signatures that need a look at numbers or names.
+/// Finds signatures that depend on numbers or names.
 fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) -> Option<Signature> {
     let keep = match id {
         Signature::PluginAbi => versioned_library(message),
@@ -536,7 +536,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
     keep.then_some(id)
 }
 
-/// What the dynamic loader prints of a program or library that needs a newer C or C++ library, with either kind of quotes.
+/// Returns whether the dynamic loader reports a too old C or C++ library, with either kind of quotes.
 fn missing_runtime_version(message: &[u8]) -> bool {
     ["version `GLIBC", "version 'GLIBC"].iter().any(|start| contains(message, start))
         && ["libc.so", "libm.so", "libstdc++.so", "libpthread.so"]
@@ -544,7 +544,7 @@ fn missing_runtime_version(message: &[u8]) -> bool {
             .any(|library| contains(message, library))
 }
 
-/// The object of the missing symbol version must be part of the network stack.
+/// Returns whether the object of the missing symbol version is part of the network stack.
 fn versioned_library(message: &[u8]) -> bool {
     let known = ["GLIBC", "CXXABI", "FABRIC", "IBVERBS", "EFA_", "MLX5"];
     let parts = ["nccl", "libfabric", "ibverbs", "libefa", "mlx5", "rdmacm"];
@@ -553,7 +553,8 @@ fn versioned_library(message: &[u8]) -> bool {
         && parts.iter().any(|part| contains(message, part))
 }
 
-/// The library whose absence kept the plugin from loading: the plugin itself (R02) or one that it needs (R04).
+/// Finds the library whose absence kept the plugin from loading: the plugin itself (R02) or one that it
+/// needs (R04).
 fn missing_library(message: &[u8]) -> Option<Signature> {
     let end = memchr::memmem::find(message, b": cannot open shared object")?;
     let start =
@@ -576,7 +577,8 @@ fn missing_library(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Providers that are right on their own fabrics are no fault: cxi (Slingshot), psm2/psm3, opx (Omni-Path), gni.
+/// Finds a provider other than those that are correct on their own fabrics: cxi (Slingshot), psm2/psm3, opx
+/// (Omni-Path), gni.
 fn provider(message: &[u8]) -> Option<Signature> {
     let rest = behind(message, "rovider is ")?;
     let right = [&b"efa"[..], b"cxi", b"psm", b"opx", b"gni", b"ucx", b"lnx"];
@@ -584,7 +586,8 @@ fn provider(message: &[u8]) -> Option<Signature> {
     (!cut && !right.iter().any(|name| rest.starts_with(name))).then_some(Signature::OfiOtherProvider)
 }
 
-/// `RC: 20` (plugin 1.3 to 1.20) and `err: 20` (1.21) and their neighbours come from EFA's own completion codes.
+/// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
+/// and the like.
 fn efa_completion(message: &[u8]) -> bool {
     ["RC: ", "err: "].iter().any(|label| {
         behind(message, label)
@@ -592,13 +595,14 @@ fn efa_completion(message: &[u8]) -> bool {
     })
 }
 
-/// `… set by environment to 1`, and not `to 10`.
+/// Returns whether a text has `… set by environment to 1`, and not `to 10`; true without these words.
 fn ends_in_one(message: &[u8]) -> bool {
     behind(message, "environment to ")
         .is_none_or(|rest| rest.first() == Some(&b'1') && !rest.get(1).is_some_and(u8::is_ascii_digit))
 }
 
-/// Status of an InfiniBand completion: the first error is the cause, 5 (flush) its echo.
+/// Returns the signature of an InfiniBand completion: the first error is the cause, 5 (flush) its
+/// consequence.
 fn completion(message: &[u8]) -> Option<Signature> {
     for (name, id) in [
         ("IBV_WC_RETRY_EXC_ERR", Signature::IbRetryExceeded),
@@ -620,14 +624,15 @@ fn completion(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Whether a line without NCCL's prefix is about the ranks' rendezvous, and not about some other connection.
+/// Returns whether a line without NCCL's prefix is about the ranks' rendezvous, and not about another
+/// connection.
 fn in_rendezvous(message: &[u8]) -> bool {
     ["NCCL", "nccl", "c10d", "TCPStore", "socketStartConnect", "[W socket", "[E socket"]
         .iter()
         .any(|name| contains(message, name))
 }
 
-/// Interfaces that other hosts cannot reach. `lo` is told apart, since on one node it is right.
+/// Finds interfaces that other hosts cannot reach. `lo` is separate, since on a single node it is correct.
 fn suspicious_interface(message: &[u8]) -> Option<Signature> {
     let rest =
         ["Bootstrap : Using", "Bootstrap: Using", "NET/Socket : Using", "Using interface", "onnect to "]

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SourceId {
-    /// What tells two sources of one name apart (pod uid, inode, job id).
+    /// Distinguishes two sources with the same name (pod uid, inode, job id).
     pub uid: String,
-    /// The name people know (pod, `node0/rank3`, file name).
+    /// The name for display (pod, `node0/rank3`, file name).
     pub name: String,
     /// Container, where a pod has several; empty otherwise.
     pub container: String,
@@ -20,12 +20,12 @@ pub struct SourceId {
     pub role: String,
     /// Number in the role, from 0.
     pub replica: u32,
-    /// Global rank, where the source is the output of exactly one rank and the backend knows which.
+    /// Global rank, where the source is the output of exactly one rank and the backend knows which one.
     pub rank: Option<u32>,
 }
 
 impl SourceId {
-    /// Makes a source of a name; the other fields start empty.
+    /// Makes a source with a name; the other fields start empty.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
         Self {

@@ -1,6 +1,6 @@
 //! Reading bytes from left to right.
 
-/// The longest valid UTF-8 beginning of some bytes. Names in NCCL's lines are ASCII; what is not is damage.
+/// Returns the longest valid UTF-8 prefix. Names in NCCL's lines are ASCII; anything else is damage.
 pub fn text(bytes: &[u8]) -> &str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -8,12 +8,12 @@ pub fn text(bytes: &[u8]) -> &str {
     }
 }
 
-/// Whether `needle` occurs.
+/// Returns whether `needle` occurs.
 pub fn contains(haystack: &[u8], needle: &str) -> bool {
     haystack.len() >= needle.len() && memchr::memmem::find(haystack, needle.as_bytes()).is_some()
 }
 
-/// What stands behind the first `needle`.
+/// Returns the bytes after the first `needle`.
 pub fn behind<'a>(haystack: &'a [u8], needle: &str) -> Option<&'a [u8]> {
     if haystack.len() < needle.len() {
         return None;
@@ -34,7 +34,7 @@ impl<'a> Cursor<'a> {
         Self { rest }
     }
 
-    /// What has not been read.
+    /// Returns the unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips `what` if it comes next.
+    /// Skips `what` if it comes next; returns whether it did.
     #[inline]
     pub fn eat(&mut self, what: &[u8]) -> bool {
         match self.rest.strip_prefix(what) {

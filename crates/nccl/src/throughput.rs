@@ -1,4 +1,4 @@
-//! How fast the job is, from what training programs and benchmarks print.
+//! The speed of the job, from the output of training programs and benchmarks.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use super::text::{behind, contains, text};
 
 /// Samples kept of one series.
 const SAMPLES: usize = 256;
-/// Bytes before the words that make a line interesting in which its label or value begins.
+/// Most bytes between the start of a label or value and the words that make its line relevant.
 pub(super) const REACH: usize = 32;
 /// Series kept of one source.
 const SERIES: usize = 32;
@@ -41,9 +41,9 @@ pub struct Series {
     pub first: Sample,
     /// Samples, evenly spread; at most 256.
     pub samples: Vec<Sample>,
-    /// The last value as it was printed: most values are never looked at, so they are not parsed.
+    /// The last value as printed: most values are never used, so they are not parsed.
     last: Printed,
-    /// Every so many values one is a sample; a power of two.
+    /// Every so many values, one is a sample; a power of two.
     stride: u64,
 }
 
@@ -78,7 +78,7 @@ impl Series {
         self.last.sample().unwrap_or(self.first)
     }
 
-    /// Adds a value. When the samples are full every second one is dropped and half as many are taken from then on.
+    /// Adds a value. When the samples are full, every second one is dropped and the stride doubles.
     fn add(&mut self, last: Printed) {
         if self.count & (self.stride - 1) == 0
             && let Some(sample) = last.sample()
@@ -104,7 +104,7 @@ impl Series {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Throughput {
     series: Vec<Series>,
-    /// The series of the ranks that wrote last, by rank.
+    /// The series of the ranks that wrote most recently, by rank.
     recent: Vec<u8>,
     steps: bool,
 }
@@ -114,12 +114,12 @@ impl Throughput {
         self.series.iter()
     }
 
-    /// Whether training steps were seen.
+    /// Returns whether training steps were seen.
     pub fn steps(&self) -> bool {
         self.steps
     }
 
-    /// Values of training steps by rank, all metrics together.
+    /// Returns the number of training step values by rank, all metrics together.
     pub fn step_counts(&self) -> BTreeMap<Option<u32>, u64> {
         let mut counts = BTreeMap::new();
         for series in self.series.iter().filter(|series| !series.metric.starts_with("busbw")) {
@@ -128,12 +128,12 @@ impl Throughput {
         counts
     }
 
-    /// Looks for a value in a line; whether there is one.
+    /// Searches a value in a line; returns whether there is one.
     pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) -> bool {
         find(message).is_some_and(|found| self.add(rank, line, found))
     }
 
-    /// The same for a line whose first words of a value of speed stand at a known place.
+    /// Does the same for a line with a known place of the first words of a throughput value.
     pub fn observe_at(&mut self, rank: Option<u32>, line: u64, message: &[u8], at: usize) -> bool {
         find_at(message, at).or_else(|| find(message)).is_some_and(|found| self.add(rank, line, found))
     }
@@ -156,7 +156,7 @@ impl Throughput {
     }
 
     fn series_of(&mut self, metric: &'static str, rank: Option<u32>) -> Option<&mut Series> {
-        // Nearly always the very same text: then its bytes are not compared.
+        // Nearly always the same static text: then its bytes are not compared.
         let is = |name: &'static str| std::ptr::eq(name, metric) || name == metric;
         let same = |known: &Series| known.rank == rank && is(known.metric);
         let place = rank.map_or(0, |rank| rank as usize % RECENT);
@@ -172,12 +172,13 @@ impl Throughput {
     }
 }
 
-/// Places in which the series of a rank is found again without a search.
+/// Number of places in which the series of a rank is found again without a search.
 const RECENT: usize = 64;
 
 /// Metric, unit and the label before the value.
 const LABELS: &[(&str, &str, &[&str])] = &[
-    // tf_cnn_benchmarks: `total images/sec` is the whole job's, printed by every rank: one number, never a sum.
+    // tf_cnn_benchmarks: `total images/sec` is for the whole job, printed by every rank: one number, never
+    // a sum.
     ("total images/sec", "images/s", &["total images/sec: ", "Total img/sec on "]),
     ("images/sec", "images/s", &["images/sec: ", "Img/sec per GPU: ", "img/sec: "]),
     ("busbw avg", "GB/s", &["# Avg bus bandwidth    : ", "Avg bus bandwidth"]),
@@ -206,7 +207,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
     ("iterations/sec", "it/s", &["iterations/sec: "]),
 ];
 
-/// All labels in one automaton, and which row each belongs to.
+/// Returns all labels in one automaton, and the row of each.
 fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
     static LABEL_FINDER: OnceLock<Option<(AhoCorasick, Vec<usize>)>> = OnceLock::new();
     let build = || {
@@ -221,8 +222,8 @@ fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
 /// A value: its metric, its unit, and its digits.
 type Found<'a> = (&'static str, &'static str, &'a [u8]);
 
-/// The labels that hold words of [`RATES`]: where in the label, its row, and the label. Those that begin the earliest
-/// before their words come first, as they would be found first.
+/// Returns the labels that contain words of [`RATES`]: the offset of the word, the row, and the label.
+/// Labels with the largest offset come first, as a search would find them first.
 fn rate_labels() -> &'static [(usize, usize, &'static str)] {
     static RATE_LABELS: OnceLock<Vec<(usize, usize, &'static str)>> = OnceLock::new();
     RATE_LABELS.get_or_init(|| {
@@ -268,7 +269,7 @@ fn find(message: &[u8]) -> Option<Found<'_>> {
     nccl_tests_row(message)
 }
 
-/// The first number of a text that begins with blanks, `:`, `=` or `N GPU(s): `.
+/// Returns the first number of a text that begins with blanks, `:`, `=` or `N GPU(s): `.
 fn number(rest: &[u8]) -> Option<&[u8]> {
     let head = &rest[..rest.len().min(48)];
     let start = head.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b':' | b'='))?;
@@ -292,7 +293,7 @@ fn parse(digits: &[u8]) -> Option<f64> {
     digits.trim_end_matches(['.', '-', '+']).parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// tqdm: ` 45%|████ | 45/100 [00:12<00:15,  3.61it/s]`.
+/// Reads the output of tqdm: ` 45%|████ | 45/100 [00:12<00:15,  3.61it/s]`.
 fn progress(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     let end = memchr::memmem::find(message, b"it/s")?;
     let head = &message[..end];
@@ -301,8 +302,8 @@ fn progress(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     parse(&head[start..]).map(|_| ("iterations/sec", "it/s", &head[start..]))
 }
 
-/// A row of nccl-tests: `1073741824 268435456 float sum -1 47392 22.66 42.48 0 47420 22.64 42.46 0`; the eighth number
-/// is the bus bandwidth out of place.
+/// Reads a row of nccl-tests: `1073741824 268435456 float sum -1 47392 22.66 42.48 0 47420 22.64 42.46 0`;
+/// the eighth number is the out-of-place bus bandwidth.
 fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
     let mut words = message.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let bytes = words.next()?;
@@ -317,7 +318,7 @@ fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])>
         return None;
     }
     let mut time = words.next()?;
-    // Since 2.10 a column `root` stands before the time; it is a whole number, -1 where there is none.
+    // Since 2.10 there is a column `root` before the time; it is a whole number, -1 where there is none.
     if time == b"-1" || (numeric(time) && time.len() <= 3) {
         time = words.next()?;
     }
@@ -331,7 +332,7 @@ fn nccl_tests_row(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])>
 mod tests {
     use super::*;
 
-    /// A value whose place is known is the one that a search finds.
+    /// A value at a known place is the one that a search finds.
     #[test]
     fn a_known_place_gives_what_the_search_finds() {
         let heads = ["", "x ", "step 7 total ", "elapsed time: 3, ", "it/s?, ", "tokens/s n/a tokens/s "];

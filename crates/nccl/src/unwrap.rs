@@ -1,8 +1,8 @@
-//! Undoes what log shippers and terminals do to a line: JSON strings and colours.
+//! Reverses what log shippers and terminals do to a line: JSON strings and colours.
 
 use super::lines::LINE_CAP;
 
-/// The line as it was printed; none where nothing was done to it.
+/// Returns the line as it was printed; none if it was not changed.
 pub fn unwrap(line: &[u8]) -> Option<Vec<u8>> {
     let from_json = if line.trim_ascii_start().first() == Some(&b'{') { json_strings(line) } else { None };
     let plain = from_json.as_deref().unwrap_or(line);
@@ -12,7 +12,7 @@ pub fn unwrap(line: &[u8]) -> Option<Vec<u8>> {
     from_json
 }
 
-/// The strings of a JSON object, one a line, so that whichever of them is the message is found.
+/// Returns the strings of a JSON object, one per line, so that the message is found in any of them.
 fn json_strings(line: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -30,7 +30,7 @@ fn json_strings(line: &[u8]) -> Option<Vec<u8>> {
     (strings > 1).then_some(out)
 }
 
-/// Decodes the string that begins at `rest`; gives the offset behind its closing quote.
+/// Decodes the string that begins at `rest`; returns the offset after its closing quote.
 fn json_string(rest: &[u8], out: &mut Vec<u8>) -> usize {
     let mut at = 0;
     while at < rest.len() {

@@ -1,4 +1,4 @@
-//! A backend of one job that is a captured run: its ranks print what they printed then, at any pace.
+//! A backend with one job, a captured run: its ranks print their recorded output, at any speed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::Replay;
 /// Name of the backend, and of its target.
 pub const NAME: &str = "replay";
 
-/// Most bytes of plain logs that are played.
+/// Largest total size of plain logs.
 const MOST: u64 = 1 << 30;
 
-/// A backend of one job that is played.
+/// A backend with one replayed job.
 #[derive(Clone, Debug)]
 pub struct ReplayBackend {
     tape: Arc<Tape>,
@@ -33,7 +33,7 @@ pub struct ReplayBackend {
     over: watch::Sender<bool>,
 }
 
-/// What is played.
+/// The replayed output.
 #[derive(Debug)]
 struct Tape {
     sources: Vec<Arc<SourceId>>,
@@ -47,11 +47,11 @@ enum Lines {
     Files(Vec<PathBuf>),
 }
 
-/// Plain logs say nothing of their pace: so many lines a second of each.
+/// Plain logs contain no timing: this many lines per second are played from each.
 const PLAIN_LINES_A_SECOND: u64 = 1000;
 
 impl ReplayBackend {
-    /// Plays a replay. A speed of 1 is as it was, 10 ten times faster, 0 all at once.
+    /// Plays a replay. A speed of 1 is the recorded speed, 10 ten times faster, 0 all at once.
     pub fn replay(name: &str, replay: Replay, ranks_per_node: u32, speed: f64) -> Self {
         let each = ranks_per_node.max(1);
         let sources = (0..replay.world())
@@ -60,12 +60,12 @@ impl ReplayBackend {
         Self::new(name, Tape { sources: sources.collect(), nodes, lines: Lines::Replay(replay) }, speed)
     }
 
-    /// Puts log files on the stage: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. A number in a file's name
+    /// Plays log files: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. A number in a file's name
     /// is its rank.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if they cannot be read, [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Usage`] if
-    /// they are too large.
+    /// [`ErrorKind::Io`] if they cannot be read, [`ErrorKind::NotFound`] if there are none,
+    /// [`ErrorKind::Usage`] if they are too large.
     pub fn logs(path: &Path, speed: f64) -> Result<Self> {
         let files = files(path).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
@@ -100,7 +100,7 @@ impl ReplayBackend {
         Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(false) }
     }
 
-    /// The job that is played.
+    /// Returns the replayed job.
     pub fn handle(&self) -> &JobHandle {
         &self.handle
     }
@@ -125,8 +125,8 @@ fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
     Arc::new(source)
 }
 
-/// Reads the rank of a file named `rank12.log` or `job-7.rank_3.out`. Any other number, such as a node's or a job's, is
-/// not a rank.
+/// Parses the rank in a file name such as `rank12.log` or `job-7.rank_3.out`. Any other number, such as a
+/// node's or a job's, is not a rank.
 fn rank_in(name: &str) -> Option<u32> {
     let (_, behind) = name.rsplit_once("rank")?;
     let behind = behind.strip_prefix(['-', '_', '.']).unwrap_or(behind);
@@ -153,7 +153,7 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Tape {
-    /// All that a source prints: milliseconds since the start, and the bytes.
+    /// Passes on all output of a source: milliseconds since the start, and the bytes.
     fn each_line(&self, at: usize, mut each: impl FnMut(u64, &[u8])) {
         match &self.lines {
             Lines::Replay(replay) => {
@@ -173,20 +173,20 @@ impl Tape {
     }
 }
 
-/// Where the play is.
+/// The position in the replay.
 struct Play {
     stage: ReplayBackend,
     wanted: Vec<usize>,
     /// Bytes of each source so far.
     offsets: Vec<u64>,
-    /// What is still to come, the last first; empty where all is played at once.
+    /// The remaining output, the last first; empty if all is played at once.
     cues: Vec<(u64, usize, Vec<u8>)>,
     next: usize,
     begun: Instant,
     ready: std::collections::VecDeque<LogBatch>,
 }
 
-/// Lines that are due within so many milliseconds come together.
+/// Lines that are due within this many milliseconds are sent together.
 const TOGETHER_MS: u64 = 20;
 
 impl Play {
@@ -239,7 +239,7 @@ impl Play {
         None
     }
 
-    /// Prints what is due by now.
+    /// Prints what is due now.
     fn cue(&mut self) {
         let Some(first) = self.cues.last().map(|(at_ms, ..)| *at_ms) else { return };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]

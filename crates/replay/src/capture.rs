@@ -1,4 +1,4 @@
-//! A captured run: what each rank printed, line by line, and when.
+//! A captured run: the output of each rank, line by line, with times.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::Expected;
 use crate::scale::{Replay, Shape};
 use crate::template::Templates;
 
-/// The captures that are a part of this crate.
+/// The captures included in this crate.
 pub const SHIPPED: &[&str] =
     &["ofi_tcp_2x2", "p2p_default", "plugin_missing", "shm", "socket_2x2", "train_2x2"];
 
@@ -26,7 +26,7 @@ macro_rules! shipped {
     };
 }
 
-/// One line as a rank printed it.
+/// A line of a rank's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimedLine {
     /// Milliseconds since the first line of the run.
@@ -35,14 +35,14 @@ pub struct TimedLine {
     pub bytes: Vec<u8>,
 }
 
-/// A captured run and what its map must be.
+/// A captured run and its expected map.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// Its name.
     pub name: String,
     /// Lines of each rank, in order.
     pub ranks: Vec<Vec<TimedLine>>,
-    /// What is true of it.
+    /// The expected results.
     pub expected: Expected,
 }
 
@@ -54,10 +54,10 @@ struct Chunk {
 }
 
 impl Capture {
-    /// A capture of this crate by name.
+    /// Returns a capture of this crate by name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming those there are.
+    /// [`ErrorKind::NotFound`] listing the available ones.
     pub fn shipped(name: &str) -> Result<Self> {
         let found = shipped!(
             name,
@@ -73,7 +73,7 @@ impl Capture {
     /// Reads a capture's folder: `merged.jsonl` and `expected.json`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidSpec`] if it is not what it should be.
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidSpec`] if its format is wrong.
     pub fn read(folder: &Path) -> Result<Self> {
         let file = |name: &str| {
             let path = folder.join(name);
@@ -102,23 +102,23 @@ impl Capture {
         Ok(Self { name: name.to_owned(), ranks: open.into_values().collect(), expected })
     }
 
-    /// Plays it as it was, byte for byte.
+    /// Replays it unchanged, byte for byte.
     pub fn exact(&self) -> Replay {
         Replay::exact(self)
     }
 
-    /// Widens it to another shape: hosts, pids, devices, ranks, communicator ids, rings and trees agree over all
-    /// ranks, and the expected map is made for it.
+    /// Scales it to another shape: hosts, pids, devices, ranks, communicator ids, rings and trees are
+    /// consistent over all ranks, and the expected map is generated for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if the capture has split communicators, or no network where there are several nodes
-    /// in the shape; [`ErrorKind::Usage`] for an empty shape.
+    /// [`ErrorKind::Unsupported`] if the capture has split communicators, or no network for a shape with
+    /// several nodes; [`ErrorKind::Usage`] for an empty shape.
     pub fn scale(&self, shape: Shape) -> Result<Replay> {
         Replay::wide(Templates::of(self)?, self, shape)
     }
 }
 
-/// Cuts a chunk into lines; a line begun by an earlier chunk goes on.
+/// Splits a chunk into lines; a line begun by an earlier chunk is continued.
 fn push(lines: &mut Vec<TimedLine>, at_ms: u64, bytes: &[u8]) {
     for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
         match lines.last_mut() {

@@ -1,4 +1,4 @@
-//! What is true of a capture or of a replay: what a reader of its logs must find out.
+//! The expected results of a capture or of a replay, which a reader of its logs must find.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// One directed pair: global rank from, global rank to, kind (`p2p`, `shm`, `net`), and the network's name.
 pub type Pair = (u32, u32, String, Option<String>);
 
-/// What the map of a replay must be, in the shape of a capture's `expected.json`.
+/// The expected map of a replay, in the format of a capture's `expected.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// Pairs that are connected, sorted.
+    /// Connected pairs, sorted.
     pub pairs: Vec<Pair>,
     /// The network each rank announces.
     pub announced: BTreeMap<String, String>,
@@ -19,12 +19,12 @@ pub struct Expected {
     /// libfabric's providers.
     #[serde(default)]
     pub providers: Vec<String>,
-    /// Lines of all ranks together.
+    /// Number of lines of all ranks.
     #[serde(default)]
     pub lines: u64,
     /// The verdict about the fabric.
     pub verdict_fabric: String,
-    /// Regular expressions, each of which some finding's message or evidence must match.
+    /// Regular expressions, each of which must match the message or evidence of a finding.
     #[serde(default)]
     pub finding_evidence: Vec<String>,
 }

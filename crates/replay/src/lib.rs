@@ -1,4 +1,4 @@
-//! Plays recorded NCCL logs again, as they were or scaled to any number of ranks, with the expected transport map beside.
+//! Replays recorded NCCL logs, unchanged or scaled to any number of ranks, with the expected transport map.
 //!
 //! ```
 //! use weftrun_replay::{Capture, Shape};
@@ -12,9 +12,9 @@
 //! # Ok::<(), weftrun_core::Error>(())
 //! ```
 //!
-//! A [`Replay`] writes what each rank prints: as a log, as a timed file for the POSIX sh [player](Replay::script), or
-//! as one script that holds everything and runs in a busybox pod, under `srun`, and on the local backend.
-//! It streams: 16,384 ranks of 32 channels need no more memory than one.
+//! A [`Replay`] writes the output of each rank: as a log, as a timed file for the POSIX sh
+//! [player](Replay::script), or as one self-contained script that runs in a busybox pod, under `srun`, and on
+//! the local backend. It streams: 16,384 ranks of 32 channels need no more memory than one.
 
 mod backend;
 mod capture;

@@ -1,4 +1,4 @@
-//! Playing in a POSIX shell: a timed file for each rank, or one script that holds all of them.
+//! Replays in a POSIX shell: a timed file for each rank, or one script for all of them.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,17 +9,17 @@ use weftrun_core::{Error, ErrorKind, Result};
 use crate::Replay;
 use crate::scale::cannot_write;
 
-/// The player: defines `rank`, found in the variables of torchrun, Slurm, Open MPI, PMI and indexed Jobs, and the
-/// function `play`, which prints a timed file from its input. With `INSTANT` set it does not wait. It needs nothing
-/// that busybox has not.
+/// The player: defines `rank`, read from the variables of torchrun, Slurm, Open MPI, PMI and indexed Jobs,
+/// and the function `play`, which prints a timed file from its input. With `INSTANT` set it does not wait. It
+/// needs only busybox.
 pub const PLAYER: &str = include_str!("play.sh");
 
-/// Waits shorter than this are put together: each costs a process.
+/// Shorter waits are merged: each costs a process.
 const SHORTEST_WAIT_MS: f64 = 20.0;
 
 impl Replay {
-    /// Writes a rank's timed file: `@SECONDS` to wait, `=LINE`, `~LINE` without newline. The pace is 1 for real time,
-    /// 2 for twice as slow, 0 for no waits.
+    /// Writes a rank's timed file: `@SECONDS` to wait, `=LINE`, `~LINE` without newline. The pace is 1 for
+    /// real time, 2 for half the speed, 0 for no waits.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] of the writer.
@@ -43,11 +43,11 @@ impl Replay {
         written.map_err(|error| cannot_write(&error))
     }
 
-    /// One script that holds what every rank prints and plays its own rank's part. Its size is that of all logs: 32
-    /// ranks need about 150 KB.
+    /// Returns one script that contains the output of all ranks and plays its own rank's part. Its size is
+    /// that of all logs: 32 ranks need about 150 KB.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] if a line cannot stand in a script (NUL bytes, bytes that are no UTF-8).
+    /// [`ErrorKind::InvalidSpec`] if a script cannot contain a line (NUL bytes, invalid UTF-8).
     pub fn script(&self, pace: f64) -> Result<String> {
         let mut script = format!("#!/bin/sh\n{PLAYER}case $rank in\n").into_bytes();
         for rank in 0..self.world() {
@@ -62,8 +62,8 @@ impl Replay {
         })
     }
 
-    /// Writes a folder that can be played: `play.sh`, `rankN.play` for each rank, and `expected.json`. Start each
-    /// rank with `sh FOLDER/play.sh`.
+    /// Writes a replay folder: `play.sh`, `rankN.play` for each rank, and `expected.json`. Start each rank
+    /// with `sh FOLDER/play.sh`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] with the path.

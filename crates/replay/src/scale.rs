@@ -1,4 +1,4 @@
-//! Ranks of a replay: a capture's own, or made of its templates.
+//! The ranks of a replay: a capture's own, or generated from its templates.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use crate::template::{Kind, Line, Piece, Templates};
 use crate::topology::Topology;
 use crate::{Capture, Expected, Pair, TimedLine};
 
-/// The shape a capture is widened to.
+/// The shape a capture is scaled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shape {
@@ -21,12 +21,12 @@ pub struct Shape {
     pub channels: u32,
     /// Network interfaces of each node, over which channels are spread.
     pub nics: u32,
-    /// Tells two jobs of one shape apart: communicator ids and times come of it.
+    /// Distinguishes two jobs of one shape: communicator ids and times are derived from it.
     pub seed: u64,
 }
 
 impl Shape {
-    /// Makes a shape with the capture's channels over one interface.
+    /// Creates a shape with the capture's channels over one interface.
     pub fn new(nodes: u32, ranks_per_node: u32) -> Self {
         Self { nodes, ranks_per_node, channels: 0, nics: 1, seed: 1 }
     }
@@ -53,7 +53,7 @@ impl Shape {
     }
 }
 
-/// A run to be played: what each of its ranks prints, and when.
+/// A run to replay: the timed output of each of its ranks.
 #[derive(Clone, Debug)]
 pub struct Replay {
     source: Source,
@@ -110,7 +110,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Ranks in total.
+    /// Returns the total number of ranks.
     pub fn world(&self) -> u32 {
         match &self.source {
             Source::Exact(ranks) => u32::try_from(ranks.len()).unwrap_or(u32::MAX),
@@ -118,7 +118,7 @@ impl Replay {
         }
     }
 
-    /// What is true of it.
+    /// Returns its expected results.
     pub fn expected(&self) -> &Expected {
         &self.expected
     }
@@ -126,7 +126,7 @@ impl Replay {
     /// Calls a function with each line of a rank: milliseconds since the start, and the bytes.
     ///
     /// # Errors
-    /// Whatever the function returns.
+    /// The errors of the function.
     pub fn each_line<E>(
         &self,
         rank: u32,
@@ -141,7 +141,7 @@ impl Replay {
         }
     }
 
-    /// Writes what a rank prints.
+    /// Writes the output of a rank.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] of the writer.
@@ -150,7 +150,7 @@ impl Replay {
     }
 
     fn count_lines(&self) -> u64 {
-        // Ranks of one template differ in their rings' and trees' connections, so each is counted.
+        // Ranks of one template differ in the connections of their rings and trees, so each is counted.
         let mut lines = 0;
         for rank in 0..self.world() {
             let counted: Result<(), std::convert::Infallible> = self.each_line(rank, |_, bytes| {
@@ -167,7 +167,7 @@ pub(super) fn cannot_write(error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write a replay: {error}"))
 }
 
-/// One connection of a rank, as it prints it.
+/// One connection as a rank prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
     channel: u32,
@@ -201,7 +201,7 @@ impl Wide {
             let mut say = |message: std::fmt::Arguments<'_>| {
                 out.clear();
                 out.extend_from_slice(&head);
-                // Writing into memory does not fail.
+                // Writing to memory does not fail.
                 let _ = out.write_fmt(message);
                 each(at, &out)
             };
@@ -224,7 +224,7 @@ impl Wide {
 
     fn fill(&self, pieces: &[Piece], rank: u32, out: &mut Vec<u8>) {
         let (node, local) = (self.topology.node_of(rank), self.topology.local_of(rank));
-        // Containers number their processes alike, so pids tell ranks apart only together with the host.
+        // Containers assign the same pids, so a pid identifies a rank only together with the host.
         let pid = 3900 + i64::from(local) * 2;
         for piece in pieces {
             let filled = match piece {
@@ -249,12 +249,12 @@ impl Wide {
                 Piece::Node => write!(out, "{node}"),
                 Piece::Channels => write!(out, "{}", self.shape.channels),
             };
-            // Writing into memory does not fail.
+            // Writing to memory does not fail.
             let _ = filled;
         }
     }
 
-    /// NCCL cuts the line of a long ring.
+    /// Returns the text of a ring; NCCL truncates the line of a long one.
     fn ring_text(&self) -> String {
         let shown = (0..self.topology.world()).take(64).map(|rank| rank.to_string());
         shown.collect::<Vec<_>>().join(" ")
@@ -274,7 +274,8 @@ impl Wide {
         self.topology.node_of(from) != self.topology.node_of(to)
     }
 
-    /// The ring's connections: between nodes both ends print theirs, inside a node only the sender does.
+    /// Returns the ring's connections: between nodes both ends print theirs, inside a node only the sender
+    /// does.
     fn ring_edges(&self, rank: u32) -> Vec<Edge> {
         let Some((before, behind)) = self.topology.ring(rank) else { return Vec::new() };
         let channels = 0..self.shape.channels;
@@ -291,7 +292,7 @@ impl Wide {
         edges
     }
 
-    /// The trees' connections.
+    /// Returns the trees' connections.
     fn tree_edges(&self, rank: u32) -> Vec<Edge> {
         let mut edges = Vec::new();
         for channel in 0..self.shape.channels {
@@ -306,7 +307,7 @@ impl Wide {
         edges
     }
 
-    /// What a rank connects in a phase: what it has not connected in an earlier one.
+    /// Returns the connections of a rank in a phase, without those of earlier phases.
     fn new_edges(&self, phase: &Kind, rank: u32) -> Vec<Edge> {
         let edges = |phase: &Kind| match phase {
             Kind::TreeEdges => self.tree_edges(rank),
@@ -364,7 +365,7 @@ impl Wide {
     }
 }
 
-/// Mixes the bits of a number (Steele, Lea, Flood 2014: the finaliser of SplitMix64).
+/// Mixes the bits of a number (Steele, Lea, Flood 2014: the finalizer of SplitMix64).
 fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

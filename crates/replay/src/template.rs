@@ -1,4 +1,4 @@
-//! A capture's lines with holes where a rank's own values stand.
+//! A capture's lines as templates with placeholders for each rank's own values.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub(super) enum Piece {
     Text(String),
     Host,
     Pid,
-    /// Thread id, as a distance from the pid.
+    /// Thread id, relative to the pid.
     Tid(i64),
     /// CUDA device, which is the local rank.
     Device,
@@ -29,18 +29,18 @@ pub(super) enum Piece {
     Channels,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Filled in and printed.
     Plain,
-    /// Stands for the rings of all channels: the pieces are what is before `Channel`.
+    /// A placeholder for the rings of all channels: the pieces are the text before `Channel`.
     Rings,
-    /// Stands for the trees of all channels: the pieces are what is before `Trees`.
+    /// A placeholder for the trees of all channels: the pieces are the text before `Trees`.
     Trees,
-    /// Stands for all connections of the rings.
+    /// A placeholder for all connections of the rings.
     RingEdges,
-    /// Stands for all connections of the trees that the rings have not made.
+    /// A placeholder for all connections of the trees that the rings have not created.
     TreeEdges,
 }
 
@@ -52,23 +52,23 @@ pub(super) struct Line {
     pub pieces: Vec<Piece>,
 }
 
-/// A template for each part a rank can have, and how the capture's ranks were connected.
+/// A template for each kind of rank, and the connections between the capture's ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Templates {
-    /// Rank 0; the first rank of another node; two others, taken in turns.
+    /// Rank 0; the first rank of another node; two others, which alternate.
     pub parts: [Vec<Line>; 4],
-    /// What the capture's ranks connected, in order.
+    /// The connections of the capture's ranks, in order.
     pub phases: Vec<Kind>,
     /// Channels of the capture.
     pub channels: u32,
-    /// What stands behind `via` inside a node.
+    /// The text after `via` inside a node.
     pub inside: String,
-    /// What stands behind `via` between nodes, up to the device's number.
+    /// The text after `via` between nodes, up to the device's number.
     pub between: Option<String>,
 }
 
 impl Templates {
-    /// Makes templates of a capture with one communicator over all ranks.
+    /// Creates templates from a capture with one communicator over all ranks.
     pub fn of(capture: &Capture) -> Result<Self> {
         let cannot = |why: &str| {
             Error::new(ErrorKind::Unsupported, format!("capture `{}` cannot be widened: {why}", capture.name))
@@ -93,7 +93,7 @@ impl Templates {
         let between = via(true).map(|via| via.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned());
         let inside = via(false).ok_or_else(|| cannot("it shows no connection inside a node"))?;
         let facts: Vec<_> = all.iter().zip(0..).map(|(text, rank)| Facts::of(text, rank)).collect();
-        // Where the capture has one node, its ranks 1 to 3 are all inner ones.
+        // If the capture has one node, its ranks 1 to 3 are all inner ones.
         let first_of_node = if between.is_some() { 2 } else { 1 };
         let parts = [0, first_of_node, 1, 3].map(|rank| lines(capture, rank, &facts[rank]));
         let mut phases = Vec::new();
@@ -106,7 +106,7 @@ impl Templates {
     }
 }
 
-/// What is this rank's own in the capture.
+/// The values of one rank in the capture.
 struct Facts {
     device: String,
     channels: u32,
@@ -133,7 +133,7 @@ fn lines(capture: &Capture, rank: usize, facts: &Facts) -> Vec<Line> {
         }
         let text = match kind {
             Kind::Plain => &text[..],
-            // Only what stands before the message is kept: the rest is made anew.
+            // Only the text before the message is kept: the rest is generated.
             _ => text
                 .split_once("NCCL INFO ")
                 .map_or("", |(before, _)| &text[..before.len() + "NCCL INFO ".len()]),
@@ -143,7 +143,7 @@ fn lines(capture: &Capture, rank: usize, facts: &Facts) -> Vec<Line> {
     done
 }
 
-/// What a line is; a connection belongs to what is next said to be connected.
+/// Returns the kind of a line; a connection belongs to the next line that reports connections.
 fn kind_of(text: &str, rest: &[Cow<'_, str>]) -> Kind {
     let Some((_, message)) = text.split_once("NCCL INFO ") else { return Kind::Plain };
     if message.starts_with("Trees ") {
@@ -160,7 +160,8 @@ fn kind_of(text: &str, rest: &[Cow<'_, str>]) -> Kind {
     }
 }
 
-/// Cuts a line at blanks; a word's meaning is told by the word before it, as NCCL's format strings have it.
+/// Splits a line at blanks; the meaning of a word follows from the word before it, as in NCCL's format
+/// strings.
 fn pieces(text: &str, facts: &Facts) -> Vec<Piece> {
     let mut out = Vec::new();
     let words: Vec<&str> = text.split(' ').collect();
@@ -217,7 +218,7 @@ fn word_pieces(out: &mut Vec<Piece>, word: &str, before: &str, next: &str, facts
     push_text(out, rest);
 }
 
-/// `host:pid:tid`, as NCCL writes before each line.
+/// Parses `host:pid:tid`, which NCCL writes before each line.
 fn process(word: &str) -> Option<(i64, i64)> {
     let mut parts = word.split(':');
     let (host, pid, tid, more) = (parts.next()?, parts.next()?, parts.next()?, parts.next());

@@ -1,13 +1,13 @@
-//! Who talks to whom: one ring over all ranks, and the double binary tree between nodes.
+//! The connections of ranks: one ring over all ranks, and the double binary tree between nodes.
 
-/// A job's shape as NCCL sees it.
+/// A job's shape in NCCL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Topology {
     pub nodes: u32,
     pub local: u32,
 }
 
-/// A rank's place in one tree. Absent neighbours are none.
+/// A rank's position in one tree. Missing neighbours are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreePlace {
     pub up: Option<u32>,
@@ -27,14 +27,14 @@ impl Topology {
         rank % self.local
     }
 
-    /// The ranks before and behind on the ring; none if the rank is alone.
+    /// Returns the previous and next rank on the ring; none if the rank is alone.
     pub fn ring(self, rank: u32) -> Option<(u32, u32)> {
         let world = self.world();
         (world > 1).then(|| ((rank + world - 1) % world, (rank + 1) % world))
     }
 
-    /// A rank's place in the tree of a channel: a chain inside the node, and between the nodes' first ranks the
-    /// binary tree of even channels or its mirror image of odd ones.
+    /// Returns a rank's position in the tree of a channel: a chain inside the node, and between the nodes'
+    /// first ranks the binary tree of even channels or its mirror image of odd ones.
     pub fn tree(self, rank: u32, channel: u32) -> TreePlace {
         let (node, local) = (self.node_of(rank), self.local_of(rank));
         let below = (local + 1 < self.local).then_some(rank + 1);
@@ -51,8 +51,8 @@ impl Topology {
     }
 }
 
-/// Parent and children in the binary tree in which the lowest set bit is the height (Sanders, Speck, Träff 2009,
-/// which NCCL's trees follow).
+/// Returns parent and children in the binary tree in which the lowest set bit is the height (Sanders, Speck,
+/// Träff 2009, which NCCL's trees follow).
 fn binary(nodes: u32, node: u32) -> (Option<u32>, [Option<u32>; 2]) {
     if node == 0 {
         let top = nodes.next_power_of_two() >> 1;
@@ -70,8 +70,8 @@ fn binary(nodes: u32, node: u32) -> (Option<u32>, [Option<u32>; 2]) {
     (Some(parent), [left, (step > 0).then(|| node + step)])
 }
 
-/// The other tree: turned by one node where their number is odd, else mirrored, so that inner nodes of one are leaves
-/// of the other.
+/// Returns the other tree: shifted by one node if their number is odd, else mirrored, so that inner nodes of
+/// one are leaves of the other.
 fn mirrored(nodes: u32, node: u32) -> (Option<u32>, [Option<u32>; 2]) {
     if nodes % 2 == 1 {
         let back = |n: u32| (n + 1) % nodes;

@@ -1,4 +1,4 @@
-//! A replay prints what its expected says, whatever the shape.
+//! A replay of any shape prints what its expected results describe.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The client: a registry of backends, a configuration, a journal.
+//! The client: a registry of backends, a configuration and a journal.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ struct Inner {
     connected: Mutex<HashMap<String, Arc<dyn Backend>>>,
 }
 
-/// Builds a [`Client`]. A program that links a backend of its own, or wants none of the linked ones, says so here:
+/// Builds a [`Client`], for programs that link their own backend, or use none of the linked ones:
 ///
 /// ```
 /// use weftrun::{Client, Registry};
@@ -59,14 +59,14 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Uses these backends instead of those linked in.
+    /// Uses these backends instead of the linked ones.
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// Uses this configuration; without it, an empty one whose state is in a folder of the user's own under the
+    /// Uses this configuration; the default is an empty one with its state in a private folder below the
     /// system's temporary folder.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
@@ -74,11 +74,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Ends the builder.
+    /// Builds the client.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] where two backends have one name, or where no configuration was given and the
-    /// temporary folder of this user belongs to somebody else.
+    /// [`ErrorKind::InvalidConfig`] if two backends have the same name, or if no configuration was given and
+    /// the temporary folder of this user is owned by another user.
     pub fn build(self) -> Result<Client> {
         crate::link();
         let registry = self.registry.unwrap_or_else(Registry::linked);
@@ -87,7 +87,7 @@ impl ClientBuilder {
             Some(config) => config,
             None => Config::empty(files::own_temporary_folder()?),
         };
-        // Earlier versions left some of it open to others.
+        // Earlier versions left some of it readable by other users.
         weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS);
         let journal = Journal::new(&config.state_dir);
         let catalogue = config.resolved.catalogue()?;
@@ -97,35 +97,35 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Starts a builder.
+    /// Returns a builder.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The backends it knows.
+    /// Returns its backends.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
     }
 
-    /// Its configuration.
+    /// Returns its configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// The instance types it knows.
+    /// Returns its instance types.
     pub fn catalogue(&self) -> &Catalogue {
         &self.inner.catalogue
     }
 
-    /// Its journal of submissions.
+    /// Returns its journal of submissions.
     pub fn journal(&self) -> &Journal {
         &self.inner.journal
     }
 
-    /// The target of a name: a configured one, else the default target of the backend of that name.
+    /// Returns the target of a name: a configured one, else the default target of the backend of that name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is neither, naming what there is.
+    /// [`ErrorKind::NotFound`] if neither exists, listing the available ones.
     pub fn target(&self, name: &str) -> Result<TargetConfig> {
         let target = self.inner.config.target(name);
         self.inner.registry.get(&target.backend).map_err(|error| {
@@ -135,11 +135,12 @@ impl Client {
         Ok(target)
     }
 
-    /// The backend of a target, made on first use and kept. Nothing is sent yet: an unreachable cluster shows at the first
-    /// operation.
+    /// Returns the backend of a target, created on first use and cached. Nothing is sent yet: an unreachable
+    /// cluster is reported by the first operation.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] for a setting that is wrong or unknown, [`ErrorKind::Credentials`] where there are none.
+    /// [`ErrorKind::InvalidConfig`] for a wrong or unknown setting, [`ErrorKind::Credentials`] if there are
+    /// none.
     pub async fn connect(&self, target: &TargetConfig) -> Result<Arc<dyn Backend>> {
         let key = format!("{}\n{:?}\n{:?}", target.name, target.namespace, target.project);
         let cache = || self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,16 +152,17 @@ impl Client {
         Ok(cache().entry(key).or_insert(backend).clone())
     }
 
-    /// Decides what a job needs, with what the cluster says of itself. Nothing is submitted, and what may not be read there
-    /// (nodes, quotas) is a note of the plan, not an error.
+    /// Plans a job with the facts of its cluster. Nothing is submitted; facts that the user may not read
+    /// (nodes, quotas) become a note of the plan, not an error.
     ///
     /// # Errors
-    /// As [`Client::connect`]; [`ErrorKind::Unreachable`] without an answer. Mistakes of the job are findings of the plan.
+    /// As [`Client::connect`]; [`ErrorKind::Unreachable`] without an answer. Errors in the job are findings
+    /// of the plan.
     pub async fn plan(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.plan_for(self.target(target)?, spec).await
     }
 
-    /// Like [`Client::plan`], for a target that was changed after it was looked up.
+    /// Like [`Client::plan`], for a target that was modified after it was looked up.
     pub async fn plan_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
         let mut scope = Scope::default();
         scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
@@ -169,15 +171,16 @@ impl Client {
         self.decide(target, spec, facts)
     }
 
-    /// Decides without any I/O: assumed facts stand in, and every decision that rests on one says so.
+    /// Plans without any I/O: assumed facts replace the cluster's, and every decision that depends on one is
+    /// marked.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a target or profile that there is not.
+    /// [`ErrorKind::NotFound`] for an unknown target or profile.
     pub fn plan_offline(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.decide(self.target(target)?, spec, ClusterFacts::default())
     }
 
-    /// Like [`Client::plan_offline`], for a target that was changed after it was looked up.
+    /// Like [`Client::plan_offline`], for a target that was modified after it was looked up.
     pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
         self.decide(target, spec, ClusterFacts::default())
     }
@@ -203,16 +206,16 @@ impl Client {
         Ok(Plan::new(self.clone(), target, planned))
     }
 
-    /// The profiles there are: those shipped, and the user's own.
+    /// Returns the available profiles: the built-in ones, and the user's own.
     pub fn profiles(&self) -> Profiles {
         self.inner.config.profiles()
     }
 
-    /// Binds a handle that another process printed; nothing is asked of the cluster. What was planned for the job is known
-    /// where it was submitted from this machine.
+    /// Binds a handle that another process printed; sends no request to the cluster. The plan is known if the
+    /// job was submitted from this machine.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where the handle's target is not configured here, or is of another backend.
+    /// [`ErrorKind::NotFound`] if the handle's target is not configured here, or uses another backend.
     pub async fn attach(&self, handle: &JobHandle) -> Result<Job> {
         let target = self.target(handle.target())?;
         if target.backend != handle.backend() {
@@ -224,22 +227,22 @@ impl Client {
         Ok(Job::new(backend, handle.clone(), record))
     }
 
-    /// Takes what earlier answers of the backends went on without and why, such as a daemon that did not answer.
+    /// Takes the notes of the backends about incomplete results, such as a daemon that did not answer.
     pub fn take_notes(&self) -> Vec<Finding> {
         let connected = self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
         connected.values().flat_map(|backend| backend.take_notes()).collect()
     }
 
-    /// Lists the jobs of a target, newest first where the cluster says when they were made.
+    /// Lists the jobs of a target, newest first if the cluster reports when they were created.
     ///
     /// # Errors
-    /// As [`Client::connect`], and what the cluster answers.
+    /// As [`Client::connect`], and the errors of the cluster.
     pub async fn list(&self, target: &str, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         self.list_on(&self.target(target)?, filter).await
     }
 
-    /// The same for a target that is at hand. Where the cluster has no place for a job's fabric, it comes from the journal
-    /// of jobs submitted here.
+    /// Like [`Client::list`], for a given target. If the cluster does not store a job's fabric, it is read
+    /// from the journal of jobs submitted here.
     ///
     /// # Errors
     /// As [`Client::list`].
@@ -252,9 +255,10 @@ impl Client {
         Ok(jobs)
     }
 
-    /// Looks up the submissions to a target that were begun here and whose end is not known: the answer was lost, or weftrun
-    /// was killed. One the cluster has is a job from now on; one that was submitted again since is forgotten. Those that are
-    /// being sent right now, or may still arrive, are left out: [`Client::unresolved_on`] names them, too.
+    /// Resolves the submissions to a target that were begun here and whose outcome is unknown: the answer was
+    /// lost, or weftrun was killed. If the cluster has the job, the record becomes that job; if it was
+    /// submitted again since, the record is removed. Submissions that are in flight, or may still arrive, are
+    /// omitted: [`Client::unresolved_on`] includes them.
     ///
     /// ```no_run
     /// # async fn example(client: weftrun::Client) -> weftrun::Result<()> {
@@ -269,7 +273,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] and the like, where the cluster cannot be asked; [`ErrorKind::Io`] for the journal.
+    /// [`ErrorKind::Unreachable`] and similar, if the cluster cannot be queried; [`ErrorKind::Io`] for the
+    /// journal.
     pub async fn pending_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Option<JobHandle>)>> {
         let all = self.unresolved_on(target).await?;
         Ok(all
@@ -282,8 +287,8 @@ impl Client {
             .collect())
     }
 
-    /// Looks up the submissions to a target that were begun here and whose end is not known, each with what became of it.
-    /// Nothing is decided about a submission that another process is sending: its record is left alone.
+    /// Resolves the submissions to a target that were begun here and whose outcome is unknown, and returns
+    /// each with its outcome. A submission that another process is sending is left unchanged.
     ///
     /// # Errors
     /// As [`Client::pending_on`].
@@ -291,7 +296,8 @@ impl Client {
         self.unresolved(target, |_| true).await
     }
 
-    /// [`Client::unresolved_on`] for the records that `wanted` selects: the cluster is asked for these only.
+    /// Like [`Client::unresolved_on`], for the records that `wanted` selects: the cluster is queried only for
+    /// these.
     pub(crate) async fn unresolved(
         &self,
         target: &TargetConfig,
@@ -306,14 +312,14 @@ impl Client {
                 found.push((record, Outcome::InFlight));
                 continue;
             }
-            // Its process may have come to an end between the first look and the lock.
+            // Its process may have ended between the first read and the lock.
             let Some(mut record) = journal.read(&head.submission)?.filter(|now| now.state.is_unresolved())
             else {
                 continue;
             };
             let backend = self.connect(target).await?;
             let looked = match backend.find(&record.submission).await {
-                // The backend can be asked, and cannot yet say that there is none.
+                // The backend can be queried, but cannot exclude yet that the job exists.
                 Err(error) if error.kind() == ErrorKind::Timeout => {
                     found.push((record, Outcome::MayArrive));
                     continue;
@@ -324,7 +330,7 @@ impl Client {
                 Some(handle) => {
                     record.state = RecordState::Submitted;
                     record.handle = Some(handle.clone());
-                    // Only a note of our own: on a full disk the list is still true without it.
+                    // This only updates the journal: on a full disk the list is still correct without it.
                     let _ = journal.write(&record);
                     Outcome::Found(handle)
                 }
@@ -340,7 +346,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Forgets a submission that was begun here: no later list looks it up on the cluster.
+    /// Removes the record of a submission: later lists no longer search for it on the cluster.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
@@ -349,21 +355,21 @@ impl Client {
     }
 }
 
-/// What became of a submission whose end was not known.
+/// The outcome of a submission that was unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The cluster has it.
     Found(JobHandle),
-    /// A process is sending it now; [`Record::owner`] says which.
+    /// A process is sending it now; [`Record::owner`] identifies it.
     InFlight,
-    /// The cluster does not have it yet, and may still get it.
+    /// The cluster does not have it yet, and may still receive it.
     MayArrive,
-    /// The cluster does not have it, and will not get it any more.
+    /// The cluster does not have it, and will not receive it any more.
     Absent,
 }
 
-/// How long ago a submission was begun; nothing for one of a clock that is ahead of ours.
+/// Returns the age of a submission; zero if its clock was ahead of this machine's.
 fn age(record: &Record) -> Duration {
     Duration::try_from(Timestamp::now().duration_since(record.created)).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
-//! The one reader of compressed streams, for logs and for the layers of images: gzip of several members, and zstd of several
-//! frames and of skippable frames (RFC 8878, 3.1.2), which pzstd, zstd:chunked layers and log rotation write.
+//! The reader of compressed streams, for logs and image layers: gzip with several members, and zstd with
+//! several frames and skippable frames (RFC 8878, 3.1.2), as written by pzstd, zstd:chunked layers and log
+//! rotation.
 //!
-//! Memory is bounded by the window that one frame may ask for, whose limit the decoder sets.
+//! Memory is bounded by the window size of one frame, which the decoder limits.
 
 use std::io::{self, BufRead, Read};
 
@@ -11,15 +12,16 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Whether bytes begin with a skippable frame: `0x184D2A5?`, little endian.
+/// Returns whether bytes begin with a skippable frame: `0x184D2A5?`, little endian.
 fn is_skippable(magic: &[u8]) -> bool {
     matches!(magic, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Gives the bytes of a stream, unpacked where they begin like gzip or zstd. Works on pipes too: nothing is read twice.
+/// Returns the bytes of a stream, decompressed if they begin like gzip or zstd. Works on pipes too: nothing
+/// is read twice.
 ///
 /// # Errors
-/// What reading the first bytes gives; the stream gives [`io::ErrorKind::InvalidData`] for a damaged one.
+/// Errors of reading the first bytes; the stream returns [`io::ErrorKind::InvalidData`] if it is damaged.
 pub fn unpacked<'r>(mut from: impl Read + 'r, buffer: usize) -> io::Result<Box<dyn Read + 'r>> {
     let mut magic = Vec::with_capacity(4);
     from.by_ref().take(4).read_to_end(&mut magic)?;
@@ -36,7 +38,7 @@ pub fn unpacked<'r>(mut from: impl Read + 'r, buffer: usize) -> io::Result<Box<d
     })
 }
 
-/// Frames of zstd one behind the other, each with the memory of the one before.
+/// Successive frames of zstd; each reuses the memory of the previous one.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
@@ -65,7 +67,7 @@ impl<R: BufRead> Read for Zstd<R> {
             }
             match self.decoder.init(&mut self.source) {
                 Ok(()) => self.in_frame = true,
-                // The decoder reads the header of a skippable frame, and tells its length.
+                // The decoder reads the header of a skippable frame, and returns its length.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -76,7 +78,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// Leaves out bytes, all of which must be there.
+/// Skips bytes, all of which must be present.
 fn skip(from: &mut impl BufRead, length: u64) -> io::Result<()> {
     let skipped = io::copy(&mut from.take(length), &mut io::sink())?;
     if skipped == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }

@@ -1,4 +1,4 @@
-//! The configuration, read from this machine: system, user and project file, and the environment.
+//! The configuration of this machine: system, user and project file, and the environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,32 +16,33 @@ use crate::{files, lock};
 
 /// The system's file.
 const SYSTEM: &str = "/etc/weftrun/config.toml";
-/// The project's file, in the folder one is in.
+/// The project's file, in the working directory.
 const PROJECT: &str = ".weftrun.toml";
 /// Largest config file that is read.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// Configuration: targets by name, and where state is kept. Its `Debug` shows no value of the environment or of a setting.
+/// The configuration: targets by name, and the state folder. Its `Debug` omits the values of the environment
+/// and of settings.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Config {
     /// Targets by name.
     pub targets: BTreeMap<String, TargetConfig>,
-    /// The target used when none is named; `local` otherwise.
+    /// The target used by default; `local` if unset.
     pub default_target: Option<String>,
     /// Folder of the journal and of backends' state.
     pub state_dir: PathBuf,
-    /// The `weftrun` binary, for the local backend's supervisor. [`Config::load`] takes the one in `PATH`; without one
-    /// local jobs are a part of this program. It must understand `supervise DIR`: never this program itself, unless
-    /// it is built on weftrun's command line.
+    /// The `weftrun` binary, for the local backend's supervisor. [`Config::load`] uses the one in `PATH`;
+    /// without it, local jobs run inside this program. It must support `supervise DIR`: never this program
+    /// itself, unless it is built on weftrun's command line.
     pub binary: Option<PathBuf>,
-    /// Environment handed to backends.
+    /// Environment passed to backends.
     pub env: BTreeMap<String, String>,
-    /// Every value with where it came from, and what was left out.
+    /// Every value with its source, and what was ignored.
     pub resolved: config::Config,
-    /// The user's own file, whether it is there or not.
+    /// The path of the user's file, which may not exist.
     pub user_file: PathBuf,
-    /// The folder of the user's configuration, which is weftrun's alone.
+    /// The folder of the user's configuration, used only by weftrun.
     own_dir: PathBuf,
 }
 
@@ -59,7 +60,7 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// Makes a configuration that knows nothing, with its state in a folder. Targets are added to it as values:
+    /// Creates an empty configuration with its state in a folder. Targets are added to it as values:
     ///
     /// ```
     /// use weftrun::Config;
@@ -73,20 +74,20 @@ impl Config {
         Self { state_dir: state_dir.into(), ..Self::default() }
     }
 
-    /// Reads the system's, the user's and the project's file, and the process's environment; later layers win. A project's
-    /// file counts only if the user trusted its text and nobody else can write to it; otherwise a finding says that it is
-    /// ignored.
+    /// Reads the system's, the user's and the project's file, and the process's environment; later layers
+    /// take precedence. A project's file is used only if the user trusted its text and no other user can
+    /// write to it; otherwise a finding reports that it is ignored.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] with a finding for each mistake in any of the files.
+    /// [`ErrorKind::InvalidConfig`] with a finding for each error in any of the files.
     pub fn load() -> Result<Self> {
         Self::load_with(None)
     }
 
-    /// Like [`Config::load`], with a file in place of the user's.
+    /// Like [`Config::load`], with a given file instead of the user's.
     ///
     /// # Errors
-    /// As [`Config::load`]; [`ErrorKind::NotFound`] where that file is not there.
+    /// As [`Config::load`]; [`ErrorKind::NotFound`] if that file does not exist.
     pub fn load_with(user_file: Option<&Path>) -> Result<Self> {
         let env: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -97,7 +98,7 @@ impl Config {
         let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
         let mut sources = Vec::new();
         for (layer, path) in [(Layer::System, Path::new(SYSTEM)), (Layer::User, &user_file)] {
-            // A file that the user names may be a pipe, those that are found may not.
+            // A file that the user names may be a pipe; discovered files may not.
             let text = if named && layer == Layer::User {
                 named_text(path)?
             } else {
@@ -128,18 +129,18 @@ impl Config {
         })
     }
 
-    /// What was left out of the configuration, and why.
+    /// Returns what was ignored in the configuration, and why.
     pub fn findings(&self) -> &[Finding] {
         &self.resolved.findings
     }
 
-    /// The profiles there are: the shipped ones, and the user's own laid over them.
+    /// Returns the available profiles: the built-in ones, overridden by the user's own.
     pub fn profiles(&self) -> Profiles {
         let own = self.resolved.profiles();
         own.into_iter().fold(Profiles::builtin(), |all, (name, table)| all.with(name, table))
     }
 
-    /// The target of a name: a configured one, else the default target of the backend of that name.
+    /// Returns the target of a name: a configured one, else the default target of the backend of that name.
     pub fn target(&self, name: &str) -> TargetConfig {
         let mut target = self.targets.get(name).cloned().unwrap_or_else(|| {
             let mut target = TargetConfig::new(name, name, PathBuf::new());
@@ -152,16 +153,17 @@ impl Config {
         target
     }
 
-    /// Changes the text of the user's file; the file and its folder are made if they are not there. Several processes may do
-    /// so at once: each sees what the one before wrote. A link stays one, and the file it leads to changes.
+    /// Changes the text of the user's file; the file and its folder are created if necessary. Several
+    /// processes may do so at once: each sees the previous one's text. A link is kept, and the file it points
+    /// to is changed.
     ///
     /// # Errors
-    /// What the change returns, or [`ErrorKind::Io`].
+    /// The error of the change, or [`ErrorKind::Io`].
     pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
         let file = linked_file(&self.user_file);
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |error| files::io_error("cannot write", &file, error);
-        // The folder of a file that was named holds other things, too, and keeps its mode.
+        // The folder of an explicitly named file contains other files too, and keeps its mode.
         if folder == self.own_dir || !folder.exists() {
             files::make_private_dir(folder).map_err(failed)?;
         }
@@ -170,11 +172,11 @@ impl Config {
         weftrun_backends::files::replace(&file, change(&text)?.as_bytes()).map_err(failed)
     }
 
-    /// Trusts the project's file as it is now, and gives its text.
+    /// Trusts the project's file as it is now, and returns its text.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is none; [`ErrorKind::InvalidConfig`] where somebody else could have written it, or
-    /// it is no regular file.
+    /// [`ErrorKind::NotFound`] if it does not exist; [`ErrorKind::InvalidConfig`] if another user could have
+    /// written it, or it is not a regular file.
     pub fn trust_project(&self) -> Result<String> {
         match project::read(Path::new(PROJECT), MAX_CONFIG) {
             Project::Absent => {
@@ -191,7 +193,7 @@ impl Config {
         }
     }
 
-    /// Takes the trust in the project's file back.
+    /// Revokes the trust in the project's file.
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
@@ -207,17 +209,18 @@ struct Dirs {
 }
 
 impl Dirs {
-    /// The folders by the environment, else by the home the system knows, with what was ignored. Variables that are empty or
-    /// hold a relative path count as unset, as the XDG base directory specification asks: `./weftrun` may be anybody's. Who
-    /// has no home keeps state in a temporary folder of their own, and has no configuration but what is named.
+    /// Returns the folders set in the environment, else those below the home directory, with findings about
+    /// ignored values. Variables that are empty or contain a relative path count as unset, as the XDG base
+    /// directory specification requires: `./weftrun` may belong to another user. Without a home directory,
+    /// the state is kept in a private temporary folder, and only an explicitly named configuration is used.
     fn new(env: &BTreeMap<String, String>) -> Result<(Self, Vec<Finding>)> {
         let mut findings = Vec::new();
-        // The system's own list of users is asked only where the variable is not set at all.
+        // The system's user database is read only if the variable is not set at all.
         let usable = env.get("HOME").is_none_or(|home| Path::new(home).is_absolute());
         let xdg = if usable { Xdg::new().ok() } else { None };
         let weftrun = |folder: PathBuf| Some(folder.join("weftrun")).filter(|folder| folder.is_absolute());
-        // etcetera ignores empty and relative values of the XDG variables, but takes a relative HOME; and it gives nothing
-        // where there is no home, though the XDG variables hold then, too.
+        // etcetera ignores empty and relative values of the XDG variables, but accepts a relative HOME; and
+        // it returns nothing without a home, although the XDG variables still apply.
         let pick = |own: Option<PathBuf>, from_xdg: Option<PathBuf>, name: &str| {
             own.or_else(|| from_xdg.and_then(weftrun)).or_else(|| weftrun(files::absolute(env.get(name))?))
         };
@@ -232,7 +235,8 @@ impl Dirs {
     }
 }
 
-/// The path in one of weftrun's own variables. A relative one is ignored, and that is said; an empty one means none.
+/// Returns the path in one of weftrun's own variables. A relative one is ignored with a finding; an empty one
+/// means none.
 fn absolute(env: &BTreeMap<String, String>, name: &str, findings: &mut Vec<Finding>) -> Option<PathBuf> {
     let value = env.get(name).filter(|value| !value.is_empty())?;
     let path = files::absolute(Some(value));
@@ -244,7 +248,7 @@ fn absolute(env: &BTreeMap<String, String>, name: &str, findings: &mut Vec<Findi
     path
 }
 
-/// The text of a config file that the user named.
+/// Returns the text of a config file that the user named.
 fn named_text(path: &Path) -> Result<Option<String>> {
     match files::read_named_text(path, MAX_CONFIG) {
         Ok(text) => Ok(Some(text)),
@@ -259,7 +263,8 @@ fn named_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The file that a path means, links followed; the last of them may lead to a file that is still to be made.
+/// Returns the file that a path refers to, with links resolved; the last link may point to a file that does
+/// not exist yet.
 fn linked_file(path: &Path) -> PathBuf {
     if let Ok(whole) = std::fs::canonicalize(path) {
         return whole;
@@ -268,7 +273,7 @@ fn linked_file(path: &Path) -> PathBuf {
     target.unwrap_or_else(|| path.to_owned())
 }
 
-/// The `weftrun` in `PATH`, if there is one.
+/// Returns the `weftrun` in `PATH`, if there is one.
 fn installed(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folders = std::env::split_paths(env.get("PATH")?);
     folders

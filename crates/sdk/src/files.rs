@@ -1,4 +1,5 @@
-//! Bounded reads and private, atomic writes. Every file of the configuration and of the state folder goes through here.
+//! Bounded reads and private, atomic writes, used for every file of the configuration and of the state
+//! folder.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// The folders of weftrun below the state folder.
 pub(crate) const SUBFOLDERS: [&str; 5] = ["journal", "targets", "trusted", "images", "config"];
 
-/// Writes a file atomically with mode 0600 in a folder of mode 0700, which is made if it is not there.
+/// Writes a file atomically with mode 0600 in a folder of mode 0700, which is created if necessary.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] naming the file.
@@ -20,16 +21,18 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
     weftrun_backends::files::write_private(path, bytes).map_err(|error| io_error("cannot write", path, error))
 }
 
-/// A folder in the system's temporary one that only this user can enter; for those who have no home. Everybody may make
-/// folders there, so one of our name that is another's, or open to others, is refused: what it says is not ours.
+/// Returns a folder below the system's temporary one that only this user can enter, for users without a home.
+/// Any user can create folders there, so an existing one that another user owns, or can access, is refused:
+/// its contents are not trusted.
 pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
-    // A relative TMPDIR would lead to the folder one happens to be in, where anybody's archive may have put one of our name.
+    // A relative TMPDIR would refer to the working directory, where an unpacked archive may contain a folder
+    // of this name.
     let temporary = Some(std::env::temp_dir()).filter(|folder| folder.is_absolute());
     let dir = temporary.unwrap_or_else(|| PathBuf::from("/tmp")).join(format!("weftrun-{user}"));
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    // Where it cannot be made nothing can be kept, and the first write says so.
+    // If it cannot be created, nothing can be stored, and the first write reports that.
     if builder.create(&dir).is_err() && fs::symlink_metadata(&dir).is_err() {
         return Ok(dir);
     }
@@ -42,10 +45,11 @@ pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
         .hint("set HOME, or WEFTRUN_STATE_DIR to a folder of yours"))
 }
 
-/// Reads a regular file of at most `limit` bytes as text; none if it is not there.
+/// Reads a regular file of at most `limit` bytes as text; none if it does not exist.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidConfig`] for a longer file, a device or a FIFO; [`ErrorKind::Io`] for what the system says.
+/// [`ErrorKind::InvalidConfig`] for a longer file, a device or a FIFO; [`ErrorKind::Io`] for errors of the
+/// system.
 pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
     match weftrun_backends::files::read_text(path, limit) {
         Ok(text) => Ok(Some(text)),
@@ -60,7 +64,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
     }
 }
 
-/// Makes the error of a failed file operation.
+/// Returns the error of a failed file operation.
 pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     let hint = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

@@ -20,10 +20,10 @@ use crate::Job;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthOptions {
-    /// How long ranks that are behind are watched for movement. One answer is all where the job's NCCL version is not
+    /// How long ranks that are behind are observed. Only one query is sent if the job's NCCL version is not
     /// safe to query repeatedly.
     pub observe: Duration,
-    /// How long one query may take.
+    /// Time limit of one query.
     pub timeout: Duration,
     /// Query versions of NCCL whose RAS service can crash the job.
     pub force: bool,
@@ -35,22 +35,23 @@ impl Default for HealthOptions {
     }
 }
 
-/// The seconds RAS may wait for other processes: less than a query may take, and what the official client uses.
+/// The seconds RAS may wait for other processes: shorter than the time limit of a query, and what the
+/// official client uses.
 const COLLECT: u32 = 5;
 
-/// Most places of a job that are tried, one after another.
+/// Largest number of places in a job that are tried, one after another.
 const PLACES: usize = 3;
 
-/// Why a query gave no report.
+/// Why a query returned no report.
 enum NoReport {
-    /// Nothing can be learnt here, from any place of the job.
+    /// No place of the job can answer.
     Final(HealthState, String),
     /// Another place may answer.
     Next(String),
 }
 
 impl NoReport {
-    /// Adds why the way before this one gave none.
+    /// Adds why the previous way failed.
     fn after(self, before: &str) -> Self {
         match self {
             no if before.is_empty() => no,
@@ -65,7 +66,7 @@ impl NoReport {
 enum Way {
     /// Over a forwarded port.
     Port,
-    /// By a command beside a rank; why no port can be connected to, if that was tried.
+    /// By a command beside a rank; with the reason why no port can be connected to, if that was tried.
     Exec(String),
 }
 
@@ -79,8 +80,9 @@ impl Way {
 }
 
 impl Job {
-    /// Queries NCCL's RAS service inside the job, through [`Job::open_port`] where the backend can and you may, or else through
-    /// [`Job::exec`]. Nothing is changed in the job; the service is in every process since NCCL 2.24.3. The logs say which version it is, and whether it is safe to query.
+    /// Queries NCCL's RAS service inside the job, through [`Job::open_port`] if the backend supports it and
+    /// the user may use it, or else through [`Job::exec`]. Nothing is changed in the job; the service is in
+    /// every process since NCCL 2.24.3. The logs contain the version, and so whether it is safe to query.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
@@ -93,7 +95,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and what else ends [`Job::describe`]. That there is no answer is a state, not an error.
+    /// [`ErrorKind::NotFound`] and the other errors of [`Job::describe`]. A missing answer is a state, not an
+    /// error.
     pub async fn health(&self, options: &HealthOptions) -> Result<HealthReport> {
         let summary = self.describe().await?.summary;
         if summary.phase.is_terminal() {
@@ -127,8 +130,8 @@ impl Job {
         }
     }
 
-    /// One query. Where a port cannot be connected to, for want of the right or because the cluster cannot, it goes through a
-    /// command, as all that follow it.
+    /// Sends one query. If a port cannot be connected to, because the right is missing or the cluster does
+    /// not support it, this query and all later ones go through a command.
     async fn query(
         &self,
         port: u16,
@@ -158,7 +161,7 @@ impl Job {
         Report::read(&answer).map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))
     }
 
-    /// One query from inside the job: through bash, Python or netcat.
+    /// Sends one query from inside the job: through bash, Python or netcat.
     async fn query_by_command(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
         let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
         request.rank = rank;
@@ -203,10 +206,11 @@ impl Job {
     }
 }
 
-/// Queries the RAS service at `HOST:PORT`. `logs` are those of its job, where they are at hand: they prove global ranks.
+/// Queries the RAS service at `HOST:PORT`. `logs` are those of its job, if available: they prove global
+/// ranks.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for what is not an address. That there is no answer is a state, not an error.
+/// [`ErrorKind::Usage`] if it is not an address. A missing answer is a state, not an error.
 pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
     let named =
         address.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
@@ -273,7 +277,7 @@ async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
         loop {
             let bytes = match connection.receive().await {
                 Ok(bytes) => bytes,
-                // A server that closes with unread bytes resets the connection: what came before counts.
+                // A server that closes with unread bytes resets the connection: what came before is valid.
                 Err(_) if !answer.is_empty() => return Ok(answer),
                 Err(error) => return Err(error),
             };
@@ -297,11 +301,11 @@ async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
 enum Next {
     Done(HealthReport),
     Repeat,
-    /// Another place may answer; the report says why this one did not.
+    /// Another place may answer; the report contains why this one did not.
     Elsewhere(HealthReport),
 }
 
-/// The answers of one job, one after another.
+/// The successive answers of one job.
 struct Watch<'a> {
     logs: &'a TransportMap,
     options: &'a HealthOptions,
@@ -323,7 +327,7 @@ impl<'a> Watch<'a> {
         self.asked.seconds = at.as_secs_f64();
         let report = match answer {
             Ok(report) => report,
-            // The job may have ended since; what was seen still counts.
+            // The job may have ended since; the earlier answers are still valid.
             Err(_) if self.last.is_some() => {
                 return Next::Done(
                     self.last.take().unwrap_or_else(|| unreachable(String::new(), &self.asked)),
@@ -361,7 +365,7 @@ fn unreachable(reason: String, asked: &Asked) -> HealthReport {
     HealthReport::without_answer(HealthState::Unreachable, reason, asked.clone())
 }
 
-/// Why the logs say not to query.
+/// Returns why the logs advise against a query.
 fn refusal(logs: &TransportMap, options: &HealthOptions) -> Option<(HealthState, String)> {
     let logs = logs.snapshot();
     if logs.env("RAS_ENABLE").any(|value| value == "0") {
@@ -383,7 +387,7 @@ fn refusal(logs: &TransportMap, options: &HealthOptions) -> Option<(HealthState,
     }
 }
 
-/// The port of the service inside the job: the one in the logs, or else NCCL's own.
+/// Returns the port of the service inside the job: the one in the logs, or else NCCL's default.
 fn port(logs: &TransportMap, plan: Option<&FabricPlan>) -> u16 {
     let planned = || plan?.ops.iter().find_map(|op| port_of(&op.change));
     logs.snapshot().ras_port().or_else(planned).unwrap_or(ras::DEFAULT_PORT)
@@ -396,7 +400,7 @@ fn port_of(change: &Change) -> Option<u16> {
     }
 }
 
-/// One rank of each node, as far as the logs prove them; none means the job's first place.
+/// Returns one rank of each node, as far as the logs prove them; none means the job's first place.
 fn places(logs: &TransportMap) -> Vec<u32> {
     let ranks = logs.snapshot().ranks();
     let mut nodes = std::collections::BTreeMap::new();
@@ -414,8 +418,9 @@ const NO_ANSWER: i32 = 96;
 const NO_CONNECTION: i32 = 97;
 const NO_TOOL: i32 = 98;
 
-/// A script for any POSIX shell that sends the request to localhost, over IPv4 or IPv6, and prints what comes back. All
-/// processes of a node share the port, and one that hangs may get the connection: it tries three times.
+/// Returns a script for any POSIX shell that sends the request to localhost, over IPv4 or IPv6, and prints
+/// the answer. All processes of a node share the port, and a hanging one may accept the connection: it tries
+/// three times.
 fn script(port: u16) -> String {
     let request = ras::request(COLLECT);
     let lines: Vec<&str> = request.lines().collect();
@@ -440,7 +445,8 @@ fn script(port: u16) -> String {
          s.sendall(b\"{last}\\n\")\n        out.write(f.read())\n        sys.exit(0)\n    except OSError:\n        pass\n\
          sys.exit(code)\n"
     );
-    // netcat passes the end of its input on, on which the service would close: its input stays open for a while.
+    // netcat forwards the end of its input, on which the service would close: its input stays open for a
+    // while.
     let netcat = format!(
         "for host in 127.0.0.1 ::1; do answer=$({{ printf '{}'; sleep 8; }} | nc \"$host\" {port} 2>/dev/null); \
          [ -z \"$answer\" ] || {{ printf '%s\\n' \"$answer\"; exit 0; }}; done; exit {NO_CONNECTION}",

@@ -17,8 +17,8 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::Record;
 
-/// A submitted job, bound to the backend that runs it. It holds no connection of its own and no state: asking twice asks
-/// the cluster twice. Dropping it does nothing to the job.
+/// A submitted job, bound to the backend that runs it. It holds no connection of its own and no state: every
+/// call queries the cluster again. Dropping it has no effect on the job.
 #[derive(Clone, Debug)]
 pub struct Job {
     backend: Arc<dyn Backend>,
@@ -31,39 +31,40 @@ impl Job {
         Self { backend, handle, record }
     }
 
-    /// Its name for scripts and other processes.
+    /// Returns its handle, which identifies it in scripts and other processes.
     pub fn handle(&self) -> &JobHandle {
         &self.handle
     }
 
-    /// What was decided when it was submitted; none for a job submitted elsewhere.
+    /// Returns its plan; none for a job submitted elsewhere.
     pub fn plan(&self) -> Option<&FabricPlan> {
         self.record.as_ref().map(|record| &record.plan)
     }
 
-    /// The job as it was submitted; none for one submitted elsewhere.
+    /// Returns the job as it was submitted; none for one submitted elsewhere.
     pub fn spec(&self) -> Option<&JobSpec> {
         self.record.as_ref()?.spec.as_ref()
     }
 
-    /// The backend that runs it.
+    /// Returns the backend that runs it.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
 
-    /// What happens to it: its status as it is now first, then each change of job and replicas, until it has ended. An item
-    /// is an error where the cluster cannot be asked any more; interruptions that are mended are events.
+    /// Returns its events: first its present status, then each change of job and replicas, until it has
+    /// ended. An item is an error if the cluster can no longer be queried; recovered interruptions are
+    /// events.
     pub fn watch(&self) -> BoxStream<'static, Result<JobEvent>> {
         self.backend.watch(JobFilter::one(&self.handle))
     }
 
-    /// Its logs, in batches of bytes as the ranks wrote them, each with a cursor to go on from. With
-    /// [`LogOptions::follow`] the stream ends after the job has ended and every byte was given.
+    /// Returns its logs, in batches of bytes as the ranks wrote them, each with a cursor to resume from. With
+    /// [`LogOptions::follow`] the stream ends after the job has ended and every byte was returned.
     pub fn logs(&self, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         self.backend.logs(&self.handle, options)
     }
 
-    /// What the transports its logs prove mean for what was planned.
+    /// Compares the transports that its logs prove with the plan.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job, map: weftrun::core::nccl::TransportMap) -> weftrun::Result<()> {
@@ -75,7 +76,7 @@ impl Job {
         diagnose(self.plan(), map)
     }
 
-    /// Why it failed or hangs: the first cause, out of its logs and what the cluster says of it.
+    /// Finds out why it failed or hangs: the first cause, from its logs and the cluster's reports.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
@@ -89,13 +90,13 @@ impl Job {
     /// At most 1 GiB of logs is read.
     ///
     /// # Errors
-    /// As [`Job::describe`]. Logs that cannot be read are no error: the answer then rests on what was read.
+    /// As [`Job::describe`]. Unreadable logs are not an error: the answer then relies on what was read.
     pub async fn why(&self) -> Result<Why> {
         let detail = self.describe().await?;
         Ok(self.why_with(&detail).await)
     }
 
-    /// The same for a job whose description is known.
+    /// Like [`Job::why`], for a job whose description is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
         let (map, unread) = self.read_logs(LogOptions::default()).await;
         let mut why = why_of_job(&map, detail);
@@ -135,7 +136,7 @@ impl Job {
         Some(why)
     }
 
-    /// Reads the logs there are now, and why they were not read to their end.
+    /// Reads the present logs; returns the map, and why the logs were not read to their end.
     pub(crate) async fn read_logs(&self, options: LogOptions) -> (TransportMap, Option<String>) {
         const MOST: usize = 1 << 30;
         let mut map = TransportMap::new();
@@ -160,19 +161,19 @@ impl Job {
         (map, unread)
     }
 
-    /// Everything known of it: replicas, history, what the backend tells of its own.
+    /// Returns its details: replicas, history, and backend-specific rows.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where the cluster has forgotten it.
+    /// [`ErrorKind::NotFound`] if the cluster has forgotten it.
     pub async fn describe(&self) -> Result<JobDetail> {
         self.backend.describe(&self.handle).await
     }
 
-    /// Waits until it has ended; whether it ended well is in [`JobSummary::phase`]. There is no limit of time: wrap it in
-    /// your runtime's.
+    /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your
+    /// runtime's.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it vanished before it was seen to end.
+    /// [`ErrorKind::NotFound`] if it disappeared before its end was seen.
     pub async fn wait(&self) -> Result<JobSummary> {
         let mut events = self.watch();
         let mut last = None;
@@ -193,7 +194,8 @@ impl Job {
         })
     }
 
-    /// Runs a command beside one of its ranks, gives the output to the sink as it comes, and returns the exit code.
+    /// Runs a command beside one of its ranks, forwards the output to the sink as it arrives, and returns the
+    /// exit code.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
@@ -206,21 +208,23 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the backend cannot; [`ErrorKind::NotFound`] for a rank that the job does not have;
-    /// [`ErrorKind::Refused`] where the job does not run.
+    /// [`ErrorKind::Unsupported`] if the backend does not support it; [`ErrorKind::NotFound`] for a rank that
+    /// the job does not have; [`ErrorKind::Refused`] if the job is not running.
     pub async fn exec(&self, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.backend.exec(&self.handle, request, sink).await
     }
 
-    /// Connects to a port of localhost beside a rank, or in its first node, pod or process if none is named.
+    /// Connects to a port of localhost beside a rank, or in its first node, pod or process if no rank is
+    /// given.
     ///
     /// # Errors
-    /// As [`Job::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) where nothing listens on the port.
+    /// As [`Job::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) if nothing listens on the
+    /// port.
     pub async fn open_port(&self, rank: Option<u32>, port: u16) -> Result<Box<dyn PortConnection>> {
         self.backend.open_port(&self.handle, rank, port).await
     }
 
-    /// Acts on it. Asking for what is already so is no error.
+    /// Acts on it. Requesting the present state is not an error.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] naming the capability that the backend lacks.
@@ -228,7 +232,8 @@ impl Job {
         self.backend.act(&self.handle, action).await
     }
 
-    /// Stops it; its record and logs stay. Returns when the cluster has taken the order: [`Job::wait`] waits for the end.
+    /// Stops it; its record and logs stay. Returns when the cluster has accepted the request: [`Job::wait`]
+    /// waits for the end.
     ///
     /// # Errors
     /// As [`Job::act`].

@@ -10,8 +10,8 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::Client;
 
-/// The bytes of a job file, with the name it is called by. At most one byte more than a job file can have is read, so
-/// that no file is too large for it.
+/// The bytes of a job file, and its name in messages. Reading stops one byte after the size limit, so that no
+/// file is too large to be read.
 ///
 /// ```no_run
 /// use weftrun::{Client, JobSource};
@@ -26,7 +26,7 @@ pub struct JobSource {
     pub name: String,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The folder a script's path starts from.
+    /// The folder that a script's path is relative to.
     folder: PathBuf,
 }
 
@@ -42,7 +42,7 @@ impl JobSource {
     /// Reads a file; `-` is standard input.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], or [`ErrorKind::Io`] with what the system said.
+    /// [`ErrorKind::NotFound`], or [`ErrorKind::Io`] with the system's error.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path == Path::new("-") {
@@ -51,32 +51,33 @@ impl JobSource {
             return Ok(Self { name: "stdin".to_owned(), bytes, folder: PathBuf::new() });
         }
         let bytes = read(path, "job file", MAX_BYTES)?;
-        // A pipe (`/dev/stdin`, process substitution) has no folder of its own: paths start from the current one, as for `-`.
+        // A pipe (`/dev/stdin`, process substitution) has no folder of its own: paths are relative to the
+        // current one, as for `-`.
         let piped = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
         let folder = path.parent().filter(|_| !piped).map(Path::to_owned).unwrap_or_default();
         Ok(Self { name: path.display().to_string(), bytes, folder })
     }
 
-    /// Takes bytes that are there already.
+    /// Creates it from existing bytes.
     pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { name: name.into(), bytes: bytes.into(), folder: PathBuf::new() }
     }
 }
 
-/// A file that a job file names and that lies outside the job file's folder.
+/// A file that a job file names and that is outside the job file's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outside {
-    /// What it is to the job: `script` or `runtime`.
+    /// Its use in the job: `script` or `runtime`.
     pub what: &'static str,
     /// The path in the job file.
     pub named: String,
-    /// The file it leads to, links followed.
+    /// The file, with links resolved.
     pub path: PathBuf,
 }
 
 impl Outside {
-    /// Refuses it.
+    /// Returns the error that refuses it.
     pub fn refusal(&self) -> Error {
         let message = format!("the {} `{}` lies outside the job file's folder", self.what, self.named);
         Error::new(ErrorKind::InvalidSpec, message)
@@ -84,7 +85,7 @@ impl Outside {
             .hint("copy it beside the job file, or allow it with `--allow-outside`")
     }
 
-    /// Reports that it is read.
+    /// Returns the finding that reports that it is read.
     pub fn finding(&self) -> Finding {
         let message = format!(
             "the {} `{}` lies outside the job file's folder: {} is read and sent",
@@ -97,11 +98,13 @@ impl Outside {
 }
 
 impl JobSource {
-    /// Reads a file that the job file names, from the job file's folder. One that lies outside of it, by its path or through
-    /// a link, is read only if `allow` says so: a job file of somebody else could name any file of the user's.
+    /// Reads a file that the job file names, relative to the job file's folder. One that is outside of it, by
+    /// its path or through a link, is read only if `allow` returns `Ok`: a job file from another user could
+    /// name any of the user's files.
     ///
     /// # Errors
-    /// What `allow` returns; [`ErrorKind::NotFound`] and [`ErrorKind::Io`] for the file, which must be a regular one.
+    /// The error of `allow`; [`ErrorKind::NotFound`] and [`ErrorKind::Io`] for the file, which must be a
+    /// regular one.
     pub fn read_beside(
         &self,
         named: &str,
@@ -122,20 +125,20 @@ impl JobSource {
 }
 
 impl Client {
-    /// Puts a job together: the configuration's defaults, then a file, then flags; and reads the script it brings along. A
+    /// Builds a job from the configuration's defaults, then a file, then flags; and reads its script. A
     /// script outside the job file's folder is refused: [`Client::job_file_with`] can allow it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake; [`ErrorKind::NotFound`] for the script.
+    /// [`ErrorKind::InvalidSpec`] with a finding for each error; [`ErrorKind::NotFound`] for the script.
     pub fn job_file(&self, source: Option<&JobSource>, overrides: &Overrides) -> Result<JobFile> {
         self.job_file_with(source, overrides, &|outside| Err(outside.refusal()))
     }
 
-    /// As [`Client::job_file`], where `allow` is asked before a file outside the job file's folder is read. What it allowed is
-    /// a finding of the job.
+    /// Like [`Client::job_file`], but calls `allow` before a file outside the job file's folder is read. Each
+    /// allowed file is a finding of the job.
     ///
     /// # Errors
-    /// As [`Client::job_file`], and what `allow` returns.
+    /// As [`Client::job_file`], and the error of `allow`.
     pub fn job_file_with(
         &self,
         source: Option<&JobSource>,
@@ -152,8 +155,8 @@ impl Client {
         draft.flags(overrides);
         let mut file = draft.finish(self.catalogue())?;
         let mut allowed = Vec::new();
-        // A path on the command line was typed by the user and starts from where they are; one in a file starts from where
-        // the file is, and must not lead away from there unasked.
+        // A path on the command line was typed by the user and is relative to the working directory; one in a
+        // file is relative to that file, and must not refer to a file elsewhere without permission.
         let mut text_of =
             |named: &str, what: &'static str, most: usize, flag: Option<&str>| match (source, flag) {
                 (Some(source), None) => source.read_beside(named, what, most, |outside| {
@@ -184,8 +187,8 @@ impl Client {
     }
 }
 
-/// Reads what the user named: a pipe, too. Of a file that is too large one byte more than allowed is given, which is said as a
-/// finding with its place.
+/// Reads a file that the user named, which may be a pipe. Of a file that is too large, one byte more than
+/// allowed is returned, which becomes a finding with its position.
 fn read(path: &Path, what: &str, most: usize) -> Result<Vec<u8>> {
     File::open(path).and_then(|file| bounded(file, most)).map_err(|error| failed(path, what, error))
 }
@@ -199,7 +202,7 @@ fn bounded(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
 fn failed(path: &Path, what: &str, error: std::io::Error) -> Error {
     let kind = match error.kind() {
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-        // A device or a FIFO where a file should be.
+        // A device or a FIFO instead of a file.
         std::io::ErrorKind::InvalidInput => ErrorKind::InvalidSpec,
         _ => ErrorKind::Io,
     };

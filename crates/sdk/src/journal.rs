@@ -1,13 +1,13 @@
-//! What was submitted from here: written before the first byte is sent, so that nothing is submitted twice and a crash
-//! between the two leaves a record that can be explained.
+//! The journal of submissions from this machine: written before the first byte is sent, so that nothing is
+//! submitted twice and a crash in between leaves a record that can be resolved.
 //!
 //! ```text
 //! journal/ID.json             a record that is unresolved, or one of the newest
 //! journal/ID.lock             locked by the process that sends it, as long as it does
 //! journal/ended/XX/HASH-ID.json   older records whose outcome is known, by a hash of their handle
 //! ```
-//! The state folder may be shared by several machines (NFS), where a lock may hold on one machine only: a record says which
-//! process of which machine sends it.
+//! The state folder may be shared by several machines (NFS), where a lock may be valid on one machine only: a
+//! record contains the process and the machine that send it.
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
@@ -25,14 +25,14 @@ use weftrun_core::{ErrorKind, Result};
 
 use crate::files;
 
-/// How far a submission got.
+/// The state of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RecordState {
-    /// About to be sent, or being sent; its process may have ended on the way.
+    /// About to be sent, or being sent; its process may have ended meanwhile.
     Intended,
-    /// Sent without an answer that says what became of it: the cluster may or may not have it.
+    /// Sent without an answer that shows its outcome: the cluster may or may not have it.
     Unknown,
     /// The cluster has it.
     Submitted,
@@ -41,7 +41,7 @@ pub enum RecordState {
 }
 
 impl RecordState {
-    /// Whether it is not known what became of the submission.
+    /// Returns whether the outcome of the submission is unknown.
     pub fn is_unresolved(self) -> bool {
         matches!(self, Self::Intended | Self::Unknown)
     }
@@ -53,29 +53,30 @@ impl RecordState {
 pub struct Owner {
     /// Name of its machine.
     pub host: String,
-    /// Its process id, which means something on that machine only.
+    /// Its process id, which is only meaningful on that machine.
     pub pid: u32,
-    /// When it started, in the kernel's ticks since boot; 0 where the kernel does not say. Tells it from a later process of
-    /// the same id.
+    /// Its start time in the kernel's ticks since boot; 0 if the kernel does not report it. Distinguishes it
+    /// from a later process with the same id.
     pub started: u64,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns this process.
     pub(crate) fn this() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pid = std::process::id();
         Self { host, pid, started: start_of(pid).unwrap_or(0) }
     }
 
-    /// Whether it is a process of this machine that has not ended; none for one of another machine.
+    /// Returns whether it is a running process of this machine; none for one of another machine.
     fn is_alive(&self) -> Option<bool> {
         (self.host == Self::this().host)
             .then(|| start_of(self.pid).is_some_and(|start| start == self.started))
     }
 }
 
-/// When a process started (proc_pid_stat(5)). The name in parentheses may hold anything, so fields are counted behind it.
+/// Returns the start time of a process (proc_pid_stat(5)). The name in parentheses may contain anything, so
+/// fields are counted after it.
 fn start_of(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -88,29 +89,29 @@ fn start_of(pid: u32) -> Option<u64> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its id, which the cluster carries too.
+    /// Its id, which the cluster stores too.
     pub submission: SubmissionId,
     /// The target it went to.
     pub target: String,
     /// The job's name.
     pub name: String,
-    /// How far it got.
+    /// Its state.
     pub state: RecordState,
     /// Its handle, once the cluster answered.
     pub handle: Option<JobHandle>,
-    /// When it was begun.
+    /// When it began.
     pub created: Timestamp,
     /// The process that sends it; none in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// What was decided for it.
+    /// Its plan.
     pub plan: FabricPlan,
-    /// The job itself, for another one like it; none in records of older versions.
+    /// The job itself, for submitting a similar one; none in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<JobSpec>,
 }
 
-/// What is needed of a record to decide whether to read the rest.
+/// The part of a record that decides whether to read the rest.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Head {
     pub submission: SubmissionId,
@@ -122,7 +123,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Whether this is the submission somebody made after an older one had been cut off.
+    /// Returns whether this submission repeats an older one that was interrupted.
     pub fn makes_up_for(&self, older: &Record) -> bool {
         self.state == RecordState::Submitted
             && self.target == older.target
@@ -131,24 +132,27 @@ impl Head {
     }
 }
 
-/// The records of one user, a file each: JSON, mode 0600, replaced whole. Several processes may use one journal.
+/// The records of one user, a file each: JSON, mode 0600, replaced atomically. Several processes may use one
+/// journal.
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
 }
 
-/// Largest record that is read; a plan of thousands of ops is far below.
+/// Largest record that is read; a plan of thousands of ops is far smaller.
 const MAX_RECORD: u64 = 16 << 20;
-/// Most resolved records beside the unresolved ones; above it all but the newest half go to `ended`.
+/// Largest number of resolved records beside the unresolved ones; above it, all but the newest half are moved
+/// to `ended`.
 const MAX_RECENT: usize = 64;
-/// Most records in each of the 256 folders of `ended`; the oldest beyond it are removed.
+/// Largest number of records in each of the 256 folders of `ended`; the oldest beyond it are removed.
 const MAX_ENDED: usize = 200;
-/// How long a record of another machine counts as being sent where locks do not tell. Longer than any backend takes.
+/// How long a record of another machine counts as being sent if locks are not conclusive. Longer than any
+/// backend takes.
 const OTHER_MACHINE: Duration = Duration::from_mins(15);
-/// Age at which a half-written file of a process that was killed is removed.
+/// Age at which a partially written file of a killed process is removed.
 const LEFT_OVER: Duration = Duration::from_hours(24);
 
-/// A record while it is sent. As long as this is held, other processes see that it is.
+/// A record that is being sent. Other processes see that as long as this is held.
 #[derive(Debug)]
 pub(crate) struct Sending {
     path: PathBuf,
@@ -162,12 +166,13 @@ impl Drop for Sending {
 }
 
 impl Journal {
-    /// Makes the journal of a state folder.
+    /// Creates the journal of a state folder.
     pub fn new(state_dir: &Path) -> Self {
         Self { dir: state_dir.join("journal") }
     }
 
-    /// Writes a record, in place of an older one of the same submission; when it returns, the record is on the disk.
+    /// Writes a record, replacing an older one of the same submission; when it returns, the record is on
+    /// disk.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file: a full disk, a folder that cannot be written.
@@ -179,13 +184,15 @@ impl Journal {
         files::write_private(&self.path(&record.submission), &text)
     }
 
-    /// Marks a submission as being sent by this process, until what it returns is dropped. Comes before the record.
+    /// Marks a submission as being sent by this process, until the returned value is dropped. Must precede
+    /// the record.
     pub(crate) fn begin(&self, submission: &SubmissionId) -> Result<Sending> {
         let path = self.lock_path(submission);
         let failed = |error| files::io_error("cannot write", &path, error);
         files::make_private_dir(&self.dir).map_err(failed)?;
         let file = open_private(&path).map_err(failed)?;
-        // Another process may look at it for an instant. Without locks on this file system the owner in the record has to do.
+        // Another process may hold it for an instant to check it. Without locks on this file system, the
+        // owner in the record must suffice.
         for _ in 0..50 {
             match file.try_lock() {
                 Ok(()) => return Ok(Sending { path, _lock: Some(file) }),
@@ -196,7 +203,7 @@ impl Journal {
         Ok(Sending { path, _lock: None })
     }
 
-    /// Whether a process, of this machine or of another one, is sending the submission now.
+    /// Returns whether a process, of this machine or of another one, is sending the submission now.
     pub(crate) fn is_being_sent(&self, record: &Record) -> bool {
         if record.state != RecordState::Intended {
             return false;
@@ -204,19 +211,19 @@ impl Journal {
         let alive = record.owner.as_ref().and_then(Owner::is_alive);
         let young = Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE;
         let path = self.lock_path(&record.submission);
-        // Not `open_private`: a lock file that is not there must not be made.
+        // Not `open_private`: a missing lock file must not be created.
         match weftrun_backends::files::open(&path).map(|file| file.try_lock_shared()) {
             Ok(Err(TryLockError::WouldBlock)) => true,
-            // Nobody holds the lock on this machine. On another one it may be held all the same.
+            // The lock is not held on this machine. It may still be held on another one.
             Ok(Ok(())) => record.owner.is_some() && alive.is_none() && young,
             // No locks on this file system.
             Ok(Err(TryLockError::Error(_))) => alive.unwrap_or(record.owner.is_some() && young),
-            // Taken away by its holder, or never made by an older version.
+            // Removed by its holder, or never created by an older version.
             Err(_) => false,
         }
     }
 
-    /// Reads a record; none if there is none, or none that this version understands.
+    /// Reads a record; none if there is none, or if this version cannot parse it.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
@@ -229,7 +236,7 @@ impl Journal {
         Ok(ended.and_then(|path| parsed(&path)))
     }
 
-    /// Forgets a record; one that is not there is no error.
+    /// Removes a record; a missing one is not an error.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
@@ -243,11 +250,11 @@ impl Journal {
         }
     }
 
-    /// All records, newest first: reads every file, those of `ended` too. A file that cannot be read is left out: it was not
-    /// written by this version.
+    /// Returns all records, newest first: reads every file, including those of `ended`. An unreadable file is
+    /// skipped: it was not written by this version.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where the folder itself cannot be read.
+    /// [`ErrorKind::Io`] if the folder itself cannot be read.
     pub fn records(&self) -> Result<Vec<Record>> {
         let recent = self.recent_files()?;
         let mut records: Vec<Record> =
@@ -256,7 +263,8 @@ impl Journal {
         Ok(records)
     }
 
-    /// The unresolved and the newest records, newest first, without what was planned. Archives what has become too much.
+    /// Returns the unresolved and the newest records, newest first, without their plans. Archives surplus
+    /// records.
     pub(crate) fn recent(&self) -> Result<Vec<Head>> {
         let mut heads: Vec<Head> =
             self.recent_files()?.iter().filter_map(|path| parsed::<Head>(path)).collect();
@@ -265,7 +273,7 @@ impl Journal {
         Ok(heads)
     }
 
-    /// The record of a handle, the newest where a name was used again.
+    /// Returns the record of a handle, the newest if a name was used again.
     ///
     /// # Errors
     /// As [`Journal::records`].
@@ -290,14 +298,14 @@ impl Journal {
             .max_by_key(|record| record.created))
     }
 
-    /// Moves all but the newest resolved records to `ended`, and removes the oldest there. It is only housekeeping: another
-    /// process may do it at the same time, and what cannot be moved stays.
+    /// Moves all but the newest resolved records to `ended`, and removes the oldest there. This is only
+    /// cleanup: another process may do it at the same time, and what cannot be moved stays.
     fn archive(&self, heads: &[Head]) {
         let resolved = || heads.iter().filter(|head| !head.state.is_unresolved());
         if resolved().count() <= MAX_RECENT {
             return;
         }
-        // What was submitted again after a submission without an end is needed to explain that one.
+        // A submission that repeats an unresolved one is needed to explain that one.
         let open: HashSet<(&str, &str)> = heads
             .iter()
             .filter(|head| head.state.is_unresolved())
@@ -331,7 +339,7 @@ impl Journal {
         self.sweep();
     }
 
-    /// Removes what killed processes left: half-written files, and locks without a record.
+    /// Removes what killed processes left: partially written files, and locks without a record.
     fn sweep(&self) {
         let old = |path: &Path| {
             let modified = fs::symlink_metadata(path).and_then(|found| found.modified());
@@ -362,7 +370,7 @@ impl Journal {
         shards.flat_map(|shard| json_files(&shard.path()))
     }
 
-    /// The folder of an ended record, and what its name begins with.
+    /// Returns the folder of an ended record, and the prefix of its name.
     fn ended_place(&self, known_as: &str) -> (PathBuf, String) {
         // FNV-1a: it must be the same in every version, and a record is compared after it was found.
         let hash = known_as.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -456,7 +464,7 @@ mod tests {
     fn the_archive_is_bounded() {
         let state = tempfile::tempdir().unwrap();
         let journal = Journal::new(state.path());
-        // Refused ones of one handle's shard: the names of files decide, so that few are needed.
+        // Refused records in one handle's shard: the names of files decide, so that few are needed.
         let (shard, _) = journal.ended_place("local://local/job#00000000");
         files::make_private_dir(&shard).unwrap();
         for number in 0..MAX_ENDED + 50 {
@@ -484,7 +492,8 @@ mod tests {
         // A killed process leaves the file, but not the lock.
         fs::write(journal.lock_path(&one.submission), "").unwrap();
         assert!(!journal.is_being_sent(&one));
-        // The process id of another machine says nothing here, and its lock may not be seen: age decides.
+        // The process id of another machine is meaningless here, and its lock may not be visible: age
+        // decides.
         one.owner = Some(Owner { host: "another-machine".to_owned(), ..Owner::this() });
         assert!(journal.is_being_sent(&one));
         one.created = Timestamp::now() - Duration::from_hours(1);

@@ -1,8 +1,8 @@
 //! Run distributed GPU training on a real fabric, from Rust.
 //!
-//! A job is described once; [`Client::plan`] decides what its fabric needs (AWS EFA, RoCE, InfiniBand), and
-//! [`Plan::submit`] sends it to Run:ai, Kubeflow, Slurm or this machine. Its logs then say which transport each pair
-//! of ranks really uses.
+//! A job is described once; [`Client::plan`] determines what its fabric needs (AWS EFA, RoCE, InfiniBand),
+//! and [`Plan::submit`] sends it to Run:ai, Kubeflow, Slurm or this machine. Its logs then show which
+//! transport each pair of ranks really uses.
 //!
 //! ```no_run
 //! use futures_util::TryStreamExt;
@@ -48,8 +48,8 @@
 //! ```
 //!
 //! # Without a cluster
-//! Planning is a pure function of the job, the catalogue and what is known of the cluster. Without a cluster assumed
-//! facts stand in, and every decision that rests on one says so:
+//! Planning is a pure function of the job, the catalogue and the cluster's facts. Without a cluster, assumed
+//! facts are used, and every decision that depends on one is marked:
 //!
 //! ```
 //! use weftrun::prelude::*;
@@ -85,28 +85,32 @@
 //! ```
 //!
 //! # What to rely on
-//! - **Dropping** a stream or a future at any point loses nothing that a new one would not give. A job goes on when the
-//!   program that submitted it ends, where [`Capability::detach`](core::backend::Capability::detach) says so.
-//! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::pending_on`] finds what became of
-//!   a submission that lost its answer.
-//! - **Errors** are one type, [`Error`]: a [kind](ErrorKind) to match on, the value it was about, hints for people, and
-//!   [`Error::is_retryable`]. Nothing panics on what a cluster, a file or a log says.
-//! - **No global state**: [`Config::empty`] and [`Registry::empty`] give a client that knows only what it is told.
-//! - **Units** stand in the type or the name: [`Duration`](std::time::Duration), `…_bytes`, `…_seconds`; quantities such as
-//!   `64Gi` are Kubernetes' own.
+//! - **Dropping** a stream or a future at any point loses nothing that a new one would not return. A job
+//!   continues when the program that submitted it ends, if
+//!   [`Capability::detach`](core::backend::Capability::detach) is set.
+//! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::pending_on`]
+//!   resolves submissions that lost their answer.
+//! - **Errors** are one type, [`Error`]: a [kind](ErrorKind) to match on, the affected value, hints for
+//!   people, and [`Error::is_retryable`]. Nothing panics because of the contents of a cluster's answer, a
+//!   file or a log.
+//! - **No global state**: [`Config::empty`] and [`Registry::empty`] give a client without any outside
+//!   configuration.
+//! - **Units** are in the type or the name: [`Duration`](std::time::Duration), `…_bytes`, `…_seconds`;
+//!   quantities such as `64Gi` are Kubernetes' own.
 //!
 //! # Features
-//! `local`, `slurm`, `kubeflow` and `runai` each bring a backend; all are on. A backend of another crate needs no feature:
-//! name the crate in your source, and [`Registry::linked`] has it. `image` brings [`Plan::check_image`].
+//! `local`, `slurm`, `kubeflow` and `runai` each add a backend; all are on by default. A backend of another
+//! crate needs no feature: name the crate in your source, and [`Registry::linked`] contains it. `image` adds
+//! [`Plan::check_image`].
 //!
 //! # Minimum supported Rust version
 //! 1.95, which is also what CI builds with. Raising it is a minor release.
 //!
 //! # What may grow
-//! Structs and enums that will grow are `#[non_exhaustive]`. Those that are written as literals are not: end them with
-//! `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
-//! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): a new way to start a job is to be
-//! looked at by every backend. The shapes of [`core::report`] are those of `-o json`, which only grow.
+//! Structs and enums that will grow are `#[non_exhaustive]`. Those that are written as literals are not: end
+//! them with `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
+//! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): every backend must handle
+//! a new way to start a job. The shapes of [`core::report`] are those of `-o json`, which only grow.
 
 mod client;
 #[cfg(feature = "image")]
@@ -137,23 +141,23 @@ pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 
-/// Makes the linker keep the backends that come with weftrun. [`ClientBuilder::build`] calls it; only a program that
-/// asks [`Registry::linked`] before it builds a client needs it.
+/// Makes the linker keep weftrun's own backends. [`ClientBuilder::build`] calls it; only a program that uses
+/// [`Registry::linked`] before it builds a client needs it.
 pub fn link() {
     weftrun_backends::link();
 }
 
-/// Runs the supervisor of a job of the `local` backend: what the hidden `weftrun supervise DIR` does.
+/// Runs the supervisor of a job of the `local` backend, as the hidden `weftrun supervise DIR` does.
 #[cfg(feature = "local")]
 #[doc(hidden)]
 pub use weftrun_backends::local::supervise;
 
-/// The Rust of the repository's front page is compiled with that of this one.
+/// Compiles the Rust examples of the repository's front page together with those of this one.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// What most programs need.
+/// The items that most programs need.
 pub mod prelude {
     pub use crate::core::fabric::{Fabric, RuleSetting};
     pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};

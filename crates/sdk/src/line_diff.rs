@@ -1,4 +1,4 @@
-//! Two documents compared line by line.
+//! Compares two documents line by line.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use similar::algorithms::{Capture, Compact, Replace, myers};
 use similar::{DiffOp, group_diff_ops};
 
-/// What two documents have in common and what not, such as a manifest before and after the fabric's changes.
+/// The common and the different lines of two documents, such as a manifest before and after the fabric's
+/// changes.
 ///
 /// ```
 /// use weftrun::LineDiff;
@@ -19,32 +20,34 @@ use similar::{DiffOp, group_diff_ops};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LineDiff<'t> {
-    /// The lines of the first document, with their ends.
+    /// The lines of the first document, with their line ends.
     pub old: Vec<&'t str>,
     /// The lines of the second.
     pub new: Vec<&'t str>,
     ops: Vec<DiffOp>,
 }
 
-/// Neighbouring lines that are the same in both documents, or differ.
+/// Adjacent lines that are equal in both documents, or differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// Which lines of the first document, from 0; none where lines were added.
+    /// The lines of the first document, from 0; empty if lines were added.
     pub old: Range<usize>,
-    /// Which lines of the second; none where lines were removed.
+    /// The lines of the second; empty if lines were removed.
     pub new: Range<usize>,
-    /// Whether they are the same.
+    /// Whether they are equal.
     pub same: bool,
 }
 
 impl<'t> LineDiff<'t> {
-    /// Compares `old` with `new`. After `patience` the rest is taken as it comes, which is right but longer than it need be.
+    /// Compares `old` with `new`. After `patience` the rest is compared less precisely, which is correct but
+    /// longer than necessary.
     pub fn new(old: &'t str, new: &'t str, patience: Option<Duration>) -> Self {
         let lines = |text: &'t str| text.split_inclusive('\n').collect::<Vec<_>>();
         let (old, new) = (lines(old), lines(new));
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
-        // `similar::TextDiff` does the same, and brings each of its six algorithms for each kind of text into the binary.
+        // `similar::TextDiff` does the same, but adds each of its six algorithms for each kind of text to the
+        // binary.
         let mut found = Compact::new(Replace::new(Capture::new()), &old[..], &new[..]);
         let done = myers::diff_deadline(&mut found, &old[..], 0..old.len(), &new[..], 0..new.len(), until);
         let Ok(()) = done;
@@ -52,12 +55,12 @@ impl<'t> LineDiff<'t> {
         Self { old, new, ops }
     }
 
-    /// All lines of both documents, in runs.
+    /// Returns all lines of both documents, in runs.
     pub fn runs(&self) -> Vec<Run> {
         self.ops.iter().map(run).collect()
     }
 
-    /// What differs, in groups, with so many of the lines around it that are the same.
+    /// Returns the differences in groups, with this many of the equal lines around them.
     pub fn groups(&self, around: usize) -> Vec<Vec<Run>> {
         group_diff_ops(self.ops.clone(), around).iter().map(|group| group.iter().map(run).collect()).collect()
     }

@@ -1,4 +1,4 @@
-//! Locks on files, which the kernel releases when their holder ends in whatever way.
+//! File locks, which the kernel releases however their holder ends.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::files::io_error;
 
-/// How long a lock is waited for that protects a few system calls.
+/// How long to wait for a lock that protects a few system calls.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The lock file of a file that is replaced whole, and so cannot be locked itself.
+/// Returns the lock file of a file that is replaced atomically, and so cannot be locked itself.
 pub(crate) fn beside(file: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
@@ -20,8 +20,8 @@ pub(crate) fn beside(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Takes a lock, and waits for it. On a file system without locks there is none to take: what it protects is then done
-/// without.
+/// Waits for a lock and takes it. On a file system without locks it returns none, and the protected operation
+/// runs without one.
 pub(crate) fn exclusive(path: &Path) -> Result<Option<File>> {
     let file = open_private(path).map_err(|error| io_error("cannot open", path, error))?;
     let began = Instant::now();

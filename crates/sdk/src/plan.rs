@@ -1,4 +1,4 @@
-//! A job with everything decided, bound to the client that can submit it.
+//! A planned job, bound to the client that can submit it.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use crate::journal::{Owner, Record, RecordState};
 use crate::{Client, Job, Outcome};
 
-/// A job with everything decided. Nothing was sent yet. It carries its submission's id, so that [`Plan::submit`] called
-/// twice on one plan makes one job.
+/// A planned job. Nothing was sent yet. It contains its submission's id, so that calling [`Plan::submit`]
+/// twice on one plan creates one job.
 #[derive(Clone, Debug)]
 pub struct Plan {
     client: Client,
@@ -24,27 +24,27 @@ impl Plan {
         Self { client, target, planned }
     }
 
-    /// What was decided.
+    /// Returns the fabric's plan.
     pub fn fabric(&self) -> &FabricPlan {
         &self.planned.plan
     }
 
-    /// What was found while planning: about the fabric, and what the cluster lacks for this job.
+    /// Returns the findings of planning: about the fabric, and about what the cluster lacks for this job.
     pub fn findings(&self) -> Vec<Finding> {
         self.planned.plan.findings.iter().chain(&self.planned.facts.notes).cloned().collect()
     }
 
-    /// The spec, the plan, the profile and the facts behind it.
+    /// Returns the spec, the plan, and the profile and facts that the plan is based on.
     pub fn planned(&self) -> &PlannedJob {
         &self.planned
     }
 
-    /// The target it is for.
+    /// Returns its target.
     pub fn target(&self) -> &TargetConfig {
         &self.target
     }
 
-    /// Every decision with its why, as text for a person.
+    /// Returns every decision with its reason, as text.
     pub fn explain(&self) -> String {
         let mut text = String::new();
         for decision in &self.planned.plan.decisions {
@@ -57,17 +57,18 @@ impl Plan {
         text
     }
 
-    /// Exactly what would be sent, as [`Rendered`]: the documents, which ops they carry, which the backend cannot express,
-    /// and holes that only the server can fill. No I/O beyond reading the target's credentials file.
+    /// Returns exactly what would be sent, as [`Rendered`]: the documents, the ops they contain, those the
+    /// backend cannot express, and values that only the server can fill in. No I/O except reading the
+    /// target's credentials file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for what the backend cannot carry.
+    /// [`ErrorKind::InvalidSpec`] for what the backend does not support.
     pub async fn render(&self) -> Result<Rendered> {
         self.client.connect(&self.target).await?.render(&self.planned)
     }
 
-    /// Asks the cluster whether it would take the job, without submitting it: what it would refuse is a finding of
-    /// severity error.
+    /// Checks on the cluster whether it would accept the job, without submitting it: a refusal is a finding
+    /// of severity error.
     ///
     /// # Errors
     /// As [`Plan::render`], and [`ErrorKind::Unreachable`] without an answer.
@@ -75,7 +76,7 @@ impl Plan {
         self.check_rendered(&self.render().await?).await
     }
 
-    /// As [`Plan::check`], of what [`Plan::render`] returned.
+    /// Like [`Plan::check`], for the result of [`Plan::render`].
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] without an answer.
@@ -83,14 +84,14 @@ impl Plan {
         self.client.connect(&self.target).await?.check(rendered).await
     }
 
-    /// Reads the job's images from their registries, without a container engine, and holds what is in them against the plan: what
-    /// does not fit (`GLIBC 2.31 < 2.34: the mounted EFA stack will not load`) is a finding of the plan from then on, and an error of
-    /// [`Plan::submit`] if it is one. Layers that were read before are known by their digests; `say` hears how much is read.
-    /// Credentials are those of `docker login`.
+    /// Reads the job's images from their registries, without a container engine, and compares their contents
+    /// with the plan: a mismatch (`GLIBC 2.31 < 2.34: the mounted EFA stack will not load`) becomes a finding
+    /// of the plan, and fails [`Plan::submit`] if it is an error. Layers that were read before are found by
+    /// their digests; `say` is called with how much is read. Credentials are those of `docker login`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::NotFound`] and [`ErrorKind::Credentials`] as the registry answers;
-    /// [`ErrorKind::InvalidSpec`] for a job whose image is not one of a registry.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::NotFound`] and [`ErrorKind::Credentials`] as the registry
+    /// answers; [`ErrorKind::InvalidSpec`] for a job whose image is not in a registry.
     #[cfg(feature = "image")]
     pub async fn check_image(
         &mut self,
@@ -117,15 +118,16 @@ impl Plan {
         Ok(read)
     }
 
-    /// An earlier submission of the same job to the same target whose end was not known, because the answer was lost or the
-    /// process was killed, and what became of it. The cluster is asked only where the journal has such a record. Submissions
-    /// of which the cluster has nothing are left out, and so are those that a process of this machine is sending now.
+    /// Returns an earlier submission of the same job to the same target whose outcome was unknown, because
+    /// the answer was lost or the process was killed, with its outcome. The cluster is queried only if the
+    /// journal has such a record. Submissions that the cluster does not have are omitted, and so are those
+    /// that a process of this machine is sending now.
     ///
     /// # Errors
     /// As [`Client::unresolved_on`].
     pub async fn earlier(&self) -> Result<Option<(Record, Outcome)>> {
         let spec = &self.planned.spec;
-        // As text: what is secret is not in the journal.
+        // As text: secrets are not in the journal.
         let text = serde_json::to_value(spec).ok();
         let same = |record: &Record| {
             record.name == spec.name
@@ -145,16 +147,18 @@ impl Plan {
     /// Submits the job, exactly once.
     ///
     /// # Errors
-    /// Errors of the plan are [`ErrorKind::InvalidSpec`]; what the cluster refuses is [`ErrorKind::Refused`]. After
-    /// [`ErrorKind::Unreachable`] the job may be there: [`Client::unresolved_on`] finds it by its submission id.
+    /// [`ErrorKind::InvalidSpec`] for errors of the plan; [`ErrorKind::Refused`] if the cluster refuses it.
+    /// After [`ErrorKind::Unreachable`] the job may exist: [`Client::unresolved_on`] finds it by its
+    /// submission id.
     pub async fn submit(&self) -> Result<Job> {
         self.submit_unless(|| false).await
     }
 
-    /// Submits it as [`Plan::submit`] does, unless the caller says, after all checks and before anything is sent, that it is not to be.
+    /// Submits it like [`Plan::submit`], unless `stop` returns true after all checks and before anything is
+    /// sent.
     ///
     /// # Errors
-    /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was not to be: then nothing was sent.
+    /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing was sent.
     pub async fn submit_unless(&self, stop: impl Fn() -> bool) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
@@ -185,14 +189,14 @@ impl Plan {
             spec: Some(self.planned.spec.clone()),
         };
         let journal = self.client.journal();
-        // Held until the outcome is noted, so that no other process takes the record for one that was cut off.
+        // Held until the outcome is written, so that no other process treats the record as interrupted.
         let _sending = journal.begin(&record.submission)?;
         journal.write(&record)?;
         match backend.submit(&rendered).await {
             Ok(handle) => {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
-                // The cluster has the job, whatever becomes of our note; without it, `unresolved_on` finds the job again.
+                // The cluster has the job even if this write fails; then `unresolved_on` finds the job again.
                 let _ = journal.write(&record);
                 Ok(Job::new(backend, handle, Some(record)))
             }
@@ -214,8 +218,8 @@ impl Plan {
     }
 }
 
-/// Whether a failed submit may still have reached the cluster: always, unless the error says that something was decided
-/// against it.
+/// Returns whether a failed submit may still have reached the cluster: always, unless the error proves that
+/// the job was refused.
 fn may_have_arrived(kind: ErrorKind) -> bool {
     !matches!(
         kind,

@@ -1,4 +1,4 @@
-//! The project's configuration file, which lies in whatever folder one happens to be in.
+//! The project's configuration file, in the working directory.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use weftrun_backends::files;
 
-/// What was found where a project's file would be.
+/// The result of looking for a project's file.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Project {
     /// No file.
     Absent,
     /// A file that is not read.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// The fix.
         fix: String,
     },
-    /// Its text; whether the text is trusted is another question.
+    /// Its text, which may or may not be trusted.
     Text(String),
 }
 
-/// Reads a project's file, unless somebody but the user and root could have written or replaced it, or it is no regular file
-/// of at most `limit` bytes.
+/// Reads a project's file, unless a user other than the owner and root could have written or replaced it, or
+/// it is not a regular file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Project {
     let refused = |why: String, fix: &str| Project::Refused { why, fix: fix.to_owned() };
     let unreadable =
@@ -42,7 +42,8 @@ pub(crate) fn read(path: &Path, limit: u64) -> Project {
         (Ok(found), Ok(whole)) => (found, whole),
         (Err(error), _) | (_, Err(error)) => return unreadable(&error),
     };
-    // A link can be replaced by who can write to its folder, the file by who can write to the folder the link leads to.
+    // A link can be replaced by users with write access to its folder, the file by those with write access to
+    // its own folder.
     let above = |path: &Path| match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => fs::metadata(folder),
         None => fs::metadata("."),
@@ -70,7 +71,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Project {
     }
 }
 
-/// Why a file or folder may hold what somebody else wrote; none if only the user and root can have.
+/// Returns why another user may have written a file or folder; none if only the user and root can have.
 fn distrusted(what: &str, found: &Metadata) -> Option<(String, &'static str)> {
     let (user, owner) = (rustix::process::geteuid().as_raw(), found.uid());
     if owner != user && owner != 0 {
@@ -80,7 +81,8 @@ fn distrusted(what: &str, found: &Metadata) -> Option<(String, &'static str)> {
         ));
     }
     let mode = found.mode() & 0o7777;
-    // In a sticky folder others can make files, but not replace those that are not theirs. The mode of a link means nothing.
+    // In a sticky folder others can create files, but not replace those of other owners. The mode of a link
+    // is irrelevant.
     let sticky = found.is_dir() && mode & 0o1000 != 0;
     let writable = mode & 0o022 != 0 && !sticky && !found.is_symlink();
     writable.then(|| (format!("{what} can be written by others (mode {mode:04o})"), "`chmod go-w` it"))
@@ -122,7 +124,7 @@ mod tests {
             assert_eq!(matches!(read(&path, 10), Project::Text(_)), fine, "{open:o}");
         }
         mode(folder.path(), 0o755);
-        // Only root may give files away.
+        // Only root may change the owner of files.
         if rustix::process::geteuid().is_root() {
             chown(&path, Some(12345), None).unwrap();
             assert!(why(read(&path, 10)).contains("uid 12345"));

@@ -1,5 +1,5 @@
-//! Which projects' config files the user trusts: a copy of each, as it was when it was trusted. Whoever changes the file
-//! has to be trusted again.
+//! The projects' config files that the user trusts: a copy of each at the time it was trusted. After a
+//! change, a file must be trusted again.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,17 @@ impl Trust {
         Self { folder: state_dir.join("trusted") }
     }
 
-    /// Whether a file is trusted as it is.
+    /// Returns whether a file is trusted with this text.
     pub fn holds(&self, file: &Path, text: &str) -> Result<bool> {
         Ok(files::read_text(&self.copy(file)?, MAX)?.is_some_and(|copy| copy == text))
     }
 
-    /// Trusts a file as it is.
+    /// Trusts a file with this text.
     pub fn give(&self, file: &Path, text: &str) -> Result<()> {
         files::write_private(&self.copy(file)?, text.as_bytes())
     }
 
-    /// Trusts a file no longer.
+    /// Revokes the trust in a file.
     pub fn take(&self, file: &Path) -> Result<()> {
         let copy = self.copy(file)?;
         match std::fs::remove_file(&copy) {
@@ -40,7 +40,7 @@ impl Trust {
         }
     }
 
-    /// Where the copy of a file is: its whole path as one name.
+    /// Returns the path of a file's copy: its whole path as one name.
     fn copy(&self, file: &Path) -> Result<PathBuf> {
         let whole = std::path::absolute(file).and_then(std::fs::canonicalize).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot find {}: {error}", file.display())).source(error)
@@ -52,7 +52,8 @@ impl Trust {
                 other => name.push_str(&format!("%{other:02X}")),
             }
         }
-        // File names end at 255 bytes on every file system we know; the end of a path tells more than its beginning.
+        // File names are limited to 255 bytes on every common file system; the end of a path is more specific
+        // than its beginning.
         if name.len() > 240 {
             let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,16 +1,16 @@
-//! Logs as they arrive after launchers, pipes and terminals had them: prefixed, interleaved, torn, dirty.
+//! Logs as they arrive through launchers, pipes and terminals: prefixed, interleaved, torn, dirty.
 //!
-//! Everything comes of a seed, so that a failing case can be made again.
+//! Everything is derived from a seed, so that a failing case can be reproduced.
 
 use std::io::{self, Write};
 
 use fastrand::Rng;
 
-/// Who puts something before each line.
+/// A launcher that prefixes each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// Nobody.
+    /// No launcher.
     None,
     /// `torchrun --tee 3`: `[default0]:`.
     Torchrun,
@@ -24,12 +24,12 @@ pub enum Launcher {
     Kubectl,
 }
 
-/// All of them, for tests over every launcher.
+/// All launchers, for tests over each of them.
 pub const LAUNCHERS: [Launcher; 6] =
     [Launcher::None, Launcher::Torchrun, Launcher::Rank, Launcher::Srun, Launcher::Mpirun, Launcher::Kubectl];
 
 impl Launcher {
-    /// What it puts before a line of a rank.
+    /// Returns its prefix for a line of a rank.
     pub fn prefix(self, rank: u32, ranks_per_node: u32) -> String {
         let local = rank % ranks_per_node.max(1);
         match self {
@@ -42,7 +42,7 @@ impl Launcher {
         }
     }
 
-    /// A log with the prefix before each line.
+    /// Returns a log with the prefix before each line.
     pub fn apply(self, log: &[u8], rank: u32, ranks_per_node: u32) -> Vec<u8> {
         let prefix = self.prefix(rank, ranks_per_node);
         let lines = log.split_inclusive(|byte| *byte == b'\n');
@@ -50,7 +50,7 @@ impl Launcher {
     }
 }
 
-/// Puts logs into one, line by line in random turns: what a launcher's single output looks like.
+/// Merges logs line by line in random order, as in a launcher's single output.
 pub fn interleave(logs: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut rng = Rng::with_seed(seed);
     let mut rest: Vec<_> = logs.iter().map(|log| log.split_inclusive(|byte| *byte == b'\n')).collect();
@@ -70,7 +70,8 @@ pub fn interleave(logs: &[Vec<u8>], seed: u64) -> Vec<u8> {
     out
 }
 
-/// Cuts logs into chunks of random size in random turns, anywhere in a line: what a reader of several streams sees.
+/// Splits logs into chunks of random size in random order, anywhere in a line, as a reader of several streams
+/// sees them.
 pub fn chunks(logs: &[Vec<u8>], most: usize, seed: u64) -> Vec<(u32, Vec<u8>)> {
     let mut rng = Rng::with_seed(seed);
     let mut rest: Vec<(u32, &[u8])> = logs.iter().zip(0..).map(|(log, rank)| (rank, &log[..])).collect();
@@ -90,7 +91,7 @@ pub fn chunks(logs: &[Vec<u8>], most: usize, seed: u64) -> Vec<(u32, Vec<u8>)> {
     out
 }
 
-/// Dirt that real logs have: none of it may make a line of NCCL's be lost or made up.
+/// Noise from real logs: it must neither hide nor imitate a line of NCCL's.
 const DIRT: [&[u8]; 8] = [
     b"epoch 1:  37%|###7      | 120/320 [00:07<00:12, 16.0it/s]\r",
     b"\x1b[32mINFO\x1b[0m coloured\n",
@@ -102,7 +103,7 @@ const DIRT: [&[u8]; 8] = [
     b"Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n",
 ];
 
-/// Puts dirt between the lines of a log: before about one line of eight.
+/// Inserts noise between the lines of a log: before about one line in eight.
 pub fn dirty(log: &[u8], seed: u64) -> Vec<u8> {
     let mut rng = Rng::with_seed(seed);
     let mut out = Vec::with_capacity(log.len() * 2);
@@ -115,7 +116,7 @@ pub fn dirty(log: &[u8], seed: u64) -> Vec<u8> {
     out
 }
 
-/// Writes a training log of about a size, of which NCCL's lines are given and a share (0 to 1) of all lines.
+/// Writes a training log of about a given size, with the given NCCL lines as a share (0 to 1) of all lines.
 ///
 /// # Errors
 /// Those of the writer.

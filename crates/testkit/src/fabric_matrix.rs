@@ -1,5 +1,5 @@
-//! A job for every row of the catalogue under every shipped profile: what a backend does with all of them is its
-//! fabric matrix.
+//! A job for every row of the catalogue under every built-in profile: a backend's results for all of them are
+//! its fabric matrix.
 
 use weftrun_core::backend::{ClusterFacts, PlannedJob};
 use weftrun_core::catalogue::{Catalogue, InstanceType};
@@ -14,11 +14,11 @@ pub struct Cell {
     pub profile: String,
     /// Name of the catalogue's row.
     pub instance: String,
-    /// The job, with everything asked that a rule can do.
+    /// The planned job, which requests everything that a rule can do.
     pub planned: PlannedJob,
 }
 
-/// All cells of a launch, profile by profile, in the order of the catalogue.
+/// Returns all cells of a launch mode, profile by profile, in the order of the catalogue.
 pub fn cells(launch: Launch) -> Vec<Cell> {
     let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
     let names: Vec<&str> = profiles.names().collect();

@@ -1,4 +1,4 @@
-//! What tests of weftrun and of third parties' backends need.
+//! Test helpers for weftrun and for third parties' backends.
 //!
 //! | module | what it gives |
 //! |---|---|

@@ -5,12 +5,12 @@ use weftrun_core::fabric::{FabricPlan, Profile};
 use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::JobSpec;
 
-/// A submission id nobody else has.
+/// Returns a unique submission id.
 pub fn random_submission() -> SubmissionId {
     SubmissionId::from_random(fastrand::u128(..))
 }
 
-/// The planned job of a spec, with a plan that changes nothing.
+/// Returns the planned job of a spec, with a plan that changes nothing.
 pub fn planned(spec: JobSpec) -> PlannedJob {
     let plan = FabricPlan::unchanged(spec.fabric.kind);
     PlannedJob::new(spec, plan, Profile::default(), ClusterFacts::default(), random_submission())

@@ -1,14 +1,14 @@
-//! A server that plays recorded conversations with NCCL's RAS service.
+//! A server that replays recorded conversations with NCCL's RAS service.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a release of NCCL answers, from a recording of `crates/nccl/tests/data/ras`.
+/// The answers of a release of NCCL, from a recording of `crates/nccl/tests/data/ras`.
 #[derive(Clone, Debug, Default)]
 pub struct Personality {
-    /// The reports in JSON, in the order they were recorded; none for a release that knows only text.
+    /// The reports in JSON, in the recorded order; none for a release that only supports text.
     pub json: Vec<String>,
     /// The reports in text.
     pub text: Vec<String>,
@@ -39,8 +39,8 @@ impl Personality {
         personality
     }
 
-    /// Plays it on a free port of localhost until the program ends. Each conversation gets the next report; the last one
-    /// is repeated.
+    /// Serves it on a free port of localhost until the program ends. Each conversation gets the next report;
+    /// the last one is repeated.
     pub fn serve(self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").expect("localhost has a free port");
         let port = listener.local_addr().expect("it is bound").port();

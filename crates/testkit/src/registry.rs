@@ -1,4 +1,4 @@
-//! An image registry on loopback, with what the distribution specification asks of one that is only read from.
+//! An image registry on loopback, with the parts of the distribution specification that reading needs.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// A registry; it serves until the process ends.
 #[derive(Clone, Debug)]
 pub struct FakeRegistry {
-    /// `127.0.0.1:PORT`, which goes before the names of its images.
+    /// `127.0.0.1:PORT`, the prefix of its images' names.
     pub address: String,
     state: Arc<Mutex<State>>,
 }
@@ -21,7 +21,7 @@ pub struct FakeRegistry {
 struct State {
     /// By path, with the type of the content.
     served: BTreeMap<String, (String, Vec<u8>)>,
-    /// User and password, where one must log in.
+    /// User and password, if a login is required.
     login: Option<(String, String)>,
     requests: Vec<String>,
 }
@@ -32,7 +32,7 @@ impl FakeRegistry {
     /// Starts one on a free port.
     ///
     /// # Errors
-    /// Where no port can be had.
+    /// If no port is available.
     pub fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
@@ -47,12 +47,12 @@ impl FakeRegistry {
         Ok(fake)
     }
 
-    /// From now on only who has logged in is served, with a token.
+    /// Requires a login with a token from now on.
     pub fn wants_login(&self, user: &str, password: &str) {
         self.state().login = Some((user.to_owned(), password.to_owned()));
     }
 
-    /// Puts an image there, of layers as they are sent; gives its name.
+    /// Adds an image with these compressed layers; returns its name.
     pub fn push(&self, repository: &str, tag: &str, env: &[&str], layers: &[Vec<u8>]) -> String {
         let config = json!({"architecture": "amd64", "os": "linux", "config": {"Env": env}}).to_string();
         let config = self.blob(repository, config.as_bytes());
@@ -65,7 +65,7 @@ impl FakeRegistry {
         let digest = digest_of(manifest.as_bytes());
         let kind = "application/vnd.oci.image.manifest.v1+json";
         self.put(format!("/v2/{repository}/manifests/{digest}"), kind, manifest.as_bytes());
-        // As most images are: a list, with another machine's before ours.
+        // As most images are: a list, with another architecture first.
         let other = format!("sha256:{}", "0".repeat(64));
         let entry = |arch: &str, digest: &str| json!({"digest": digest, "platform": {"os": "linux", "architecture": arch}});
         let list =
@@ -79,12 +79,12 @@ impl FakeRegistry {
         format!("{}/{repository}:{tag}", self.address)
     }
 
-    /// Puts other bytes where a blob is.
+    /// Replaces the bytes of a blob.
     pub fn spoil(&self, repository: &str, blob: &[u8], with: &[u8]) {
         self.put(format!("/v2/{repository}/blobs/{}", digest_of(blob)), "application/octet-stream", with);
     }
 
-    /// The paths that were asked for.
+    /// Returns the requested paths.
     pub fn requests(&self) -> Vec<String> {
         self.state().requests.clone()
     }
@@ -125,7 +125,7 @@ impl FakeRegistry {
         stream.write_all(&body)
     }
 
-    /// Status and headers, and the body.
+    /// Returns status and headers, and the body.
     fn respond(&self, path: &str, pass: &str) -> (String, Vec<u8>) {
         let mut state = self.state();
         state.requests.push(path.to_owned());
@@ -164,7 +164,7 @@ fn digest_of(bytes: &[u8]) -> String {
     digest.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// A plain archive of these files, as layers are.
+/// Returns a plain archive of these files, as layers are.
 pub fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut all = Vec::new();
     for (path, body) in files {

@@ -1,4 +1,4 @@
-//! The fake does what a test tells it to.
+//! The fake follows the instructions of a test.
 
 use futures_util::StreamExt;
 use weftrun_core::ErrorKind;

@@ -1,6 +1,7 @@
-//! Everything a user can do, in one table: the keys, the footer, the help, the palette and the docs page come from it.
+//! All user actions in one table, from which the keys, the footer, the help, the palette and the docs page
+//! are made.
 
-/// Something a user can do.
+/// A user action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -14,7 +15,7 @@ pub enum Action {
     Quit,
     /// Gives the terminal back to the shell until `fg`.
     Sleep,
-    /// Draws everything again and asks every target again.
+    /// Redraws everything and queries every target again.
     Refresh,
     /// Switches the mouse wheel on or off.
     Mouse,
@@ -100,9 +101,9 @@ pub enum Action {
     Attempt,
     /// Queries NCCL's RAS service inside the running job.
     Health,
-    /// Shows lines that say the same once.
+    /// Shows repeated lines once.
     Fold,
-    /// Keeps the last lines of a rank in sight, whatever else is shown.
+    /// Keeps the last lines of a rank visible on every screen.
     Pin,
     /// Makes a new job like this one.
     Again,
@@ -120,7 +121,7 @@ pub enum Action {
     Edit,
     /// Takes a job file.
     File,
-    /// Asks the cluster whether it would take the job.
+    /// Checks on the cluster whether it would accept the job.
     Check,
     /// Submits the job, after asking.
     Submit,

@@ -1,8 +1,9 @@
 //! The terminal UI of weftrun.
 //!
-//! One [`Model`](model::Model); [`update`](update::update) changes it and is pure; [`view`](view::view) draws it; what
-//! must happen outside is an [`Effect`](msg::Effect), run in one place ([`runtime`]). Log bytes never travel as
-//! messages: the ingest writes them into a store the screens read. Knows no backend by name.
+//! One [`Model`](model::Model); [`update`](update::update) changes it and is pure; [`view`](view::view) draws
+//! it; operations outside are [`Effect`](msg::Effect)s, run in one place ([`runtime`]). Log bytes are never
+//! sent as messages: the ingest writes them into a store that the screens read. No backend is referred to by
+//! name.
 
 pub mod action;
 pub mod keymap;

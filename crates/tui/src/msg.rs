@@ -1,4 +1,4 @@
-//! What happens to the model, and what it wants done. Log bytes are in neither.
+//! Messages to the model, and its effects. Log bytes are in neither.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::model::draft::Planned;
 use crate::model::logs::SharedStore;
 use crate::model::transport_view::TransportView;
 
-/// Something that happened. Errors are texts already: only people read them here.
+/// Something that happened. Errors are already texts, for display only.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a queue of a thousand holds them, once")]
 pub enum Msg {
@@ -75,7 +75,7 @@ pub enum Msg {
 /// What is known of the open job.
 #[derive(Debug)]
 pub struct Known {
-    /// What its cluster says.
+    /// Its details from the cluster.
     pub detail: JobDetail,
     /// What was planned for it, if it was submitted here.
     pub plan: Option<FabricPlan>,
@@ -90,13 +90,13 @@ pub enum Effect {
     Quit,
     /// Give the terminal back to the shell.
     Sleep,
-    /// Draw everything, whatever the terminal shows now.
+    /// Redraw everything, regardless of the terminal's contents.
     Redraw,
     /// Listen to the mouse wheel, or not.
     Mouse(bool),
-    /// Ask all targets for their jobs again.
+    /// Query the jobs of all targets again.
     Refresh,
-    /// Ask for all of a job, and read its logs; `previous` for the attempt before.
+    /// Query the details of a job, and read its logs; `previous` for the attempt before.
     Open(JobHandle, bool),
     /// Ask for all of the open job again.
     Describe(JobHandle),

@@ -1,4 +1,4 @@
-//! Whatever a cluster said, made safe before it enters the model.
+//! Sanitizes text from clusters before it enters the model.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! What colours mean. Code names a meaning, never a colour; and no meaning is told by colour alone.
+//! The meanings of colors. Code names a meaning, never a color; and color is never the only sign of a
+//! meaning.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -39,7 +40,7 @@ pub enum Theme {
     Default,
     /// No colours at all (`NO_COLOR`).
     Mono,
-    /// Blue and orange, for those who cannot tell red from green.
+    /// Blue and orange, for users who cannot distinguish red from green.
     ColourBlind,
     /// True colours on a dark ground.
     Dark,

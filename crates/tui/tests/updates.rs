@@ -1,4 +1,4 @@
-//! The model changes as the keys and the clusters say, and never otherwise.
+//! The model changes only because of keys and clusters.
 
 mod common;
 

@@ -26,7 +26,7 @@ impl Client {
         };
         let patch = match action {
             Action::Delete => {
-                // What the job does not own yet would stay.
+                // Objects that the job does not own yet would not be deleted with it.
                 adopt_left(&named.cluster, &job).await;
                 return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
             }
@@ -35,7 +35,8 @@ impl Client {
                 if phase.is_terminal() {
                     return end_leftovers(&named, &job).await;
                 }
-                // Suspended, its pods go and its record stays. Kueue would start a suspended job again, so there it goes.
+                // While the job is suspended, its pods are removed and its record stays. Kueue would start a
+                // suspended job again, so a job of Kueue is deleted.
                 if job.object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].is_string() {
                     return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
                 }
@@ -58,8 +59,8 @@ impl Client {
         named.cluster.patch(&resource, &named.name, &patch).await.map(drop)
     }
 
-    /// Waits until the pods that a suspend ends are gone: training-operator takes one that is still there for a failure of the
-    /// resumed job.
+    /// Waits until the pods that a suspend ends are gone: training-operator counts one that still exists as a
+    /// failure of the resumed job.
     async fn pods_are_gone(&self, named: &Named) -> Result<()> {
         let began = tokio::time::Instant::now();
         loop {
@@ -79,9 +80,9 @@ impl Client {
     }
 }
 
-/// Ends the pods of an ended job that still run. The operators clean up after an ended job whenever it changes, by the policy
-/// that it has then (training-operator 1.9, mpi-operator 0.6: `DeletePodsAndServices`, `cleanUpWorkerPods`); pods that ended
-/// stay, and with them their logs.
+/// Ends the pods of an ended job that still run. The operators clean up after an ended job whenever it
+/// changes, by its policy at that time (training-operator 1.9, mpi-operator 0.6: `DeletePodsAndServices`,
+/// `cleanUpWorkerPods`); pods that ended stay, and with them their logs.
 async fn end_leftovers(named: &Named, job: &Job) -> Result<()> {
     let cleans = matches!(named.kind, Kind::PyTorchJob | Kind::MpiJobV1 | Kind::MpiJobV2);
     let keeps = job.object.pointer("/spec/runPolicy/cleanPodPolicy").is_none_or(|policy| policy == "None");

@@ -1,4 +1,4 @@
-//! What a cluster said of itself, kept for a while beside the target's state, so that the next submit need not ask again.
+//! Cluster facts, cached in the target's state folder, so that the next submit need not query them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use weftrun_core::backend::ClusterFacts;
 use crate::files;
 use crate::kubernetes::Cluster;
 
-/// How long it is believed. Whatever the cluster refuses makes it forgotten at once.
+/// How long an entry is valid. It is removed at once if the cluster refuses a request.
 const FRESH: Duration = Duration::from_mins(10);
 
 /// The file.
@@ -22,32 +22,32 @@ pub struct Cache {
 
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Who asked what, in which version of weftrun.
+    /// The connection that was queried, and the version of weftrun.
     of: String,
     at: Timestamp,
     facts: ClusterFacts,
 }
 
 impl Cache {
-    /// The cache of a connection: of a server, a namespace, and whoever the kubeconfig says one is.
+    /// Returns the cache of a connection: of a server, a namespace, and the identity in the kubeconfig.
     pub fn new(state: &Path, cluster: &Cluster, kubeconfig: &str) -> Self {
         let Cluster { server, context, namespace, .. } = cluster;
         let of = format!("{} {server} {context} {namespace} {kubeconfig}", env!("CARGO_PKG_VERSION"));
-        // FNV-1a, only to give each its own file: what is in it says whose it is.
+        // FNV-1a, only for a separate file name: the file's contents identify the connection.
         let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         Self { path: state.join(format!("facts-{hash:016x}.json")), of }
     }
 
-    /// What is known and still fresh.
+    /// Returns the cached facts while they are fresh.
     pub fn read(&self) -> Option<ClusterFacts> {
         let kept: Kept = serde_json::from_slice(&files::read(&self.path, files::MAX_STATE).ok()?).ok()?;
         let age = Duration::try_from(Timestamp::now().duration_since(kept.at)).ok()?;
         (kept.of == self.of && age < FRESH).then_some(kept.facts)
     }
 
-    /// Keeps it; a cache that cannot be written is none.
+    /// Writes the facts. A cache that cannot be written is ignored.
     pub async fn write(&self, facts: &ClusterFacts) {
         let kept = Kept { of: self.of.clone(), at: Timestamp::now(), facts: facts.clone() };
         let Ok(text) = serde_json::to_vec(&kept) else { return };
@@ -58,9 +58,9 @@ impl Cache {
         }
     }
 
-    /// Forgets it.
+    /// Removes the entry.
     pub async fn forget(&self) {
-        // Where there is none, there is nothing to forget.
+        // The file may not exist.
         let _ = tokio::fs::remove_file(&self.path).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The dry run: what the API server says of a job before it is made.
+//! The dry run: the API server's verdict on a job before it is created.
 
 use weftrun_core::backend::Rendered;
 use weftrun_core::{ErrorKind, Finding, Result};
@@ -9,7 +9,7 @@ use super::pod::SUBMISSION;
 use crate::kubernetes::{Cluster, Write, is_conflict, is_unauthenticated, is_unsent};
 
 impl Client {
-    /// The cluster's own opinion of what would be sent. What it refuses may come of facts that are no longer so.
+    /// Sends the objects of a job as a dry run. A refusal may be due to cached facts that no longer hold.
     pub async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
         let checked = self.dry_run(rendered).await;
         if !checked.as_ref().is_ok_and(Vec::is_empty) {
@@ -22,7 +22,8 @@ impl Client {
         let cluster = self.cluster().await?;
         let mut findings: Vec<Finding> =
             rendered.findings.iter().filter(|finding| finding.is_error()).cloned().collect();
-        // A ConfigMap is only made where the right to make one is known, and nothing else can be wrong with it.
+        // A ConfigMap is only rendered if the right to create one is known, and nothing else can be wrong
+        // with it.
         for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
             let resource = document.resource;
             let cluster = document.in_namespace(cluster);
@@ -43,7 +44,7 @@ impl Client {
         Ok(findings)
     }
 
-    /// Whether the object that has the name is of this very submission.
+    /// Returns whether the object with this name belongs to this submission.
     async fn is_ours(&self, cluster: &Cluster, document: &error::Sent, rendered: &Rendered) -> bool {
         let Ok(there) = cluster.get(&document.resource, &document.name()).await else { return false };
         there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str()

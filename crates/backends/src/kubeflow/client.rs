@@ -1,4 +1,4 @@
-//! Talking to the cluster about jobs.
+//! The client for jobs of a cluster.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -19,16 +19,16 @@ use super::pod::SUBMISSION;
 use super::status::Job;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
 
-/// How long the API server is looked for again after a lost answer, and pods are waited for that are ending.
+/// How long the API server is tried again after a lost answer, and how long terminating pods are waited for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Names of jobs in one label selector: it is a part of a URL.
+/// Number of job names in one label selector, which is a part of a URL.
 const NAMES: usize = 100;
 
-/// Nodes of a job of which only the pods' warnings are read, not that they were placed and started.
+/// Number of nodes from which only warnings of a job's pods are read, not their placement and start.
 const MANY: u32 = 256;
 
-/// Most pods that are gone and yet remembered.
+/// Largest number of deleted pods that are remembered.
 const MOST_REMEMBERED: usize = 4096;
 
 /// A target's connection.
@@ -40,7 +40,7 @@ pub struct Client {
     state: PathBuf,
     cluster: OnceCell<Cluster>,
     pub served: OnceCell<Vec<Kind>>,
-    /// Pods that this process saw end and go, newest last.
+    /// Pods that this process saw end and disappear, newest last.
     gone: Mutex<VecDeque<Pod>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Named {
 }
 
 impl Client {
-    /// Makes a client; nothing is read or sent yet.
+    /// Creates a client; reads and sends nothing yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
         let settings = Settings::of(target)?;
         let config = settings.cluster(target);
@@ -65,7 +65,8 @@ impl Client {
         Ok(Self { target, settings, config, state, cluster, served, gone })
     }
 
-    /// Keeps what is known of a pod that is gone: of failed jobs the operators delete the pods, and with them how they ended.
+    /// Keeps the state of a deleted pod: the operators delete the pods of failed jobs, and with them how they
+    /// ended.
     pub fn remember(&self, pod: Pod) {
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         gone.retain(|known| known.uid != pod.uid);
@@ -75,12 +76,12 @@ impl Client {
         }
     }
 
-    /// The connection, made on first use: rendering needs none.
+    /// Returns the connection, created on first use: rendering needs none.
     pub async fn cluster(&self) -> Result<&Cluster> {
         self.cluster.get_or_try_init(|| self.config.connect()).await
     }
 
-    /// What a handle names.
+    /// Resolves a handle.
     pub async fn named(&self, handle: &JobHandle) -> Result<Named> {
         let [namespace, kind, name] = handle.parts() else { return Err(error::foreign(handle)) };
         if handle.backend() != "kubeflow" {
@@ -91,29 +92,29 @@ impl Client {
         Ok(Named { cluster, kind: Kind::of_word(kind)?, name: name.clone(), uid, handle: handle.clone() })
     }
 
-    /// Where the facts are kept.
+    /// Returns the cache of the facts.
     pub async fn cache(&self) -> Result<Cache> {
         Ok(Cache::new(&self.state, self.cluster().await?, &self.config.files()))
     }
 
-    /// The job of a submission.
+    /// Returns the job of a submission.
     pub async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let selector = format!("{SUBMISSION}={id}");
         let jobs = self.jobs(&selector).await?;
         let Some(job) = jobs.first() else { return Ok(None) };
-        // Whoever submitted it may have been cut off before this.
+        // The submitting process may have been interrupted before this step.
         adopt_left(self.cluster().await?, job).await;
         Ok(Some(job.handle(&self.target)))
     }
 
-    /// The jobs of a label selector in the namespace.
+    /// Returns the jobs of a label selector in the namespace.
     pub async fn jobs(&self, selector: &str) -> Result<Vec<Job>> {
         let cluster = self.cluster().await?;
         let mut jobs = Vec::new();
         for kind in self.served().await? {
             match cluster.list(&kind.resource(), selector).await {
                 Ok(objects) => jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object })),
-                // One may have rights to one kind and not to another.
+                // The user may have rights to one kind and not to another.
                 Err(error) if is_forbidden(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -121,7 +122,7 @@ impl Client {
         Ok(jobs)
     }
 
-    /// Jobs, newest first.
+    /// Returns jobs, newest first.
     pub async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         let jobs = if filter.handles.is_empty() {
             self.jobs(if filter.foreign { "" } else { SUBMISSION }).await?
@@ -153,13 +154,14 @@ impl Client {
         Ok(summaries)
     }
 
-    /// The pods that the summaries of these jobs need: of a job that has succeeded only those that still run.
+    /// Returns the pods that the summaries of these jobs need: of a job that has succeeded, only those that
+    /// still run.
     async fn pods_for(&self, jobs: &[Job]) -> Result<Vec<Pod>> {
         let cluster = self.cluster().await?;
         let mut wanted: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
         for job in jobs {
             let succeeded = job.phase(&[]).0 == JobPhase::Succeeded;
-            // A longer name is no value of a label: no pod can have it.
+            // A longer name is not a valid label value: no pod can have it.
             if job.name().len() <= 63 {
                 wanted.entry((job.kind.job_label(), succeeded)).or_default().push(job.name());
             }
@@ -176,7 +178,7 @@ impl Client {
         Ok(pods)
     }
 
-    /// The object a handle names: of its uid, if it has one.
+    /// Returns the object that a handle names, with the handle's uid if it has one.
     pub async fn job(&self, named: &Named) -> Result<Job> {
         let object = named.cluster.get(&named.kind.resource(), &named.name).await?;
         let job = Job { kind: named.kind, object };
@@ -190,7 +192,7 @@ impl Client {
         Ok(job)
     }
 
-    /// Everything known of one job.
+    /// Returns the details of one job.
     pub async fn describe(&self, handle: &JobHandle) -> Result<JobDetail> {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
@@ -203,7 +205,7 @@ impl Client {
         pods.retain(|pod| pod_of(pod, &job));
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for pod in gone.into_iter().rev().filter(|pod| pod_of(pod, &job)) {
-            // Of pods of one name the newest counts.
+            // Of several pods with one name, the newest counts.
             if !pods.iter().any(|known| known.name == pod.name) {
                 pods.push(pod);
             }
@@ -227,7 +229,8 @@ impl Client {
     }
 }
 
-/// Returns the events of a job and, of its pods, all or only the warnings. One may have no right to them.
+/// Returns the events of a job and, for its pods, all or only the warnings. The user may have no right to
+/// them.
 ///
 /// The API server cannot select events by a job's pods, and each pod that starts has four: of a large job only warnings are read.
 async fn events_of(cluster: &Cluster, job: &Job) -> Vec<PodEvent> {
@@ -244,7 +247,7 @@ async fn events_of(cluster: &Cluster, job: &Job) -> Vec<PodEvent> {
     events
 }
 
-/// Adds to the reason of an ended job that pods of it still run.
+/// Adds to the reason of an ended job that some of its pods still run.
 fn said_of_leftovers(summary: &mut JobSummary, job: &Job, pods: &[&Pod]) {
     let Some(finding) = job.left_over(pods) else { return };
     let before = std::mem::take(&mut summary.reason);
@@ -252,18 +255,20 @@ fn said_of_leftovers(summary: &mut JobSummary, job: &Job, pods: &[&Pod]) {
     summary.reason = format!("{before}{stop}{}", finding.message);
 }
 
-/// The pods of a job.
+/// Returns the pods of a job.
 pub fn pods_of<'a>(job: &Job, pods: &'a [Pod]) -> Vec<&'a Pod> {
     pods.iter().filter(|pod| pod_of(pod, job)).collect()
 }
 
-/// Whether a pod is of a job. One that is older was of a job that had the name before, and is still ending.
+/// Returns whether a pod belongs to a job. An older pod belonged to an earlier job of that name, and is still
+/// terminating.
 pub fn pod_of(pod: &Pod, job: &Job) -> bool {
     let named = pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name());
     named && (pod.created.is_none() || pod.created >= job.created())
 }
 
-/// Whether an event is about a job, one of its pods (by uid), or what an operator makes between.
+/// Returns whether an event is about a job, one of its pods (by uid), or an object that an operator creates
+/// between them.
 pub fn about(job: &Job, pods: &HashSet<&str>, event: &PodEvent) -> bool {
     let (kind, name, uid) = &event.about;
     if kind == "Pod" {
@@ -276,7 +281,7 @@ pub fn about(job: &Job, pods: &HashSet<&str>, event: &PodEvent) -> bool {
     between && name.strip_prefix(job.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// An event as what happened to a job.
+/// Converts an event to a job event.
 pub fn message(job: &JobHandle, event: &PodEvent) -> JobEvent {
     JobEvent::Message {
         job: job.clone(),

@@ -1,5 +1,5 @@
-//! What is made beside a job: ConfigMaps with its scripts, claim templates and compute domains. They are made before it, belong to it, and
-//! go with it.
+//! The objects created with a job: ConfigMaps with its scripts, claim templates and compute domains. They are
+//! created before it, owned by it, and deleted with it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,10 +46,11 @@ pub async fn remove(
     error
 }
 
-/// Creates a companion, or takes one over that an interrupted submission of the same job left behind. Returns whether it was made
-/// here, and is to be removed if the job is refused.
+/// Creates a companion, or adopts one that an interrupted submission of the same job left behind. Returns
+/// whether it was created here, and must be removed if the job is refused.
 ///
-/// A ConfigMap has a name of its own submission; the others are named after the job, since its pods refer to them.
+/// The name of a ConfigMap contains its submission; the others are named after the job, since its pods refer
+/// to them.
 pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rendered) -> Result<bool> {
     let (cluster, name, began) = (companion.in_namespace(base), companion.name(), Instant::now());
     loop {
@@ -81,7 +82,7 @@ pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rende
             Err(gone) if is_not_found(&gone) => continue,
             Err(error) => return Err(error),
         }
-        // That of a job which was just deleted goes a little after it.
+        // The companion of a job that was just deleted disappears shortly after it.
         let of_a_job = match cluster.get(&job.resource, &job.name()).await {
             Ok(_) => true,
             Err(gone) => !is_not_found(&gone),
@@ -93,14 +94,14 @@ pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rende
     }
 }
 
-/// Whether an object is of a submission that never made its job its owner.
+/// Returns whether an object belongs to a submission that never set its job as the owner.
 fn is_left_behind(object: &Value) -> bool {
     let meta = &object["metadata"];
     let owned = meta["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
     meta["labels"][SUBMISSION].is_string() && !owned && !meta["deletionTimestamp"].is_string()
 }
 
-/// Whether everything that is wanted is in what is there; the API server adds defaults.
+/// Returns whether the existing object contains everything of the desired one; the API server adds defaults.
 fn holds(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => {
@@ -114,8 +115,8 @@ fn holds(there: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Makes a job the owner of the objects that were made for it, where the process that submitted it ended before. The job runs without
-/// that too: an object without an owner only stays when the job is deleted.
+/// Sets a job as the owner of the objects that were created for it, if the submitting process ended before
+/// that. The job runs without it too: an object without an owner merely stays when the job is deleted.
 pub async fn adopt_left(cluster: &Cluster, job: &Job) {
     let own = format!("{}-code", job.name());
     for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
@@ -123,7 +124,7 @@ pub async fn adopt_left(cluster: &Cluster, job: &Job) {
     }
     let Some(submission) = job.submission().filter(|_| has_claims(&job.object)) else { return };
     for resource in Resource::COMPANIONS.iter().filter(|resource| **resource != Resource::CONFIG_MAPS) {
-        // A cluster without the driver serves no such kind.
+        // A cluster without the driver does not serve this kind.
         let objects = cluster.list(resource, &format!("{SUBMISSION}={submission}")).await.unwrap_or_default();
         for object in objects.iter().filter(|object| is_left_behind(object)) {
             adopt(cluster, job, resource, object["metadata"]["name"].as_str().unwrap_or_default()).await;
@@ -131,7 +132,7 @@ pub async fn adopt_left(cluster: &Cluster, job: &Job) {
     }
 }
 
-/// Whether pods of a job claim resources, wherever its kind has their template.
+/// Returns whether pods of a job claim resources; the place of the pod template depends on the kind.
 fn has_claims(object: &Value) -> bool {
     match object {
         Value::Array(items) => items.iter().any(has_claims),
@@ -140,7 +141,7 @@ fn has_claims(object: &Value) -> bool {
     }
 }
 
-/// Makes a job the owner of an object.
+/// Sets a job as the owner of an object.
 pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &str) {
     let resource = job.kind.resource();
     let owner = json!({
@@ -153,7 +154,7 @@ pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &st
     }
 }
 
-/// The ConfigMaps with code that a job mounts, wherever its kind has the volumes.
+/// Returns the ConfigMaps with code that a job mounts; the place of the volumes depends on the kind.
 fn mounted_maps(object: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![object];

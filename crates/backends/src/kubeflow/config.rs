@@ -22,30 +22,31 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// The context in it.
     pub context: Option<String>,
-    /// How long requests are repeated that a busy API server turns away.
+    /// How long requests are repeated that a busy API server rejects.
     pub retry_seconds: Option<u64>,
-    /// What holds for every job, unless the job says otherwise.
+    /// Defaults for every job.
     #[serde(flatten)]
     pub job: JobSettings,
 }
 
-/// What a job can say under `[backend.kubeflow]`, and a target for all its jobs.
+/// Settings of a job under `[backend.kubeflow]`, or of a target for all its jobs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct JobSettings {
-    /// The kind of object; chosen from what the cluster serves if none.
+    /// The kind of object; by default chosen from what the cluster serves.
     pub kind: Option<Kind>,
     /// A TrainJob's runtime.
     pub runtime: Option<String>,
-    /// Its kind: `ClusterTrainingRuntime` or `TrainingRuntime`.
+    /// The runtime's kind: `ClusterTrainingRuntime` or `TrainingRuntime`.
     pub runtime_kind: Option<String>,
-    /// The file that runtime stands in, where the cluster is not asked; the SDK has read it into `runtimes`.
+    /// The file that contains the runtime, if the cluster is not queried; the SDK has read it into
+    /// `runtimes`.
     pub runtime_file: Option<String>,
-    /// Runtimes that were given with the job, as Kubernetes objects.
+    /// Runtimes that were passed with the job, as Kubernetes objects.
     pub runtimes: Vec<Value>,
     /// Version of Kubeflow Trainer (`2.0` … `2.3`).
     pub trainer_version: Option<String>,
-    /// `None`, `Running` or `All`: what becomes of the pods when the job has ended.
+    /// `None`, `Running` or `All`: which pods are removed when the job has ended.
     pub clean_pod_policy: Option<String>,
     /// Seconds after which an ended job is removed.
     pub ttl_seconds: Option<u64>,
@@ -57,29 +58,31 @@ pub struct JobSettings {
     pub scheduler: Option<String>,
     /// The service account of the pods.
     pub service_account: Option<String>,
-    /// Secrets with which images are pulled.
+    /// Secrets for pulling images.
     pub image_pull_secrets: Vec<String>,
-    /// Node labels asked.
+    /// Required node labels.
     pub node_selector: BTreeMap<String, String>,
     /// Tolerations, as Kubernetes writes them.
     pub tolerations: Vec<Value>,
-    /// `inline` (in the command), `configmap`, or `auto`: inline if it is small or ConfigMaps may not be made.
+    /// `inline` (in the command), `configmap`, or `auto`: inline if the script is small or ConfigMaps may not
+    /// be created.
     pub scripts: Scripts,
     /// `Always`, `IfNotPresent` or `Never`.
     pub image_pull_policy: Option<String>,
-    /// Arguments put before the program of the `mpirun` that weftrun writes.
+    /// Arguments before the program of the `mpirun` that weftrun writes.
     pub mpirun_args: Vec<String>,
-    /// What a `host_path` volume must be on the node, as Kubernetes writes it; `Directory` if none, no check if empty.
+    /// Required type of a `host_path` volume on the node, as Kubernetes writes it; `Directory` by default, no
+    /// check if empty.
     pub host_path_type: Option<String>,
 }
 
-/// Who starts all pods of a job together, or none.
+/// The scheduler that starts all pods of a job together, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gang {
     /// Kueue: the label `kueue.x-k8s.io/queue-name` on the job.
     Kueue,
-    /// Volcano or scheduler-plugins, as the operator is set up: `schedulingPolicy`.
+    /// Volcano or scheduler-plugins, depending on the operator's setup: `schedulingPolicy`.
     Volcano,
 }
 
@@ -101,7 +104,7 @@ impl Settings {
         target.settings()
     }
 
-    /// What chooses the cluster.
+    /// Returns the settings that select the cluster.
     pub fn cluster(&self, target: &TargetConfig) -> ClusterConfig {
         ClusterConfig {
             kubeconfig: self.kubeconfig.clone(),
@@ -112,7 +115,7 @@ impl Settings {
         }
     }
 
-    /// The target's job settings, overlaid by the job's own.
+    /// Returns the target's job settings, overridden by the job's own.
     pub fn for_job(&self, spec: &JobSpec) -> Result<JobSettings> {
         let Some(own) = spec.backend.get("kubeflow") else { return Ok(self.job.clone()) };
         let bad = |error: serde_json::Error| {
@@ -157,7 +160,7 @@ impl Settings {
     }
 }
 
-/// Keys of a target that a job does not have.
+/// Keys that only a target has.
 const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
 
 const KEYS: [&str; 19] = [

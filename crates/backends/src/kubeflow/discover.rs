@@ -1,4 +1,4 @@
-//! What a cluster is asked about itself before a job is planned for it.
+//! Cluster facts that are queried before a job is planned.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::kinds::Kind;
 use crate::kubernetes::{Cluster, Resource, Right, fold_hidden, namespace_facts, queues, rights};
 
 impl Client {
-    /// The kinds the cluster serves.
+    /// Returns the kinds that the cluster serves.
     pub async fn served(&self) -> Result<&[Kind]> {
         let cluster = self.cluster().await?;
         let ask = || async {
@@ -43,7 +43,8 @@ impl Client {
         self.served.get_or_try_init(ask).await.map(Vec::as_slice)
     }
 
-    /// What is known of the cluster; it is asked if nothing fresh is known, or a fresh answer is wanted.
+    /// Returns the cluster facts; queries the cluster if there are no fresh ones, or if new ones are
+    /// requested.
     pub async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
         let mut facts = self.known(scope.fresh).await?;
         if !scope.thorough {
@@ -64,7 +65,7 @@ impl Client {
         Ok(facts)
     }
 
-    /// Asks the cluster for everything one may know.
+    /// Queries all facts that the user may read.
     async fn ask(&self) -> Result<ClusterFacts> {
         let cluster = self.cluster().await?;
         let mut facts = ClusterFacts::default();
@@ -87,7 +88,7 @@ impl Client {
         Ok(facts)
     }
 
-    /// The Trainer's version by the fields its kind has, and the runtimes there are.
+    /// Reads the Trainer's version, derived from the fields of its kind, and the available runtimes.
     async fn trainer(&self, cluster: &Cluster, facts: &mut ClusterFacts) {
         let schema = cluster.raw("/openapi/v3/apis/trainer.kubeflow.org/v1alpha1").await;
         let spec = schema.as_ref().ok().and_then(|schema| {
@@ -100,7 +101,8 @@ impl Client {
         });
         let has = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
         let version = match () {
-            // 2.2 and 2.3 have the same fields; the older one's way (copy the runtime's resources) is right for both.
+            // 2.2 and 2.3 have the same fields; the older one's behavior (copy the runtime's resources) is
+            // right for both.
             () if has("runtimePatches") => Some("2.2"),
             () if has("podTemplateOverrides") => Some("2.1"),
             () if has("podSpecOverrides") => Some("2.0"),
@@ -117,7 +119,7 @@ impl Client {
             let resource =
                 Resource { namespaced, ..Resource::of("trainer.kubeflow.org", "v1alpha1", plural, kind) };
             for mut runtime in cluster.list(&resource, "").await.unwrap_or_default() {
-                // Items of a list do not say their kind.
+                // Items of a list have no `kind`.
                 runtime["kind"] = json!(kind);
                 runtimes.push(runtime);
             }
@@ -126,10 +128,10 @@ impl Client {
     }
 }
 
-/// Notes a right that one does not have, where it would be needed.
+/// Notes a missing right, if it would be needed.
 fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
     if right.resource == Resource::CONFIG_MAPS {
-        // Whoever may make one and not give it to its job would leave it behind.
+        // Without the right to set the owner, a created ConfigMap would be left behind.
         let before = facts.extra.get("may-create-configmaps").cloned().unwrap_or(json!(allowed));
         let both = if allowed == Some(false) { json!(allowed) } else { before };
         facts.extra.insert("may-create-configmaps".into(), both);
@@ -149,7 +151,7 @@ fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, se
     );
 }
 
-/// What stops every job: that no kind is served, or that one may make none of those that are.
+/// Returns what prevents every job: no kind is served, or the user may create none of those that are.
 pub fn no_job(namespace: &str, served: &[Kind], answers: &[(&Right, Option<bool>)]) -> Option<Finding> {
     if served.is_empty() {
         let operators = Kind::ALL.map(Kind::operator).join(", or ");
@@ -160,7 +162,7 @@ pub fn no_job(namespace: &str, served: &[Kind], answers: &[(&Right, Option<bool>
     }
     let may_make = |kind: &Kind| {
         let asked = |right: &Right| right.verb == "create" && right.resource == kind.resource();
-        // Where the cluster does not say, it is tried.
+        // If the cluster did not answer, it is tried.
         answers.iter().any(|(right, allowed)| asked(right) && *allowed != Some(false))
     };
     if served.iter().any(may_make) {

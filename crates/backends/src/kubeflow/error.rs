@@ -1,4 +1,4 @@
-//! What is sent, read back from what was rendered, and the errors about it.
+//! The objects to send, parsed from the rendered text, and the errors about them.
 
 use serde_json::Value;
 use weftrun_core::backend::Rendered;
@@ -8,7 +8,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::kinds::Kind;
 use crate::kubernetes::{Cluster, Resource};
 
-/// One object that is sent.
+/// One object to send.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub resource: Resource,
@@ -23,7 +23,7 @@ impl Sent {
         self.object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The cluster in the object's own namespace.
+    /// Returns the cluster with the object's own namespace.
     pub fn in_namespace(&self, cluster: &Cluster) -> Cluster {
         match self.object["metadata"]["namespace"].as_str() {
             Some(namespace) => Cluster { namespace: namespace.to_owned(), ..cluster.clone() },
@@ -32,7 +32,7 @@ impl Sent {
     }
 }
 
-/// The objects of a rendered job.
+/// Returns the objects of a rendered job.
 pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
     let one = |text: &str| {
         let object: Value = serde_saphyr::from_str(text).map_err(|error| {
@@ -58,7 +58,7 @@ pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
     rendered.documents.iter().map(|document| one(&document.text)).collect()
 }
 
-/// A refusal as findings: the fields it names, else its message with what to try.
+/// Converts a refusal to findings: the fields it names, else its message with a hint.
 pub fn findings(error: &Error) -> Vec<Finding> {
     if !error.findings().is_empty() {
         return error.findings().to_vec();
@@ -70,7 +70,7 @@ pub fn findings(error: &Error) -> Vec<Finding> {
     }]
 }
 
-/// A handle of another backend.
+/// Returns the error for a handle of another backend.
 pub fn foreign(handle: &JobHandle) -> Error {
     Error::new(ErrorKind::Usage, format!("`{handle}` is no handle of a Kubeflow job"))
         .hint("Kubeflow handles look like kubeflow://TARGET/NAMESPACE/KIND/NAME")

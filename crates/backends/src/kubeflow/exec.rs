@@ -1,4 +1,4 @@
-//! A command in the container of a rank, and a connection to a port in its pod.
+//! Runs a command in the container of a rank, and connects to a port in its pod.
 
 use serde_json::Value;
 use weftrun_core::backend::{ExecRequest, ExecSink, PortConnection};
@@ -10,7 +10,7 @@ use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::{Pod, Resource, State, exec, open_port};
 
-/// What stands before the number of ranks in the command of a job with `launch = "per-rank"`.
+/// The word before the number of ranks in the command of a job with `launch = "per-rank"`.
 const PER_RANK: &str = "weftrun-ranks";
 
 impl Client {
@@ -36,7 +36,7 @@ impl Client {
         open_port(&named.cluster, &pod, port).await
     }
 
-    /// The pod and the container of a rank, which run.
+    /// Returns the pod and the container of a rank, if they run.
     async fn running(&self, handle: &JobHandle, rank: Option<u32>) -> Result<(Named, String, String)> {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
@@ -66,7 +66,7 @@ impl Client {
 }
 
 impl Job {
-    /// The number of the node that runs a rank; the first node if none is named.
+    /// Returns the number of the node that runs a rank; the first node if none is given.
     fn node_of(&self, rank: Option<u32>) -> Result<u32> {
         let Some(rank) = rank else { return Ok(0) };
         let (nodes, ranks) = (self.nodes(), self.ranks_of_a_node());
@@ -79,7 +79,7 @@ impl Job {
             .with("ranks", format!("0-{last}")))
     }
 
-    /// The number of the node that a pod is; none for a launcher.
+    /// Returns the node number of a pod; none for a launcher.
     fn node_number(&self, pod: &Pod) -> Option<u32> {
         let place = self.kind.place(pod);
         let master = self.object.pointer("/spec/pytorchReplicaSpecs/Master").is_some();
@@ -90,7 +90,7 @@ impl Job {
         }
     }
 
-    /// How many ranks a node has.
+    /// Returns the number of ranks per node.
     fn ranks_of_a_node(&self) -> u32 {
         let at = |pointer: &str| {
             let value = self.object.pointer(pointer)?;
@@ -104,7 +104,7 @@ impl Job {
         said.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(1).max(1)
     }
 
-    /// The number of ranks that the words of a TrainJob's command start, as they are rendered here.
+    /// Returns the number of ranks that a TrainJob's command starts, as rendered by weftrun.
     fn ranks_of_command(&self) -> Option<u64> {
         let words = self.object.pointer("/spec/trainer/command")?.as_array()?;
         let mut words = words.iter().filter_map(Value::as_str);

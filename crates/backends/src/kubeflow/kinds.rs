@@ -1,4 +1,4 @@
-//! The kinds of job, and what their operators call things.
+//! The kinds of job, and the names that their operators use.
 
 use weftrun_core::convert::TrainerVersion;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -6,16 +6,16 @@ use weftrun_core::{Error, ErrorKind, Result};
 use crate::kubernetes::logs::Place;
 use crate::kubernetes::{Pod, Resource};
 
-/// A kind of job that weftrun makes and reads.
+/// A kind of job that weftrun creates and reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// `PyTorchJob` of `kubeflow.org/v1` (training-operator).
     #[serde(rename = "pytorchjob", alias = "PyTorchJob")]
     PyTorchJob,
-    /// `MPIJob` of `kubeflow.org/v2beta1` (mpi-operator): the launcher reaches the workers by ssh.
+    /// `MPIJob` of `kubeflow.org/v2beta1` (mpi-operator): the launcher connects to the workers by ssh.
     #[serde(rename = "mpijob", alias = "MPIJob", alias = "mpijob.v2beta1")]
     MpiJobV2,
-    /// `MPIJob` of `kubeflow.org/v1` (training-operator): by `kubectl exec`.
+    /// `MPIJob` of `kubeflow.org/v1` (training-operator): the launcher uses `kubectl exec`.
     #[serde(rename = "mpijob.v1")]
     MpiJobV1,
     /// `TrainJob` of `trainer.kubeflow.org/v1alpha1` (Kubeflow Trainer 2).
@@ -24,10 +24,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::PyTorchJob, Self::MpiJobV2, Self::MpiJobV1, Self::TrainJob];
 
-    /// Its place in the API.
+    /// Returns its API resource.
     pub fn resource(self) -> Resource {
         match self {
             Self::PyTorchJob => Resource::of("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"),
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// The word in handles.
+    /// Returns the word used in handles.
     pub fn word(self) -> &'static str {
         match self {
             Self::PyTorchJob => "pytorchjob",
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a word.
+    /// Parses a word used in handles.
     pub fn of_word(word: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
             Error::new(ErrorKind::Usage, format!("`{word}` is no kind of job"))
@@ -55,18 +55,18 @@ impl Kind {
         })
     }
 
-    /// As `ClusterFacts::serves` lists it (`PyTorchJob.kubeflow.org/v1`).
+    /// Returns the entry of `ClusterFacts::serves` (`PyTorchJob.kubeflow.org/v1`).
     pub fn served_as(self) -> String {
         let resource = self.resource();
         format!("{}.{}", resource.kind, resource.api_version())
     }
 
-    /// The kind a served entry names.
+    /// Parses an entry of `ClusterFacts::serves`.
     pub fn of_served(entry: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.served_as() == entry)
     }
 
-    /// The label that carries the job's name on its pods.
+    /// Returns the label that carries the job's name on its pods.
     pub fn job_label(self) -> &'static str {
         match self {
             Self::TrainJob => "jobset.sigs.k8s.io/jobset-name",
@@ -74,12 +74,12 @@ impl Kind {
         }
     }
 
-    /// The selector of a job's pods.
+    /// Returns the selector of a job's pods.
     pub fn selector(self, name: &str) -> String {
         format!("{}={name}", self.job_label())
     }
 
-    /// The container that runs the ranks.
+    /// Returns the container that runs the ranks.
     pub fn container(self) -> &'static str {
         match self {
             Self::PyTorchJob => "pytorch",
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// What a pod is in a job of this kind.
+    /// Returns the role and number of a pod in a job of this kind.
     pub fn place(self, pod: &Pod) -> Place {
         let label = |key: &str| pod.labels.get(key).map(String::as_str);
         let number = |key: &str| label(key).and_then(|text| text.parse().ok());
@@ -108,7 +108,7 @@ impl Kind {
         Place { role, replica, rank: None, main }
     }
 
-    /// What must be installed for a cluster to serve it.
+    /// Returns the operator that must be installed for a cluster to serve it.
     pub fn operator(self) -> &'static str {
         match self {
             Self::PyTorchJob => "Kubeflow Training Operator 1.9 (PyTorchJob)",
@@ -119,7 +119,7 @@ impl Kind {
     }
 }
 
-/// The words of a Trainer version, for settings and facts.
+/// Parses a Trainer version, for settings and facts.
 pub fn trainer_version(text: &str) -> Result<TrainerVersion> {
     TrainerVersion::parse(text).ok_or_else(|| {
         Error::new(ErrorKind::InvalidConfig, format!("`{text}` is no version of Kubeflow Trainer this knows"))

@@ -1,4 +1,4 @@
-//! The logs of a job: its pods', until it and they have ended.
+//! The logs of a job: those of its pods, until they and the job have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::status::Job;
 use crate::kubernetes::logs::{LogJob, QUIET, logs as pod_logs};
 use crate::kubernetes::{Change, Resource, Right, changes, is_not_found, rights};
 
-/// How long a missing right is doubted.
+/// How long a refusal for a missing right is retried.
 const REFUSED: Duration = Duration::from_secs(3);
 
-/// The batches of a job.
+/// Returns the log batches of a job.
 pub fn logs(
     client: Arc<Client>,
     named: impl Future<Output = Result<Named>> + Send + 'static,
@@ -60,7 +60,7 @@ pub fn logs(
         if !follows {
             return Ok(batches);
         }
-        // The job is watched as long as its logs are read, and no longer.
+        // The job is watched only while its logs are read.
         let end =
             stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
         Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), end.map(Some))
@@ -71,12 +71,13 @@ pub fn logs(
     stream::once(opened).try_flatten().boxed()
 }
 
-/// Refuses to follow without the right to read logs: otherwise it would show only once the first container has started.
+/// Refuses to follow without the right to read logs: otherwise the missing right would be noticed only once
+/// the first container has started.
 async fn may_read(named: &Named) -> Result<()> {
     let right = Right { verb: "get", resource: Resource::PODS, subresource: "log" };
     let began = Instant::now();
     while rights(&named.cluster, &[right]).await.first() == Some(&Some(false)) {
-        // An API server that has just started knows no Roles yet.
+        // An API server that has just started has not loaded Roles yet.
         if began.elapsed() > REFUSED {
             let message = "you may not read the logs of pods in this namespace";
             return Err(Error::new(ErrorKind::Credentials, message)
@@ -88,7 +89,7 @@ async fn may_read(named: &Named) -> Result<()> {
     Ok(())
 }
 
-/// Watches the job's object, and says when it has ended. Gives an error only where there is nothing to wait for.
+/// Watches the job's object, and signals its end. Returns an error only if there is nothing to wait for.
 async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> Option<weftrun_core::Error> {
     let resource = named.kind.resource();
     let kind = named.kind;
@@ -104,12 +105,12 @@ async fn until_ended(named: Named, uid: String, ended: watch::Sender<bool>) -> O
             Ok(Change::Gone((of, _))) => of.as_ref() == Some(&uid),
             Ok(Change::Lost(_) | Change::Back) => false,
             Err(error) if is_not_found(&error) || error.kind() == ErrorKind::Unsupported => true,
-            // Without the right to watch, the pods alone say when it is over.
+            // Without the right to watch, only the pods show when the job is over.
             Err(_) => break,
         };
         if over {
             ended.send_replace(true);
-            // The logs may come to their end now.
+            // The logs can now come to their end.
             std::future::pending::<()>().await;
         }
     }

@@ -67,7 +67,7 @@ impl Backend for Kubeflow {
             delete: true,
             containers: true,
             mpi: true,
-            // They are there as long as the pod is; the pods of a failed job are removed, which frees its GPUs.
+            // They exist as long as the pod does; the pods of a failed job are removed, which frees its GPUs.
             exec: true,
             ports: true,
             previous_logs: false,
@@ -105,7 +105,7 @@ impl Backend for Kubeflow {
     }
 
     fn arrives_within(&self) -> std::time::Duration {
-        // A request that was on its way when its sender ended.
+        // A request may still be in flight after its sender ended.
         std::time::Duration::from_secs(30)
     }
 

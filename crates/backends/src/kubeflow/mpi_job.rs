@@ -9,7 +9,7 @@ use super::render::Draft;
 use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 
-/// The spec: a launcher that runs `mpirun`, and all nodes as workers, which wait for it.
+/// Returns the spec: a launcher that runs `mpirun`, and all nodes as workers, which wait for it.
 pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let worker = draft.worker()?;
     let launcher = mpirun::launcher(draft.spec, worker);
@@ -34,17 +34,19 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
         },
     });
     if draft.kind == Kind::MpiJobV2 {
-        // At start the workers' names do not resolve yet: with the default (AtStartup) the launcher fails and is
-        // started again, and with a small backoffLimit the job is lost (two of four times on our test cluster).
+        // At the start the workers' names do not resolve yet: with the default (AtStartup) the launcher fails
+        // and is restarted, and with a small backoffLimit the job is lost (two of four times on our test
+        // cluster).
         spec["launcherCreationPolicy"] = json!("WaitForWorkersReady");
         wait_for_names(draft, worker, &mut spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]);
     }
     Ok(spec)
 }
 
-/// Workers that are ready may still have no name for a moment, and ssh does not try again when it cannot resolve one. A minute at
-/// most; where nothing can look names up, mpirun says what it thinks. The `nslookup` of busybox (Alpine) takes a name as it is,
-/// without the domains that `/etc/resolv.conf` lists (seen with 1.37, 2026-11-21), so they are put behind it here.
+/// Waits for the workers' names. Workers that are ready may have no name for a moment, and ssh does not retry
+/// a failed lookup. One minute at most; if no lookup tool is available, mpirun runs at once and reports
+/// errors itself. The `nslookup` of busybox (Alpine) does not append the search domains of `/etc/resolv.conf`
+/// to a name (seen with 1.37, 2026-11-21), so they are appended here.
 const WAIT: &str = r#"n=$1 job=$2 space=$3 i=0 tries=0
 command -v getent >/dev/null || command -v nslookup >/dev/null || exit 0
 resolves() {
@@ -66,7 +68,7 @@ while [ "$i" -lt "$n" ]; do
   i=$((i + 1))
 done"#;
 
-/// Lets the launcher wait until its workers' names resolve.
+/// Makes the launcher wait until its workers' names resolve.
 fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
     let main = &pod["containers"][0];
     let words = ["/bin/sh", "-c", WAIT, "weftrun-wait"].map(literal);
@@ -75,7 +77,7 @@ fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
         "name": "weftrun-wait", "image": main["image"], "command": words.iter().chain(&values).collect::<Vec<_>>(),
         "env": [{"name": "WEFTRUN_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
     });
-    // What a quota wants of a container it wants of each.
+    // A quota's requirements apply to each container.
     for key in ["imagePullPolicy", "resources"] {
         if let Some(value) = main.get(key) {
             wait[key] = value.clone();
@@ -84,11 +86,12 @@ fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
     pod["initContainers"] = json!([wait]);
 }
 
-/// Workers are ready when their container has started, and its sshd may come later: on a loaded node the ten tries, one a second,
-/// that the operator lets ssh have may be too few (mpi-operator 0.6; a launcher ended with 255 there once, 2026-11-21).
+/// Workers are ready when their container has started, and its sshd may start later: on a loaded node the
+/// operator's ten ssh connection attempts, one a second, may be too few (mpi-operator 0.6; a launcher once
+/// ended with 255 because of that, 2026-11-21).
 const SSH_ARGS: &str = "plm_rsh_args";
 
-/// The launcher's command.
+/// Returns the launcher's command.
 fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
     let spec = draft.spec;
     if spec.launch != Launch::Mpi {

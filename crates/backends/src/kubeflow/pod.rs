@@ -1,4 +1,4 @@
-//! A role becomes a pod template.
+//! Converts a role to a pod template.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +11,10 @@ use crate::kubernetes::escape::literal;
 
 /// The label that carries the submission.
 pub const SUBMISSION: &str = "weftrun.dev/submission";
-/// The annotation that says for which fabric the job was planned.
+/// The annotation with the fabric that the job was planned for.
 pub const FABRIC: &str = "weftrun.dev/fabric";
 
-/// What a template is made of.
+/// The inputs of a template.
 pub struct Template<'a> {
     pub spec: &'a JobSpec,
     pub settings: &'a JobSettings,
@@ -26,7 +26,7 @@ pub struct Template<'a> {
 }
 
 impl Template<'_> {
-    /// The template of a role that runs a command.
+    /// Returns the template of a role that runs a command.
     pub fn of(&self, role: &Role, container: &str, command: &[String]) -> Value {
         let mut pod = self.pod_spec(role);
         pod.insert("containers".into(), json!([self.container(role, container, command)]));
@@ -41,7 +41,7 @@ impl Template<'_> {
         json!({"metadata": metadata, "spec": pod})
     }
 
-    /// Everything of the pod but its containers.
+    /// Returns the pod spec without its containers.
     pub fn pod_spec(&self, role: &Role) -> Map<String, Value> {
         let mut pod = Map::new();
         let mut put = |key: &str, value: Value| {
@@ -91,7 +91,8 @@ impl Template<'_> {
         container
     }
 
-    /// The job's environment, then the role's, then what comes from secrets; of two of one name the later wins.
+    /// Returns the job's environment, then the role's, then the variables from secrets; of two with one name
+    /// the later takes precedence.
     pub fn env(&self, role: &Role) -> Vec<Value> {
         let mut env: Vec<Value> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -112,14 +113,15 @@ impl Template<'_> {
         env
     }
 
-    /// The pod's volumes.
+    /// Returns the pod's volumes.
     pub fn volumes(&self, role: &Role) -> Vec<Value> {
         let mut volumes: Vec<_> = self
             .spec
             .volumes
             .iter()
             .map(|volume| match &volume.source {
-                // Without a type a folder that is not mounted on the node is made, empty, on its own disk.
+                // Without a type, a folder that is not mounted on the node is created, empty, on the node's
+                // own disk.
                 VolumeSource::HostPath(path) => {
                     let kind = self.settings.host_path_type.as_deref().unwrap_or("Directory");
                     json!({"name": volume.name, "hostPath": {"path": path, "type": kind}})
@@ -138,7 +140,7 @@ impl Template<'_> {
         volumes
     }
 
-    /// The container's mounts.
+    /// Returns the container's mounts.
     pub fn mounts(&self, role: &Role) -> Vec<Value> {
         let mount = |name: &str, path: &str, read_only: bool| {
             let mut mount = json!({"name": name, "mountPath": path});
@@ -160,7 +162,7 @@ impl Template<'_> {
         mounts
     }
 
-    /// The size of `/dev/shm`, unless the user mounts something there.
+    /// Returns the size of `/dev/shm`, unless the user mounts a volume there.
     fn own_shm<'r>(&self, role: &'r Role) -> Option<&'r str> {
         let mounted = self.spec.volumes.iter().any(|volume| volume.mount.trim_end_matches('/') == "/dev/shm");
         role.shm.as_deref().filter(|_| !mounted)
@@ -175,7 +177,7 @@ fn memory(name: &str, size: Option<&str>) -> Value {
     volume
 }
 
-/// What a role asks, in the order people write it.
+/// Returns the resource requests of a role, in the usual order.
 pub fn resources(role: &Role) -> Map<String, Value> {
     let mut asked = Map::new();
     for (name, quantity) in [("cpu", &role.cpus), ("memory", &role.memory)] {

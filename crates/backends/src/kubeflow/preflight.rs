@@ -1,6 +1,7 @@
-//! What would have a job's pods refused, or waiting for ever, as far as the cluster said what it has. Pure.
+//! Finds what would make a job's pods be refused, or wait forever, according to the cluster facts. Pure.
 //!
-//! Warnings only: the cluster was asked some minutes ago, and a quota that is used up now need not be when the pods are made.
+//! Only warnings: the facts may be some minutes old, and a quota that is used up now may be free when the
+//! pods are created.
 
 use serde_json::Value;
 use weftrun_core::Finding;
@@ -11,7 +12,7 @@ use weftrun_core::text::did_you_mean;
 use super::config::Gang;
 use super::render::Draft;
 
-/// Holds a rendered job against the facts.
+/// Compares a rendered job with the facts.
 pub fn findings(draft: &Draft<'_>, object: &Value) -> Vec<Finding> {
     let facts = &draft.job.facts;
     let priority = draft.spec.priority.as_deref().and_then(|name| priority(name, facts));
@@ -24,7 +25,7 @@ fn priority(name: &str, facts: &ClusterFacts) -> Option<Finding> {
         return None;
     }
     let text = format!("the cluster has no priority class `{name}`: every pod would be refused");
-    // Those are Kubernetes' own, and no job's.
+    // Those are Kubernetes' own and not for jobs.
     let known = facts.priorities.iter().map(String::as_str).filter(|known| !known.starts_with("system-"));
     Some(Finding::warning("K8S-PRIORITY", text).at("priority").fix(meant(name, known)))
 }
@@ -45,7 +46,7 @@ fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding
     }
 }
 
-/// What may have been meant, or all there is.
+/// Suggests a similar name, or lists all available ones.
 fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match did_you_mean(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -56,13 +57,13 @@ fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String
     }
 }
 
-/// Pods of one kind: how many, and the `resources` of their containers.
+/// Pods of one kind: their number, and the `resources` of their containers.
 struct Pods<'a> {
     count: u64,
     containers: Vec<&'a Value>,
 }
 
-/// The pods that an object makes.
+/// Returns the pods that an object creates.
 fn pods(object: &Value) -> Vec<Pods<'_>> {
     let spec = &object["spec"];
     let trainer = &spec["trainer"];
@@ -88,7 +89,7 @@ fn pods(object: &Value) -> Vec<Pods<'_>> {
         .collect()
 }
 
-/// The quotas that the pods would exceed, each with the first resource that does.
+/// Returns the quotas that the pods would exceed, each with the first exceeded resource.
 fn quotas(pods: &[Pods<'_>], facts: &ClusterFacts) -> Vec<Finding> {
     let list = facts.extra.get("quotas").and_then(Value::as_array);
     list.into_iter().flatten().filter_map(|quota| exceeded(quota, pods)).collect()
@@ -112,7 +113,8 @@ fn exceeded(quota: &Value, pods: &[Pods<'_>]) -> Option<Finding> {
     })
 }
 
-/// What the pods count for under a name of a quota (https://kubernetes.io/docs/concepts/policy/resource-quotas/, 2026-11-21).
+/// Returns how much the pods count towards a resource name of a quota
+/// (https://kubernetes.io/docs/concepts/policy/resource-quotas/, 2026-11-21).
 fn asked(name: &str, pods: &[Pods<'_>]) -> u64 {
     let (which, resource) = match name.split_once('.') {
         _ if matches!(name, "pods" | "count/pods") => {

@@ -7,14 +7,14 @@ use weftrun_core::spec::{Launch, Rendezvous, Role};
 use super::kinds::Kind;
 use super::render::Draft;
 
-/// The operator's own port, which its Services have.
+/// The operator's own port, which its Services use.
 const PORT: &str = "23456";
-/// The operator numbers the pods of a role by this label.
+/// The label by which the operator numbers the pods of a role.
 const INDEX: &str = "metadata.labels['training.kubeflow.org/replica-index']";
 
-/// The spec. With torchrun, whose agents end together: a master, which is the first of the nodes, and the others as
-/// workers. Otherwise workers only, since a master that ends ends the job, and with it nodes that are still at work or have
-/// not even started; then the job ends when all of them have.
+/// Returns the spec. With torchrun, whose agents end together: a master, which is the first of the nodes, and
+/// the others as workers. Otherwise only workers, since a master that ends would end the job, and with it
+/// nodes that still run or have not even started; then the job ends when all of them have.
 pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let role = draft.worker()?;
     let mut specs = json!({});
@@ -35,7 +35,7 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
         specs["Worker"] = replicas(draft, role.nodes, &template);
     }
     Ok(json!({
-        // With a number WORLD_SIZE counts processes, with "auto" pods.
+        // With a number, WORLD_SIZE counts processes; with "auto", pods.
         "nprocPerNode": role.procs_per_node().to_string(),
         "runPolicy": draft.run_policy(),
         "pytorchReplicaSpecs": specs,
@@ -45,8 +45,8 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
 fn template(draft: &Draft<'_>, role: &Role, at: &Rendezvous<'_>) -> Value {
     let mut template = draft.template().of(role, Kind::PyTorchJob.container(), &draft.command(role, at));
     if let Some(limit) = draft.spec.time_limit {
-        // The operator looks at the job's own limit only when something happens to it (seen with 1.9.3: a quiet job ran on for
-        // ever). The kubelet keeps this one, which makes something happen.
+        // The operator checks the job's own limit only when something happens to the job (seen with 1.9.3: a
+        // quiet job ran on forever). The kubelet enforces this one, which triggers such an event.
         template["spec"]["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
     }
     template
@@ -56,7 +56,7 @@ fn replicas(draft: &Draft<'_>, count: u32, template: &Value) -> Value {
     json!({"replicas": count, "restartPolicy": draft.restart_policy(), "template": template})
 }
 
-/// What the operator gives only to jobs with a master, by torchrun's names.
+/// Returns the variables that the operator sets only for jobs with a master, under torchrun's names.
 fn environment(role: &Role, first: &str) -> Vec<Value> {
     let (nodes, ranks) = (role.nodes, role.procs_per_node());
     let text = |name: &str, value: &str| json!({"name": name, "value": value});

@@ -1,7 +1,7 @@
-//! A planned job becomes one object. Pure.
+//! Renders a planned job as one object. Pure.
 //!
-//! The object is built from the job file as if there were no fabric; then the plan's ops are applied to it by the same
-//! code that `weftrun mutate` uses on manifests, so that both give the same pods.
+//! The object is built from the job file as if there were no fabric; then the plan's ops are applied to it by
+//! the same code that `weftrun mutate` uses on manifests, so that both produce the same pods.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::kubernetes::code::Delivery;
 use crate::kubernetes::escape;
 use crate::kubernetes::mpirun::wrap_of;
 
-/// Longest name of anything the operators make for a job.
+/// Longest name of any object that the operators create for a job.
 const DNS_LABEL: usize = 63;
 
-/// A job on its way to an object.
+/// A job that is being rendered.
 pub struct Draft<'a> {
     pub job: &'a PlannedJob,
     pub spec: &'a JobSpec,
@@ -33,7 +33,7 @@ pub struct Draft<'a> {
     pub delivery: Delivery,
     pub labels: BTreeMap<String, String>,
     pub trainer: TrainerVersion,
-    /// What the cluster says of the TrainJob's runtime.
+    /// The TrainJob's runtimes on the cluster.
     pub runtimes: Vec<Value>,
 }
 
@@ -47,7 +47,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
     let mut delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
     if let Delivery::ConfigMap { name, .. } = &mut delivery {
-        // One that an interrupted submission left behind is never in the way of the next.
+        // A ConfigMap that an interrupted submission left behind never conflicts with the next one.
         let own: String = job.submission.as_str().chars().take(8).collect();
         *name = format!("{name}-{own}");
     }
@@ -98,7 +98,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     Ok(rendered)
 }
 
-/// The kind: what the user says, else what fits the launch among those the cluster serves.
+/// Chooses the kind: the configured one, else one that fits the launch mode among those the cluster serves.
 fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     let served: Vec<Kind> = job.facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect();
     let by_mpi =
@@ -142,8 +142,8 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     fitting.iter().copied().find(|kind| served.contains(kind)).ok_or_else(|| missing(fitting))
 }
 
-/// Reports a job of which no part names an image: the API server takes it, and the operator makes no pod of it. That of a
-/// TrainJob may come from its runtime.
+/// Reports a job in which no part names an image: the API server accepts it, and the operator creates no pod
+/// of it. The image of a TrainJob may come from its runtime.
 fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
     let spec = draft.spec;
     let role = spec.workers().find(|role| role.image.is_none() && spec.image.is_none())?;
@@ -152,7 +152,7 @@ fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
     (draft.kind != Kind::TrainJob).then(|| finding.fix("set `image` in the job file, or give `--image`"))
 }
 
-/// Pods and services are named after the job, and everything must fit a DNS label.
+/// Checks the name: pods and services are named after the job, and each name must be a DNS label.
 fn check_name(draft: &Draft<'_>) -> Result<()> {
     let name = &draft.spec.name;
     let nodes = draft.spec.nodes().max(1);
@@ -200,7 +200,7 @@ impl Draft<'_> {
         Value::Object(metadata)
     }
 
-    /// The template of a role.
+    /// Returns the template of a role.
     pub fn template(&self) -> Template<'_> {
         let label = "node.kubernetes.io/instance-type";
         let nodes = &self.job.facts.nodes;
@@ -213,7 +213,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The worker role, whose nodes the kinds split as they must.
+    /// Returns the worker role, whose nodes each kind divides as it needs.
     pub fn worker(&self) -> Result<&Role> {
         let mut workers = self.spec.workers();
         let Some(first) = workers.next() else {
@@ -228,7 +228,8 @@ impl Draft<'_> {
         Ok(first)
     }
 
-    /// The words that start the ranks of a node, with what the operator's environment says of it.
+    /// Returns the command that starts the ranks of a node, with the rendezvous values of the operator's
+    /// environment.
     pub fn command(&self, role: &Role, at: &Rendezvous<'_>) -> Vec<String> {
         if self.spec.starts_entrypoint(role) {
             return Vec::new();
@@ -239,22 +240,24 @@ impl Draft<'_> {
         })
     }
 
-    /// `runPolicy` as training-operator and mpi-operator share it.
+    /// Returns the `runPolicy` that training-operator and mpi-operator share.
     pub fn run_policy(&self) -> Value {
-        // The log of a rank goes with its pod, so the pods of a PyTorchJob stay: with `Running` the operator deletes every
-        // worker that still runs when the master ends, before its last lines. Workers of an MPIJob only run sshd and never
-        // end by themselves; they would keep their GPUs. (docs/decisions/pods-of-ended-jobs-stay.md)
+        // The log of a rank is deleted with its pod, so the pods of a PyTorchJob stay: with `Running` the
+        // operator deletes every worker that still runs when the master ends, before its last lines. Workers
+        // of an MPIJob only run sshd and never end by themselves; they would keep their GPUs.
+        // (docs/decisions/pods-of-ended-jobs-stay.md)
         let default = if self.kind == Kind::PyTorchJob { "None" } else { "Running" };
         let clean = self.settings.clean_pod_policy.as_deref().unwrap_or(default);
         let mut policy = json!({"cleanPodPolicy": clean});
         match self.spec.restart {
-            // training-operator ends a job when its containers' restarts reach the limit, that is, when the last one that was
-            // allowed begins; one more lets it run. The launcher's Job counts pods that failed, and needs no such room.
+            // training-operator ends a job when its containers' restarts reach the limit, that is, when the
+            // last allowed one begins; one more lets it run. The launcher's Job counts pods that failed, and
+            // needs no such margin.
             RestartPolicy::OnFailure { max } => {
                 let room = u32::from(self.kind == Kind::PyTorchJob);
                 policy["backoffLimit"] = json!(max.saturating_add(room));
             }
-            // The launcher is a Job, which tries six times unless it is told. A PyTorchJob whose pods are never
+            // The launcher is a Job, which tries six times by default. A PyTorchJob whose pods are never
             // restarted fails at once; with a limit of 0 it also failed when it was resumed after a suspend.
             RestartPolicy::Never if self.kind == Kind::MpiJobV2 => policy["backoffLimit"] = json!(0),
             RestartPolicy::Never => {}
@@ -281,7 +284,8 @@ impl Draft<'_> {
         policy
     }
 
-    /// The objects that the pods refer to, with the labels by which an interrupted submission knows them again.
+    /// Returns the objects that the pods refer to, with the labels by which they are found after an
+    /// interrupted submission.
     fn companions(&self, applied: &[Op]) -> Vec<Value> {
         let objects = applied.iter().filter_map(|op| match &op.change {
             Change::Companion { object } => Some(object.clone()),
@@ -295,18 +299,19 @@ impl Draft<'_> {
             .collect()
     }
 
-    /// The replicas' restart policy.
+    /// Returns the replicas' restart policy.
     pub fn restart_policy(&self) -> &'static str {
         match self.spec.restart {
             RestartPolicy::Never => "Never",
-            // The launcher's Job makes a new pod for each attempt then, and counts them exactly.
+            // The launcher's Job then creates a new pod for each attempt, and counts them exactly.
             RestartPolicy::OnFailure { .. } if self.kind == Kind::MpiJobV2 => "Never",
             RestartPolicy::OnFailure { .. } => "OnFailure",
         }
     }
 
-    /// Puts the plan's ops into the object; those that have no place are given back with the reason. What one rule does to
-    /// the pods of a role goes together: a claim that cannot be made must not take the devices' resource out.
+    /// Applies the plan's ops to the object; returns those that cannot be expressed, with the reason. The ops
+    /// of one rule on the pods of a role are applied together: a claim that cannot be created must not remove
+    /// the devices' resource.
     fn apply(&self, object: &mut Value) -> (Vec<Op>, Vec<Inexpressible>) {
         let (mut tried, mut without) = (object.clone(), Vec::new());
         for op in &self.job.plan.ops {
@@ -331,7 +336,7 @@ impl Draft<'_> {
         (applied, not)
     }
 
-    /// Puts one op into the object, or says why it has no place there.
+    /// Applies one op to the object, or returns why it cannot be expressed.
     fn apply_one(&self, object: &mut Value, op: &Op) -> std::result::Result<(), String> {
         let entrypoint =
             self.spec.roles.iter().any(|role| role.name == op.role && self.spec.starts_entrypoint(role));
@@ -339,7 +344,7 @@ impl Draft<'_> {
             return Err("the image's entrypoint is started, and nothing can be put before it".to_owned());
         }
         if matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. }) {
-            // They are in the command already.
+            // They are already in the command.
             return Ok(());
         }
         let roles = self.roles_of(op, object);
@@ -361,7 +366,7 @@ impl Draft<'_> {
         })
     }
 
-    /// What the object calls an op's role.
+    /// Returns the object's names for an op's role.
     fn roles_of(&self, op: &Op, object: &Value) -> Vec<&'static str> {
         let launcher = self.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher);
         let is_launcher = launcher.map_or("launcher", |role| role.name.as_str()) == op.role;

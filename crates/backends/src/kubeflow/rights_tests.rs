@@ -1,4 +1,4 @@
-//! The roles we hand out grant what is asked of a cluster, and nothing else.
+//! The published roles grant exactly the rights that weftrun uses.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn the_researchers_role_grants_what_the_backend_asks() {
 fn no_role_grants_more_than_reading_outside_the_namespace() {
     let secret = ["secrets", "pods/exec", "pods/attach", "pods/portforward", "serviceaccounts/token", "*"];
     for role in roles() {
-        // The role for `health` is granted on purpose, and holds nothing else.
+        // The role for `health` is granted separately, and contains nothing else.
         if role["metadata"]["name"] == "weftrun-health" {
             let port_forward =
                 json!([{"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]}]);

@@ -1,7 +1,7 @@
-//! What the operators and pods say becomes phases, replicas and findings. Pure.
+//! Converts the status of operators and pods to phases, replicas and findings. Pure.
 //!
-//! Conditions are read by their status, not by their presence (a finished job keeps `Running` with status False), and a
-//! TrainJob has none until it ends, so what pods do counts too.
+//! Conditions are read by their status, not by their presence (a finished job keeps `Running` with status
+//! False), and a TrainJob has none until it ends, so the state of the pods counts too.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::kubernetes::{
 /// The annotation of a job that was cancelled: its record stays, suspended.
 pub const CANCELLED: &str = "weftrun.dev/cancelled";
 
-/// How long an operator may take until it says anything of a new job.
+/// How long an operator may take until it sets the status of a new job.
 const UNTAKEN: Duration = Duration::from_secs(30);
 /// The code of pods that outlive their job.
 pub const PODS_LEFT: &str = "K8S-PODS-LEFT";
-/// Most pods of a job whose absence is looked for.
+/// Largest number of pods of a job that are checked for absence.
 const MOST_PLACES: u32 = 100_000;
 
 /// A job object with its kind.
@@ -69,13 +69,13 @@ impl Job {
         self.object["metadata"]["labels"][SUBMISSION].as_str().and_then(SubmissionId::parse)
     }
 
-    /// The condition of a type, if its status is True.
+    /// Returns the condition of a type, if its status is True.
     fn condition(&self, kind: &str) -> Option<&Value> {
         let conditions = self.object.pointer("/status/conditions")?.as_array()?;
         conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
     }
 
-    /// Whether it was told to stop for a while.
+    /// Returns whether it is suspended.
     fn suspended(&self) -> bool {
         let at = |pointer: &str| self.object.pointer(pointer) == Some(&Value::Bool(true));
         at("/spec/suspend") || at("/spec/runPolicy/suspend")
@@ -85,7 +85,7 @@ impl Job {
         self.object["metadata"]["annotations"][CANCELLED].is_string()
     }
 
-    /// Nodes it asks, launchers not counted.
+    /// Returns the number of requested nodes, without launchers.
     pub fn nodes(&self) -> u32 {
         let number = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_u64);
         let count = |key: &str| {
@@ -101,7 +101,7 @@ impl Job {
         u32::try_from(nodes.unwrap_or(1)).unwrap_or(u32::MAX)
     }
 
-    /// The phase and why.
+    /// Returns the phase and its reason.
     pub fn phase(&self, pods: &[&Pod]) -> (JobPhase, String) {
         let said = |condition: &Value| one_line(condition["message"].as_str().unwrap_or_default());
         let done = ["Succeeded", "Complete"].iter().find_map(|kind| self.condition(kind));
@@ -121,7 +121,8 @@ impl Job {
         if self.object["metadata"]["deletionTimestamp"].is_string() {
             return (JobPhase::Stopping, "it is being deleted".into());
         }
-        // One that has ended and is being deleted counts: a job that is resumed while it is there fails because of it.
+        // A pod that has ended and is being deleted counts: a job that is resumed while it exists fails
+        // because of it.
         let alive = pods.iter().filter(|pod| !pod.ended() || pod.deleting).count();
         if self.cancelled() && self.suspended() {
             return if alive == 0 {
@@ -143,7 +144,7 @@ impl Job {
         self.alive(pods)
     }
 
-    /// The phase of a job that neither ended nor stopped.
+    /// Returns the phase of a job that is neither ended nor suspended.
     fn alive(&self, pods: &[&Pod]) -> (JobPhase, String) {
         let running = |pod: &&&Pod| pod.containers.iter().any(|c| !c.init && c.state == State::Running);
         let up = pods.iter().filter(running).count();
@@ -157,7 +158,8 @@ impl Job {
         if crashing {
             return (JobPhase::Restarting, why());
         }
-        // A job of which a pod could not be made does not work, however many of the others run and wait for it.
+        // A job that lacks a pod which could not be created is not running, however many of the others run
+        // and wait for it.
         let runs = self.condition("Running").is_some()
             || (all && up == pods.iter().filter(|pod| !pod.ended()).count());
         if runs && !self.lacks_pods(pods) {
@@ -184,8 +186,8 @@ impl Job {
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
     }
 
-    /// How long no operator has said anything of the job, and how long that is not worth a warning yet. None of a job that one
-    /// has taken up, or is not to.
+    /// Returns how long no operator has set a status of the job, and how long that is not yet worth a
+    /// warning. None for a job that an operator has taken up, or should not.
     pub fn untaken_for(&self, pods: &[&Pod]) -> Option<(Duration, Duration)> {
         let empty = |value: Option<&Value>| match value {
             None | Some(Value::Null) => true,
@@ -212,7 +214,7 @@ impl Job {
         ))
     }
 
-    /// Whether a pod is missing that the job needs: one of its nodes, or its launcher.
+    /// Returns whether a pod is missing that the job needs: one of its nodes, or its launcher.
     fn lacks_pods(&self, pods: &[&Pod]) -> bool {
         let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
         let launchers = pods.iter().filter(launcher).count();
@@ -220,8 +222,8 @@ impl Job {
         (needs_launcher && launchers == 0) || pods.len() - launchers < self.nodes() as usize
     }
 
-    /// The job's own exit code: of the pod that decides, else of the first that failed. An MPIJob's workers only serve its
-    /// launcher, and how they ended says nothing.
+    /// Returns the job's exit code: of the pod that decides, else of the first that failed. An MPIJob's
+    /// workers only serve its launcher, and their exit codes mean nothing.
     fn exit_code(&self, pods: &[&Pod]) -> Option<i32> {
         let decides = |pod: &&&Pod| matches!(self.kind.place(pod).role.as_str(), "master" | "launcher");
         let code = |pod: &&Pod| pod.exit().map(|exit| exit.code).filter(|code| *code != 0);
@@ -229,7 +231,8 @@ impl Job {
         if matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2) {
             return first;
         }
-        // Workers that are ended because the job failed get 137 or 143; whoever failed by itself says more.
+        // Workers that are ended because the job failed have 137 or 143; a pod that failed by itself is the
+        // cause.
         let own = || pods.iter().filter_map(code).find(|code| !matches!(code, 137 | 143));
         first
             .filter(|code| !matches!(code, 137 | 143))
@@ -238,7 +241,7 @@ impl Job {
             .or_else(|| pods.iter().find_map(code))
     }
 
-    /// Its line in a list.
+    /// Returns its summary for a list.
     pub fn summary(&self, target: &str, pods: &[&Pod]) -> JobSummary {
         let (phase, reason) = self.phase(pods);
         let mut summary = self.line(target, phase);
@@ -252,7 +255,8 @@ impl Job {
         summary
     }
 
-    /// Its line in a list where its own status says that all its pods run: of thousands of pods none need be read.
+    /// Returns its summary if its own status shows that all its pods run: then none of possibly thousands of
+    /// pods must be read.
     pub fn summary_without_pods(&self, target: &str) -> Option<JobSummary> {
         self.all_run().then(|| {
             let mut summary = self.line(target, JobPhase::Running);
@@ -261,8 +265,8 @@ impl Job {
         })
     }
 
-    /// Whether its status says that each of its pods runs, and none can be restarting unseen: a container that the kubelet starts
-    /// again leaves its pod `Running`.
+    /// Returns whether its status shows that each of its pods runs, and none can be restarting unseen: a
+    /// container that the kubelet restarts leaves its pod `Running`.
     fn all_run(&self) -> bool {
         let ended = ["Succeeded", "Complete", "Failed", "Restarting"]
             .iter()
@@ -271,7 +275,7 @@ impl Job {
             return false;
         }
         let specs = match self.kind {
-            // Counts Jobs, and one is ready when all its pods are.
+            // Counts Jobs; one is ready when all its pods are.
             Kind::TrainJob => {
                 let jobs = self.object["status"]["jobsStatus"].as_array();
                 let nodes = jobs.into_iter().flatten().find(|job| job["name"] == "node");
@@ -290,7 +294,7 @@ impl Job {
         self.condition("Running").is_some() && specs.as_object().is_some_and(|specs| specs.iter().all(runs))
     }
 
-    /// What its line says without its pods.
+    /// Returns its summary without the pods.
     fn line(&self, target: &str, phase: JobPhase) -> JobSummary {
         let time = |pointer: &str| self.text(pointer).parse::<Timestamp>().ok();
         let mut summary = JobSummary::new(self.handle(target), phase);
@@ -316,18 +320,18 @@ impl Job {
         summary
     }
 
-    /// How it failed: the operators say that something did, its pods say which and how.
+    /// Adds how it failed: the operators only report that something did, its pods show which one and how.
     fn failed(&self, summary: &mut JobSummary, pods: &[&Pod]) {
         summary.exit_code = self.exit_code(pods);
         let ended = |pod: &&&Pod| pod.exit().is_some_and(|exit| Some(exit.code) == summary.exit_code);
         let how = if let Some((pod, exit)) = pods.iter().find(ended).and_then(|pod| Some((pod, pod.exit()?)))
         {
-            // The container's own reason would be that nobody saw its end.
+            // The container's own reason would only be that its end was not observed.
             let reason = if pod.reason == "Evicted" { pod.reason.as_str() } else { exit.reason.as_str() };
             let why = if matches!(reason, "" | "Error") { String::new() } else { format!(" ({reason})") };
             format!("{} ended with exit code {}{why}", pod.name, exit.code)
         } else if let Some(pod) = pods.iter().find(|pod| pod.reason == "Evicted") {
-            // Before any of its containers had begun.
+            // It happened before any of its containers started.
             format!("{} was taken away by its node (Evicted)", pod.name)
         } else {
             return;
@@ -337,14 +341,15 @@ impl Job {
         summary.reason = format!("{said}{stop}{how}");
     }
 
-    /// Restarts that a container was allowed at most. The one that reaches the operator's limit is ended as it begins.
+    /// Returns the largest number of restarts of a container. The restart that reaches the operator's limit
+    /// is ended as it begins.
     pub fn most_restarts(&self) -> Option<u32> {
         let limit = self.object.pointer("/spec/runPolicy/backoffLimit")?.as_u64()?;
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         Some(if self.kind == Kind::PyTorchJob { limit.saturating_sub(1) } else { limit })
     }
 
-    /// Pods that run on after the job has ended, and hold their GPUs.
+    /// Returns a finding for pods that still run after the job has ended, and hold their GPUs.
     pub fn left_over(&self, pods: &[&Pod]) -> Option<Finding> {
         if !self.phase(pods).0.is_terminal() {
             return None;
@@ -362,7 +367,8 @@ impl Job {
         ))
     }
 
-    /// What a pod is in the job, with its rank where each pod runs one process: the operators number the pods by it.
+    /// Returns the role and number of a pod, with its rank if each pod runs one process: the operators number
+    /// the pods by it.
     pub fn place(&self, pod: &Pod) -> Place {
         let mut place = self.kind.place(pod);
         let single = match self.kind {
@@ -383,7 +389,8 @@ impl Job {
         place
     }
 
-    /// The pods that the job had while it ran, by role and number, as far as their logs are those of ranks.
+    /// Returns the pods that the job had while it ran, by role and number, as far as their logs are those of
+    /// ranks.
     pub fn expected_places(&self) -> Vec<(String, u32)> {
         let numbered = |role: &str, count: u64| {
             let count = u32::try_from(count).unwrap_or(u32::MAX).min(MOST_PLACES);
@@ -400,9 +407,9 @@ impl Job {
                     })
                     .collect()
             }
-            // The launcher carries what the ranks write; the workers run sshd.
+            // The launcher's log has the output of the ranks; the workers run sshd.
             Kind::MpiJobV1 | Kind::MpiJobV2 => numbered("launcher", 1),
-            // How many there are is the runtime's where the job does not say.
+            // If the job does not set the number, the runtime does.
             Kind::TrainJob => {
                 let nodes = self.object.pointer("/spec/trainer/numNodes").and_then(Value::as_u64);
                 numbered("node", nodes.unwrap_or(0))
@@ -410,7 +417,7 @@ impl Job {
         }
     }
 
-    /// Its pods as replicas.
+    /// Returns its pods as replicas.
     pub fn replicas(&self, pods: &[&Pod]) -> Vec<ReplicaStatus> {
         let most = self.most_restarts().unwrap_or(u32::MAX);
         let one = |pod: &&Pod| {
@@ -421,7 +428,7 @@ impl Job {
         pods.iter().map(one).collect()
     }
 
-    /// Why it is stuck or failed: its pods' and its events' findings, each kind once.
+    /// Returns why it is stuck or failed: the findings of its pods and events, each kind once.
     pub fn findings(&self, pods: &[&Pod], events: &[&PodEvent]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         let (phase, reason) = self.phase(pods);
@@ -431,8 +438,8 @@ impl Job {
             }
         };
         pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
-        // What an event said of a pod is over once that pod has run, and what one said of the job once all its pods are there,
-        // except that a node was lost.
+        // An event about a pod is obsolete once that pod has run, and one about the job once all its pods
+        // exist, except a lost node.
         let begun = pods.iter().filter(|pod| pod.containers.iter().any(ContainerState::has_begun));
         let begun: HashSet<&str> = begun.map(|pod| pod.uid.as_str()).collect();
         let over = phase == JobPhase::Succeeded || (phase == JobPhase::Running && !self.lacks_pods(pods));
@@ -460,7 +467,7 @@ impl Job {
     }
 }
 
-/// Names the node of the pod that a finding is about: who lost it may not list nodes.
+/// Names the node of the pod in a finding: users whose node is lost may have no right to list nodes.
 fn on_node(mut finding: Finding, pods: &[&Pod]) -> Finding {
     if finding.code == NODE_LOST
         && let Some(pod) = pods.iter().find(|pod| finding.subject.as_ref() == Some(&pod.name))
@@ -471,7 +478,7 @@ fn on_node(mut finding: Finding, pods: &[&Pod]) -> Finding {
     finding
 }
 
-/// A pod as a replica.
+/// Converts a pod to a replica.
 fn replica(kind: Kind, pod: &Pod) -> ReplicaStatus {
     let place = kind.place(pod);
     let finding = pod_finding(pod);

@@ -1,4 +1,4 @@
-//! What a job's own status says without its pods.
+//! The summary of a job from its own status, without its pods.
 
 use serde_json::{Value, json};
 use weftrun_core::job::JobPhase;

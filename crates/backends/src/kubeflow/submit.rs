@@ -1,4 +1,4 @@
-//! A job is tried, and then made exactly once.
+//! Submits a job: first a dry run, then exactly one create.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::kubernetes::{Cluster, Write, is_conflict, is_not_found, is_unsent};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
 impl Client {
-    /// Creates the job once. After a lost answer the name is looked up before anything is sent again; the API server
-    /// gives a name to one object only, so nothing can be there twice.
+    /// Creates the job once. After a lost answer the name is looked up before anything is sent again; in the
+    /// API server a name belongs to one object only, so nothing can exist twice.
     ///
-    /// ConfigMaps and claim templates are made before the job that refers to them: an interruption in between leaves no job whose
-    /// pods wait for ever.
+    /// ConfigMaps and claim templates are created before the job that refers to them: an interruption in
+    /// between leaves no job whose pods wait forever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
         let documents = error::documents(rendered)?;
@@ -45,7 +45,7 @@ impl Client {
             Ok(object) => object,
             Err(error) => {
                 self.cache().await?.forget().await;
-                // After a lost answer the job may be there, and need it.
+                // After a lost answer the job may exist, and need it.
                 let made = if is_unsent(&error) { Vec::new() } else { made };
                 return Err(companions::remove(&cluster, &made, &rendered.submission, error).await);
             }
@@ -58,8 +58,8 @@ impl Client {
     }
 }
 
-/// One object of a submission on its way to the API server, which gives a name to one object only: a second request can
-/// never make a second object.
+/// One object of a submission. In the API server a name belongs to one object only: a second request can
+/// never create a second object.
 struct Creating<'a> {
     cluster: Cluster,
     document: &'a error::Sent,

@@ -9,10 +9,10 @@ use super::kinds::Kind;
 use super::pod::resources;
 use super::render::Draft;
 
-/// The manager that owns our patches of the runtime.
+/// The manager name of weftrun's patches of the runtime.
 const MANAGER: &str = "weftrun.dev/job";
 
-/// The spec: the runtime says how, the trainer says what.
+/// Returns the spec: the runtime defines how the job runs, the trainer what it runs.
 pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let role = draft.worker()?;
     let spec = draft.spec;
@@ -71,11 +71,12 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     Ok(out)
 }
 
-/// How often a Job tries again unless it says (https://kubernetes.io/docs/concepts/workloads/controllers/job/, 2026-11-21).
+/// Default number of retries of a Job (https://kubernetes.io/docs/concepts/workloads/controllers/job/,
+/// 2026-11-21).
 const JOB_TRIES: u64 = 6;
 
-/// A TrainJob has no field for restarts, and none of the overrides reaches the Job's: its runtime's count, which is said where they are
-/// not what the job file says.
+/// Returns a finding if the runtime's number of restarts is not that of the job file: a TrainJob has no field
+/// for restarts, and none of the overrides reaches the Job's.
 pub fn restarts(draft: &Draft<'_>) -> Option<Finding> {
     let asked = match draft.spec.restart {
         RestartPolicy::Never => 0,
@@ -97,7 +98,7 @@ pub fn restarts(draft: &Draft<'_>) -> Option<Finding> {
     Some(Finding::warning("K8S-TRAINJOB-RESTARTS", text).at("restart").fix(fix))
 }
 
-/// How often a runtime's nodes are started again: pod by pod by the Job, all together by the JobSet.
+/// Returns how often a runtime's nodes are restarted: pod by pod by the Job, all together by the JobSet.
 fn tries(runtime: &Value) -> u64 {
     let set = &runtime["spec"]["template"]["spec"];
     let jobs = set["replicatedJobs"].as_array().map_or(&[][..], Vec::as_slice);
@@ -105,7 +106,7 @@ fn tries(runtime: &Value) -> u64 {
     let job =
         node.map_or(JOB_TRIES, |job| job["template"]["spec"]["backoffLimit"].as_u64().unwrap_or(JOB_TRIES));
     let all = set["failurePolicy"]["maxRestarts"].as_u64().unwrap_or(0);
-    // Each restart of the whole gives every Job its tries anew.
+    // Each restart of the JobSet resets the retries of every Job.
     job.saturating_add(all.saturating_mul(job.saturating_add(1)))
 }
 
@@ -113,7 +114,7 @@ fn runtime<'a>(draft: &'a Draft<'_>) -> &'a str {
     draft.settings.runtime.as_deref().unwrap_or("torch-distributed")
 }
 
-/// What a trainer has no field for goes to the pods through the overrides this version has.
+/// Adds settings without a trainer field through the overrides of this version.
 fn overrides(draft: &Draft<'_>, out: &mut Value) -> Result<()> {
     let role = draft.worker()?;
     let template = draft.template();
@@ -125,7 +126,7 @@ fn overrides(draft: &Draft<'_>, out: &mut Value) -> Result<()> {
         container["volumeMounts"] = json!(mounts);
         pod["containers"] = json!([container]);
     }
-    // The fields that the overrides do not have.
+    // The fields that the overrides lack.
     for field in ["priorityClassName", "schedulerName"] {
         if pod.get(field).is_some() {
             return Err(Error::new(
@@ -181,7 +182,7 @@ mod tests {
     fn restarts_are_those_of_the_job_and_of_the_set() {
         assert_eq!(tries(&runtime(&json!({}), &Value::Null)), 6);
         assert_eq!(tries(&runtime(&json!({"backoffLimit": 0}), &Value::Null)), 0);
-        // Two tries a round, and three rounds: five starts after the first.
+        // Two tries per round, and three rounds: five restarts.
         assert_eq!(tries(&runtime(&json!({"backoffLimit": 1}), &json!({"maxRestarts": 2}))), 5);
         assert_eq!(tries(&json!({})), 6);
     }

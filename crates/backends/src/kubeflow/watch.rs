@@ -1,4 +1,4 @@
-//! One watch of the jobs, one of the pods and one of the events of a namespace, whatever the number of jobs.
+//! One watch each of the jobs, the pods and the events of a namespace, regardless of the number of jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
 
-/// What several watches say.
+/// The merged changes of several watches.
 type Changes = SelectAll<BoxStream<'static, (Of, Result<Change<Seen>>)>>;
 
-/// What a watch is of.
+/// The kind of objects of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Jobs(Kind),
@@ -27,7 +27,7 @@ pub(super) enum Of {
     Events,
 }
 
-/// What is kept of an object of a watch.
+/// The kept part of a watched object.
 #[derive(Debug)]
 pub(super) enum Seen {
     Job(Job),
@@ -41,7 +41,7 @@ impl Seen {
             Of::Pods => Self::Pod(Pod::of(&object)),
             Of::Events => Self::Event(PodEvent::of(&object)),
             Of::Jobs(kind) => {
-                // Who changed which field, and what was applied last, is half of a stored object.
+                // The field managers and the last applied configuration are half of a stored object.
                 object.metadata.managed_fields = None;
                 Self::Job(Job { kind, object: serde_json::to_value(&object).unwrap_or_default() })
             }
@@ -67,7 +67,7 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
             let named = client.named(handle).await?;
             cluster = named.cluster.clone();
             kinds.push(named.kind);
-            // A job that is gone already has no event to come.
+            // A job that is already gone has no event to come.
             wanted.insert(client.job(&named).await?.uid().to_owned());
         }
         if kinds.is_empty() {
@@ -83,43 +83,45 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
     stream::once(opened).try_flatten().boxed()
 }
 
-/// How long the end of a failed job waits for its pods to say how it failed: their watch may be behind the job's.
+/// How long the end of a failed job waits for its pods to show how it failed: their watch may lag behind the
+/// job's.
 const PODS_BEHIND: Duration = Duration::from_secs(3);
 
-/// From so many pods on, changes are looked at together.
+/// Number of pods from which changes are processed together.
 const MANY: usize = 256;
-/// How long no further change must come until they are.
+/// They are processed once no further change came for this long.
 const SETTLED: Duration = Duration::from_millis(250);
-/// How long they wait at most.
+/// Longest delay of that processing.
 const LONGEST_UNLOOKED: Duration = Duration::from_secs(1);
 
-/// Most events, and most pods that are gone, that are kept.
+/// Largest number of events, and of deleted pods, that are kept.
 const MOST_KEPT: usize = 4096;
 
 pub(super) struct Watcher {
     client: Arc<Client>,
     target: String,
     filter: JobFilter,
-    /// Uids of the jobs asked for by handle that have not ended.
+    /// Uids of the jobs that the filter names by handle and that have not ended.
     wanted: BTreeSet<String>,
     by_handle: bool,
     changes: Changes,
     /// By uid.
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
-    /// Pods that ended and are gone: those of a failed MPIJob or TrainJob are deleted before its condition says that it failed.
+    /// Pods that ended and are gone: those of a failed MPIJob or TrainJob are deleted before its condition
+    /// shows that it failed.
     ghosts: BTreeMap<String, Pod>,
     events: BTreeMap<String, PodEvent>,
-    /// What was told of each job.
+    /// What was reported of each job.
     told: BTreeMap<String, Told>,
-    /// Failed jobs whose pods do not say how yet, and until when that is waited for.
+    /// Failed jobs whose pods do not show the cause yet, and the deadline for that.
     unexplained: BTreeMap<String, Instant>,
     ready: VecDeque<JobEvent>,
-    /// Jobs of many pods that have changed since they were looked at.
+    /// Jobs of many pods that changed and are not processed yet.
     dirty: BTreeSet<String>,
-    /// Since when there are such jobs.
+    /// Time of the oldest such change.
     dirty_since: Option<Instant>,
-    /// Watches that gave their first list.
+    /// Watches that sent their first list.
     listed: Vec<Of>,
     watches: usize,
     lost: bool,
@@ -130,24 +132,25 @@ struct Told {
     summary: Option<JobSummary>,
     replicas: BTreeMap<String, ReplicaStatus>,
     findings: BTreeSet<String>,
-    /// By what they are about, say, and how often they were said.
+    /// By object, reason and message: the number of occurrences.
     events: BTreeMap<(String, String, String), u64>,
     attempt: u32,
     tries: Tries,
 }
 
-/// How often each place in a job was filled anew: containers that start again are counted by the kubelet, pods that are made again
-/// (restart policy `ExitCode`, an eviction, a Job's next try) by nobody.
+/// How often each place in a job was filled again. Container restarts are counted by the kubelet; pods that
+/// are created again (restart policy `ExitCode`, an eviction, a Job's next try) are not counted anywhere
+/// else.
 #[derive(Default)]
 struct Tries {
-    /// By role and number: the pod that is there, and how many there were before it.
+    /// By role and number: the present pod, and the number of earlier ones.
     places: BTreeMap<(String, u32), (String, u32)>,
 }
 
 impl Tries {
-    /// The number of the attempt that these pods are at.
+    /// Returns the attempt number of these pods.
     fn attempt(&mut self, job: &Job, pods: &[&Pod]) -> u32 {
-        // One that ended or goes may lie beside the next one of its place.
+        // A pod that ended or is terminating may exist beside the next one of its place.
         let here = pods.iter().filter(|pod| !pod.ended() && !pod.deleting);
         let tries = here.map(|pod| {
             let place = job.kind.place(pod);
@@ -162,7 +165,7 @@ impl Tries {
         tries.max().unwrap_or(0)
     }
 
-    /// Pods that are made after a suspension are no attempt of their own.
+    /// Forgets the places: pods that are created after a suspension are not a new attempt.
     fn forget(&mut self) {
         self.places.clear();
     }
@@ -188,7 +191,7 @@ impl Watcher {
         Self::over(client, all, watches, filter, wanted)
     }
 
-    /// A watcher of what these watches say.
+    /// Creates a watcher over the given watches.
     pub(super) fn over(
         client: Arc<Client>,
         changes: Changes,
@@ -256,7 +259,7 @@ impl Watcher {
         }
     }
 
-    /// Events may be hidden; jobs of one kind may be; pods may not.
+    /// Handles a refused watch: events may be hidden, and jobs of one kind may be; pods may not.
     fn refused(&mut self, of: Of, error: Error) -> Result<()> {
         let hidden = is_forbidden(&error);
         let others = self.watches > 3 || !self.by_handle;
@@ -312,13 +315,13 @@ impl Watcher {
     }
 
     fn connection(&mut self, lost: bool, reason: String) {
-        // Several watches lose one connection.
+        // Several watches lose the same connection.
         if std::mem::replace(&mut self.lost, lost) != lost {
             self.ready.push_back(JobEvent::Disconnected { lost, reason });
         }
     }
 
-    /// A job asked for by handle that the first list does not have is gone.
+    /// Handles jobs that the filter names by handle and that are missing in the first list: they are gone.
     fn missing(&mut self, kind: Kind, there: &BTreeSet<String>) {
         let handles: Vec<JobHandle> = self.filter.handles.clone();
         for handle in handles {
@@ -330,8 +333,8 @@ impl Watcher {
         }
     }
 
-    /// Looks at changed jobs: at once, or where a job has so many pods that a look at all of them is work, when no other
-    /// change is there to be read.
+    /// Processes changed jobs: at once, or, for jobs with so many pods that this is expensive, when no other
+    /// change is waiting.
     fn changed(&mut self, jobs: Vec<String>) {
         if self.pods.len() < MANY {
             jobs.iter().for_each(|uid| self.look(uid));
@@ -341,7 +344,7 @@ impl Watcher {
         }
     }
 
-    /// Events live an hour in the API server; here only the newest do.
+    /// Drops old events: they exist for an hour in the API server, and only the newest are kept here.
     fn drop_old_events(&mut self) {
         let mut times: Vec<_> = self.events.values().map(|event| event.time).collect();
         times.sort_unstable();
@@ -406,7 +409,7 @@ impl Watcher {
         }
     }
 
-    /// The jobs that a change may say something new of.
+    /// Returns the jobs that a change may affect.
     fn concerned(&self, seen: &Seen) -> Vec<String> {
         let ours = |job: &Job| match seen {
             Seen::Job(own) => own.uid() == job.uid(),
@@ -428,9 +431,9 @@ impl Watcher {
         uids.iter().for_each(|uid| self.look(uid));
     }
 
-    /// Says what is new of a job.
+    /// Reports what is new of a job.
     fn look(&mut self, uid: &str) {
-        // Before the first list of the pods, a running job would look as if it had none.
+        // Before the first list of the pods, a running job would appear to have none.
         let complete = self.listed.contains(&Of::Pods) && self.listed.len() >= self.watches;
         let Some(job) = self.jobs.get(uid).filter(|_| complete) else { return };
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| pod_of(pod, job)).collect();
@@ -458,7 +461,7 @@ impl Watcher {
             return;
         }
         for event in &events {
-            // Operators repeat that a job runs; only trouble is worth saying again, and that less and less often.
+            // Operators repeat that a job runs; only warnings are repeated, and less and less often.
             let what = (event.about.2.clone(), event.reason.clone(), event.message.clone());
             let before = told.events.get(&what).copied();
             if before.is_none_or(|count| event.warning && count.saturating_mul(2) <= event.count) {
@@ -490,7 +493,7 @@ impl Watcher {
             }
         }
         if let Some((_, left)) = job.untaken_for(&pods).filter(|(_, left)| !left.is_zero()) {
-            // Nothing may happen until then: it is looked at again all the same.
+            // Nothing may happen until then, so the job is processed again at that time.
             self.unexplained.insert(uid.to_owned(), Instant::now() + left + Duration::from_secs(1));
         }
         if told.summary.as_ref() != Some(&summary) {

@@ -1,4 +1,5 @@
-//! What is told of a job when its watch and that of its pods are not equally far: on a loaded API server either may be behind.
+//! Events of a job whose own watch and that of its pods lag differently, as either may on a loaded API
+//! server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ fn pod(phase: &str, state: &Value) -> DynamicObject {
     }))
 }
 
-/// The end that is told where the job has failed, its pod still runs by the pods' watch, and this comes later.
+/// Returns the reported end of a job that has failed while its pod still runs according to the pods' watch,
+/// and this change comes later.
 async fn end(later: Option<(Of, Change<Seen>)>) -> JobSummary {
     let state = tempfile::tempdir().unwrap();
     let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
@@ -95,7 +97,7 @@ async fn the_newest_events_are_kept_whatever_their_uids() {
         )
     };
     let mut events: Vec<Seen> = (0..9000).map(|i| event(format!("z{i:05}"), i, "other")).collect();
-    // By uid the first of all, by time the last.
+    // First by uid, last by time.
     events.push(event("a".to_owned(), 20_000, "job"));
     events.push(event("z99999".to_owned(), 1, "other"));
     let running = pod("Running", &json!({"running": {}}));
@@ -120,7 +122,7 @@ async fn the_newest_events_are_kept_whatever_their_uids() {
     assert_eq!(messages, 1);
 }
 
-/// What a watcher of one job says for as long as it is asked, of these changes.
+/// Returns the events of a watcher of one job for these changes, until it is silent for `patience`.
 async fn said(changes: Vec<(Of, Change<Seen>)>, patience: Duration) -> Vec<JobEvent> {
     let state = tempfile::tempdir().unwrap();
     let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
@@ -151,8 +153,8 @@ fn new_job(age: i64, suspended: bool) -> DynamicObject {
     }))
 }
 
-/// Nothing happens to a job that no operator takes up: that is said after 30 seconds all the same, and not before, nor of a job
-/// that waits in a queue.
+/// Nothing happens to a job that no operator takes up: it is reported after 30 seconds, but not before, and
+/// not for a job that waits in a queue.
 #[tokio::test]
 async fn a_job_that_no_operator_takes_up_is_named() {
     let untaken = async |age, suspended, patience| {
@@ -172,7 +174,7 @@ async fn a_job_that_no_operator_takes_up_is_named() {
     assert_eq!(untaken(3600, true, 1).await, 0);
 }
 
-/// A warning that is repeated is said again when it came twice as often, each time with how often.
+/// A repeated warning is reported again when its number of occurrences doubled, each time with that number.
 #[tokio::test]
 async fn repeated_warnings_are_folded() {
     let warning = |count: u64| {
@@ -202,7 +204,7 @@ async fn repeated_warnings_are_folded() {
     assert_eq!(texts, wanted.map(|times| format!("a: exceeded quota{times}")));
 }
 
-/// Between the end of its pods and its own condition a TrainJob does not start again.
+/// A TrainJob is not starting again between the end of its pods and its own condition.
 #[test]
 fn a_trainjob_whose_pods_have_ended_is_not_starting() {
     let job = super::status::Job {

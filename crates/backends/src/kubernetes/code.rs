@@ -1,4 +1,5 @@
-//! Code brought along: a script inside the command or in a ConfigMap, or a Git repository cloned before the start.
+//! Code delivered with a job: a script inside the command or in a ConfigMap, or a Git repository cloned
+//! before the start.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,11 +8,11 @@ use serde_json::{Value, json};
 use weftrun_core::spec::{Code, JobSpec};
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// How a script gets into the pods.
+/// How a script is delivered to the pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scripts {
-    /// Inline if it is small, or if ConfigMaps may not be made.
+    /// Inline if it is small, or if ConfigMaps may not be created.
     #[default]
     Auto,
     /// In the command.
@@ -20,30 +21,30 @@ pub enum Scripts {
     ConfigMap,
 }
 
-/// Where code stands in the container.
+/// The folder of the code in the container.
 const FOLDER: &str = "/tmp/weftrun-code";
 const MOUNT: &str = "/opt/weftrun/code";
 /// The volume of a ConfigMap with code.
 pub const VOLUME: &str = "weftrun-code";
-/// A script of this size is still readable inside a command.
+/// Up to this size a script is still readable inside a command.
 const SMALL: usize = 16 * 1024;
-/// The kernel takes at most 128 KiB in one argument, and base64 makes four bytes of three.
+/// The kernel accepts at most 128 KiB in one argument, and base64 makes four bytes of three.
 const LARGEST_INLINE: usize = 90 * 1024;
 /// An object in etcd is at most 1.5 MiB; a ConfigMap at most 1 MiB.
 const LARGEST_MAP: usize = 900 * 1024;
 
-/// Writes the script and runs the command: many ranks of one pod may do it at once. The folder must be this user's own and
-/// no link, since a temporary folder may be a volume that others write to.
+/// Writes the script and runs the command; many ranks of one pod may do so at once. The folder must be this
+/// user's own and no link, since a temporary folder may be a volume that other users write to.
 const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
-/// Clones once and runs the command inside.
+/// Clones once and runs the command in the clone.
 const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; [ -d "$d/.git" ] || git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" -- || exit; exec "$@""#;
 
-/// How the code of a job gets into its pods.
+/// How the code of a job is delivered to its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delivery {
-    /// There is none.
+    /// There is no code.
     None,
-    /// These words go before the command.
+    /// These words are put before the command.
     Before(Vec<String>),
     /// A ConfigMap of this name and data, mounted.
     ConfigMap {
@@ -57,7 +58,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Chooses. `may_make_maps` is none where it is not known.
+    /// Chooses the delivery. `may_make_maps` is none if unknown.
     pub fn of(spec: &JobSpec, how: Scripts, may_make_maps: Option<bool>) -> Result<Self> {
         let shell = |script: &str, args: &[&str]| {
             let start = ["/bin/sh", "-c", script, "weftrun-code"];
@@ -110,7 +111,7 @@ impl Delivery {
         }
     }
 
-    /// The command with the script's name made its path, and whatever goes before it.
+    /// Returns the command with the script's name replaced by its path, and with the words before it.
     pub fn command(&self, spec: &JobSpec, command: Vec<String>) -> Vec<String> {
         let folder = if matches!(self, Self::ConfigMap { .. }) { MOUNT } else { FOLDER };
         let command = match &spec.code {
@@ -130,7 +131,7 @@ impl Delivery {
         }
     }
 
-    /// The volume and mount of a ConfigMap.
+    /// Returns the volume and mount of a ConfigMap.
     pub fn volume(&self) -> Option<(Value, Value)> {
         let Self::ConfigMap { name, .. } = self else { return None };
         Some((
@@ -139,7 +140,7 @@ impl Delivery {
         ))
     }
 
-    /// The ConfigMap itself.
+    /// Returns the ConfigMap.
     pub fn object(&self, metadata: &Value) -> Option<Value> {
         let Self::ConfigMap { name, file, text } = self else { return None };
         let mut metadata = metadata.clone();

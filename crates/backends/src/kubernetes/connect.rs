@@ -1,4 +1,4 @@
-//! From a kubeconfig to a client.
+//! Creates a client from a kubeconfig.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::{exec_plugin, retry};
 use crate::files;
 use crate::proxy::proxy_for;
 
-/// What chooses a cluster: the target's settings and the caller's environment.
+/// The settings that select a cluster, and the caller's environment.
 #[derive(Clone, Default)]
 pub struct ClusterConfig {
     /// The kubeconfig; `KUBECONFIG`, then `~/.kube/config` if none.
@@ -22,7 +22,7 @@ pub struct ClusterConfig {
     pub namespace: Option<String>,
     /// The calling program's environment.
     pub env: BTreeMap<String, String>,
-    /// How long requests are repeated that a busy API server turns away.
+    /// How long requests are repeated that a busy API server rejects.
     pub patience: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl ClusterConfig {
-    /// The kubeconfig files, in order of precedence.
+    /// Returns the kubeconfig files, in order of precedence.
     fn paths(&self) -> Vec<PathBuf> {
         if let Some(path) = &self.kubeconfig {
             return vec![self.expand(path)];
@@ -72,7 +72,7 @@ impl ClusterConfig {
         }
     }
 
-    /// Those files' names, which say who one is.
+    /// Returns the names of those files, which identify the user.
     pub fn files(&self) -> String {
         self.paths().iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
@@ -99,7 +99,7 @@ impl ClusterConfig {
                 .source(error)
         };
         for path in &there {
-            // kube reads the whole file, whatever its size.
+            // kube reads the whole file regardless of its size.
             let size = path.metadata().map_or(0, |found| found.len());
             if size > files::MAX_CREDENTIAL {
                 let message =
@@ -112,7 +112,8 @@ impl ClusterConfig {
         })
     }
 
-    /// The namespace, without talking to the cluster; none where neither the target nor the kubeconfig says one.
+    /// Returns the namespace, without a request to the cluster; none if neither the target nor the kubeconfig
+    /// sets one.
     pub fn known_namespace(&self) -> Option<String> {
         if self.namespace.is_some() {
             return self.namespace.clone();
@@ -122,7 +123,7 @@ impl ClusterConfig {
         config.contexts.into_iter().find(|context| context.name == name)?.context?.namespace
     }
 
-    /// The contexts of the kubeconfig, the current one first.
+    /// Returns the contexts of the kubeconfig, the current one first.
     pub fn contexts(&self) -> Result<Vec<String>> {
         let config = self.read()?;
         let mut names: Vec<_> = config.contexts.into_iter().map(|context| context.name).collect();
@@ -130,12 +131,13 @@ impl ClusterConfig {
         Ok(names)
     }
 
-    /// Makes the client. Nothing is sent yet.
+    /// Creates the client; sends nothing yet.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a bad kubeconfig or an unknown context.
     pub async fn connect(&self) -> Result<Cluster> {
-        // The two TLS providers a program can hold panic without a choice; another program's choice is kept.
+        // rustls panics if a program contains two TLS providers and has chosen none; a choice made by the
+        // program is kept.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = self.read()?;
         let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
@@ -163,7 +165,7 @@ impl ClusterConfig {
                 .source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
-        // kube 5.0 compares NO_PROXY with the proxy's own host, so it is decided here.
+        // kube 5.0 compares NO_PROXY with the proxy's own host, so it is evaluated here.
         let server = config.cluster_url.to_string();
         config.proxy_url = match own_proxy.or_else(|| proxy_for(&server, &self.env)) {
             None => None,
@@ -172,10 +174,11 @@ impl ClusterConfig {
                     .with("proxy", url.rsplit_once('@').map_or(url.as_str(), |(_, rest)| rest))
             })?),
         };
-        // A half-dead connection must end: watches are renewed within five minutes, log streams resume exactly.
+        // A half-dead connection must end: watches are renewed within five minutes, log streams resume
+        // exactly.
         config.read_timeout = Some(Duration::from_mins(5));
         config.connect_timeout = Some(Duration::from_secs(10));
-        // Retrying is decided where it is known whether a request may be sent twice.
+        // Retries are decided where it is known whether a request may be sent twice.
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
@@ -188,7 +191,8 @@ impl ClusterConfig {
     }
 }
 
-/// Refuses a device, a FIFO or a very large file where kube would read all of it. One that is not there kube reports.
+/// Refuses a device, a FIFO or a very large file, which kube would read completely. A missing file is
+/// reported by kube.
 fn bounded(path: &Path) -> Result<()> {
     let bad = |why: String| {
         Err(Error::new(ErrorKind::InvalidConfig, format!("a file of the kubeconfig cannot be used: {why}"))
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(error.hints(), ["did you mean `prod`?"]);
     }
 
-    /// An API server that answers `/version` and tells what each request was authorised with.
+    /// An API server that answers `/version` and records the authorization of each request.
     fn api_server(requests: usize) -> (String, std::sync::mpsc::Receiver<String>) {
         use std::io::{BufRead, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -267,7 +271,7 @@ mod tests {
         (address, heard)
     }
 
-    /// A target whose kubeconfig gets its token from a shell script.
+    /// Returns a target whose kubeconfig gets its token from a shell script.
     fn by_plugin(folder: &Path, server: &str, script: &str) -> ClusterConfig {
         std::fs::write(folder.join("plugin.sh"), script).unwrap();
         let exec = serde_json::json!({
@@ -298,7 +302,7 @@ mod tests {
         };
         let config = by_plugin(folder.path(), &server, &script("2020-01-01T00:00:00Z"));
         let cluster = config.connect().await.unwrap();
-        // Its end was in the past, so that each request asks for a new one, until one has an end in the future.
+        // The expiry was in the past, so each request fetches a new token, until one expires in the future.
         cluster.client.apiserver_version().await.unwrap();
         assert_eq!(heard.recv().unwrap().to_ascii_lowercase(), "authorization: bearer t2");
         std::fs::write(folder.path().join("plugin.sh"), script("2120-01-01T00:00:00Z")).unwrap();

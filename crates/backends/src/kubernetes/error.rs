@@ -1,9 +1,9 @@
-//! The API server's answers as errors for people.
+//! Converts the API server's answers to errors.
 
 use kube::core::Status;
 use weftrun_core::{Error, ErrorKind, Finding};
 
-/// Turns an error of the client into ours; `what` is what was being done (`create pytorchjobs/llama`).
+/// Converts an error of the client; `what` is the operation (`create pytorchjobs/llama`).
 pub fn from_kube(error: kube::Error, what: &str) -> Error {
     match error {
         kube::Error::Api(status) => from_status(&status, what),
@@ -17,7 +17,7 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
         kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) | kube::Error::TlsRequired => {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).source(error)
         }
-        // What a layer of our own says: a credential plugin that failed.
+        // An error of weftrun's own layers: a credential plugin that failed.
         kube::Error::Service(error) => match error.downcast::<Error>() {
             Ok(own) => own.with("while", what),
             Err(error) => unreachable(kube::Error::Service(error), what),
@@ -26,7 +26,8 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
     }
 }
 
-/// The error of our own in a chain of causes, if there is one: a credential plugin failed before a request was sent.
+/// Returns weftrun's own error in a chain of causes, if there is one: a credential plugin failed before a
+/// request was sent.
 fn own(error: &kube::Error) -> Option<&Error> {
     let mut next = std::error::Error::source(error);
     while let Some(error) = next {
@@ -69,7 +70,7 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Turns a refusal into an error with what to do.
+/// Converts a refusal to an error with a hint.
 fn from_status(status: &Status, what: &str) -> Error {
     let message = one_line(&status.message);
     let error = |kind: ErrorKind, text: String| Error::new(kind, text).with("while", what);
@@ -102,7 +103,7 @@ fn from_status(status: &Status, what: &str) -> Error {
     }
 }
 
-/// A body the server does not accept: one finding for each field.
+/// Converts the refusal of an invalid body: one finding per field.
 fn invalid(status: &Status, message: &str, what: &str) -> Error {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let findings: Vec<_> =
@@ -111,7 +112,8 @@ fn invalid(status: &Status, message: &str, what: &str) -> Error {
     Error::from_findings(kind, message, findings).with("while", what)
 }
 
-/// What a webhook says is one text, with a list in brackets where several things are wrong.
+/// Converts the refusal of a webhook. Its message is one text, with a list in brackets if there are several
+/// errors.
 fn admission(status: &Status, message: &str, what: &str) -> Error {
     let (webhook, text) = message
         .strip_prefix("admission webhook \"")
@@ -144,7 +146,7 @@ fn field_finding(field: &str, text: &str) -> Finding {
     }
 }
 
-/// What to do about the refusals people meet.
+/// Returns the fix for common refusals.
 fn fix_for(field: &str, text: &str) -> Option<&'static str> {
     let table = [
         ("must be no more than 63", "choose a shorter job name"),
@@ -170,18 +172,18 @@ fn fix_for(field: &str, text: &str) -> Option<&'static str> {
     table.iter().find(|(word, _)| hit(word)).map(|(_, fix)| *fix)
 }
 
-/// Cluster text on one line without control characters.
+/// Returns a text of the cluster on one line without control characters.
 pub fn one_line(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(4000).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether the object is not there.
+/// Returns whether the object does not exist.
 pub fn is_not_found(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
 }
 
-/// Whether the name is taken.
+/// Returns whether the name is taken.
 pub fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::AlreadyExists
 }
@@ -203,17 +205,17 @@ impl std::fmt::Display for Unauthenticated {
 
 impl std::error::Error for Unauthenticated {}
 
-/// Whether the API server refused the credential itself (401).
+/// Returns whether the API server refused the credential itself (401).
 pub fn is_unauthenticated(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<Unauthenticated>())
 }
 
-/// Whether one right is missing (403): the credential is good.
+/// Returns whether one right is missing (403), with a valid credential.
 pub fn is_forbidden(error: &Error) -> bool {
     error.kind() == ErrorKind::Credentials && !is_unauthenticated(error)
 }
 
-/// Whether it is not known if the server has done what was asked.
+/// Returns whether it is unknown if the server has executed the request.
 pub fn is_unsent(error: &Error) -> bool {
     error.kind() == ErrorKind::Unreachable
 }

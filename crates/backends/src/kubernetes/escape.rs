@@ -1,9 +1,10 @@
-//! `$(NAME)` in commands and values is filled in by Kubernetes; everything else is kept from it.
+//! Escapes commands and values: Kubernetes expands `$(NAME)` in them, and all other text must stay unchanged.
 
 use weftrun_core::spec::Rendezvous;
 
-/// Text that comes back as it is: `$$` is a dollar to Kubernetes, `$(` begins a name, any other `$` stands for itself
-/// (k8s.io/kubernetes third_party/forked/golang/expansion, read 2026-11-21).
+/// Escapes a text so that Kubernetes returns it unchanged: it reads `$$` as a dollar, `$(` as the start of a
+/// name, and any other `$` literally (k8s.io/kubernetes third_party/forked/golang/expansion, read
+/// 2026-11-21).
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -16,15 +17,16 @@ pub fn literal(text: &str) -> String {
     out
 }
 
-/// The words of a node's command, of which some hold what only its pod knows. They are made with these references and
-/// without: what is the same in both comes back as it is, the others are ours and are filled in.
+/// Returns the words of a node's command, some of which contain values that only the pod has. They are built
+/// with the references and without: words that are equal in both are escaped, the others contain weftrun's
+/// references and are expanded.
 pub fn words(at: &Rendezvous<'_>, make: impl Fn(&Rendezvous<'_>) -> Vec<String>) -> Vec<String> {
     let nothing = Rendezvous { node_rank: "", master_addr: "", master_port: "" };
     let pairs = make(at).into_iter().zip(make(&nothing));
     pairs.map(|(with, without)| if with == without { literal(&with) } else { with }).collect()
 }
 
-/// What Kubernetes makes of a text where no name is known.
+/// Returns a text as Kubernetes expands it without any variables.
 #[cfg(test)]
 pub fn filled_in(text: &str) -> String {
     let mut out = String::new();

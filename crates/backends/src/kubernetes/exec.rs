@@ -1,4 +1,4 @@
-//! A command in a container of a pod, over the API server.
+//! Runs a command in a container of a pod, over the API server.
 
 use k8s_openapi::api::core::v1::Pod as Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -10,13 +10,14 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Cluster, from_kube, one_line};
 
-/// Bytes of output that are read at once.
+/// Size of the output buffer.
 const BUFFER: usize = 16 * 1024;
 
 /// Runs a command in a container, and returns its exit code.
 ///
 /// # Errors
-/// [`ErrorKind::Credentials`] without the right to `pods/exec`; [`ErrorKind::Refused`] where the command cannot be started.
+/// [`ErrorKind::Credentials`] without the right to `pods/exec`; [`ErrorKind::Refused`] if the command cannot
+/// be started.
 pub async fn exec(
     cluster: &Cluster,
     pod: &str,
@@ -33,7 +34,7 @@ pub async fn exec(
     let (mut out, mut err) = (process.0.stdout(), process.0.stderr());
     let (mut out_bytes, mut err_bytes) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
-        // An output that ended, or broke, says nothing more; how the command ended is in the status.
+        // After an output ended or broke, nothing more comes of it; how the command ended is in the status.
         tokio::select! {
             read = next(&mut out, &mut out_bytes), if out.is_some() => match read {
                 Ok(length @ 1..) => sink(ExecStream::Stdout, out_bytes.get(..length).unwrap_or_default())?,
@@ -53,7 +54,8 @@ pub async fn exec(
     code(status.as_ref()).map_err(|error| error.with("while", what))
 }
 
-/// A command whose connection ends when it is dropped. The kubelet leaves it to the command to end with its output.
+/// A command whose connection is closed when it is dropped. The kubelet does not kill the command, which ends
+/// when its output is closed.
 struct Attached(AttachedProcess);
 
 impl Drop for Attached {
@@ -69,7 +71,7 @@ async fn next(from: &mut Option<impl AsyncRead + Unpin>, bytes: &mut [u8]) -> st
     }
 }
 
-/// The exit code that a status holds.
+/// Returns the exit code in a status.
 fn code(status: Option<&Status>) -> Result<i32> {
     let Some(status) = status else {
         return Err(Error::new(ErrorKind::Unreachable, "the connection ended before the command did"));
@@ -86,7 +88,7 @@ fn code(status: Option<&Status>) -> Result<i32> {
     })
 }
 
-/// The error of a connection that the API server does not open, for the right (`pods/exec`) that it takes.
+/// Returns the error of a connection that the API server refuses, with the required right (`pods/exec`).
 pub(super) fn refused(error: kube::Error, what: &str, right: &str) -> Error {
     let status = match &error {
         kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16(),

@@ -1,10 +1,12 @@
 //! Credential plugins of a kubeconfig (`exec`), run with a time limit.
 //!
-//! kube runs them by itself, without one and on the thread of the runtime: a plugin that waits for a network that is not
-//! there would hold the whole program for ever. Here a plugin runs in a process group of its own, which is killed when its
-//! time is over. One client of kube is made for each certificate that it gives, behind a client that adds its token to every
-//! request; the plugin runs again shortly before a credential ends, and when the API server refuses one (401).
-//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>, 2026-11-22)
+//! kube runs them itself, without a limit and on the runtime's thread: a plugin that waits for an unreachable
+//! network would block the whole program forever. Here a plugin runs in its own process group, which is
+//! killed at the time limit. One kube client is created for each certificate that it returns, behind a client
+//! that adds its token to every request; the plugin runs again shortly before a credential expires, and when
+//! the API server refuses one (401).
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>,
+//! 2026-11-22)
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
@@ -31,14 +33,14 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::helper::Helper;
 
-/// How long a plugin may take, and one that may ask the user something.
+/// Time limit of a plugin, and of one that may prompt the user.
 const TIME: Duration = Duration::from_secs(60);
 const INTERACTIVE_TIME: Duration = Duration::from_secs(300);
-/// A token is renewed so long before its end.
+/// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The plugin is not run again for a refusal so soon after it was run for one.
+/// The shortest time between two runs of the plugin because of refusals.
 const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// Largest error of an API server that is read; a `Status` is far below.
+/// Largest error body of an API server that is read; a `Status` is far smaller.
 const LARGEST_ERROR: usize = 4 << 20;
 
 /// A plugin.
@@ -48,27 +50,27 @@ pub(super) struct Plugin {
     time: Duration,
 }
 
-/// The service of a client whose credentials a plugin gives.
+/// The service of a client that uses a plugin's credentials.
 #[derive(Clone)]
 struct Renewing {
     plugin: Plugin,
     config: Arc<kube::Config>,
     shared: Arc<Mutex<Shared>>,
-    /// The client with the certificate of a run of the plugin.
+    /// The client with the certificate of a run of the plugin, and the number of that run.
     client: Arc<Mutex<(u64, kube::Client)>>,
 }
 
-/// What the plugin gave last. All clients of a process that use the plugin for one cluster share it: one command may
-/// connect several times, and the plugin may take seconds or ask the user.
+/// The plugin's last credential. All clients of a process that use the plugin for one cluster share it: one
+/// command may connect several times, and the plugin may take seconds or prompt the user.
 #[derive(Default)]
 struct Shared {
     token: Option<SecretString>,
     certificate: Option<(String, SecretString)>,
-    /// The run that gave the certificate.
+    /// The run that returned the certificate.
     certified: u64,
-    /// When it ends, where the plugin says so.
+    /// Its expiry, if the plugin reports one.
     ends: Option<Timestamp>,
-    /// How often the plugin has run.
+    /// Number of runs of the plugin.
     runs: u64,
     /// When it was last run because its credential was refused.
     refused: Option<Instant>,
@@ -78,7 +80,7 @@ struct Shared {
 static SHARED: LazyLock<std::sync::Mutex<HashMap<String, Arc<Mutex<Shared>>>>> =
     LazyLock::new(Default::default);
 
-/// What a plugin prints.
+/// The output of a plugin.
 #[derive(Deserialize)]
 struct Credential {
     status: Option<Status>,
@@ -93,10 +95,10 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Makes the client of a configuration that has a plugin, which is run once.
+/// Creates the client of a configuration with a plugin, which is run once.
 ///
 /// # Errors
-/// [`ErrorKind::Credentials`] where the plugin fails or does not end in time.
+/// [`ErrorKind::Credentials`] if the plugin fails or does not end in time.
 pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kube::Client> {
     let asks = exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal();
     let time = if asks { INTERACTIVE_TIME } else { TIME };
@@ -105,7 +107,7 @@ pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kub
     Ok(kube::Client::new(service, namespace))
 }
 
-/// Makes a client. Of an error's body no more is read than an error has.
+/// Creates a client that limits the size of error bodies.
 pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
     let bounded = MapResponseLayer::new(|response: Response<_>| {
         let most = if response.status().is_client_error() || response.status().is_server_error() {
@@ -120,7 +122,7 @@ pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
 }
 
 impl Renewing {
-    /// Runs the plugin, unless this process has a credential of it.
+    /// Runs the plugin, unless this process already has a credential from it.
     async fn start(plugin: Plugin, config: kube::Config) -> Result<Self> {
         let key = format!("{}\n{} {config:?}", plugin.key(), config.cluster_url);
         let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
@@ -134,8 +136,8 @@ impl Renewing {
         Ok(Self { plugin, config: Arc::new(config), shared, client: Arc::new(Mutex::new(client)) })
     }
 
-    /// The client and the header of a credential that is good for a while, and which run of the plugin gave it. `refused` is the run
-    /// whose credential the API server has just refused.
+    /// Returns the client and the header of a credential that remains valid for a while, and which run of the
+    /// plugin returned it. `refused` is the run whose credential the API server has just refused.
     async fn credential(&self, refused: Option<u64>) -> Result<(kube::Client, Option<HeaderValue>, u64)> {
         let mut current = self.shared.lock().await;
         let ends = current.ends.is_some_and(|ends| Timestamp::now() + MARGIN >= ends);
@@ -164,7 +166,8 @@ impl Renewing {
         Ok((client.1.clone(), header, current.runs))
     }
 
-    /// Sends a request; once more with a new credential if the API server refuses the present one, which did nothing then.
+    /// Sends a request; repeats it once with a new credential if the API server refuses the present one,
+    /// since a refused request was not executed.
     async fn send(self, request: Request<Body>) -> std::result::Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let again = body.try_clone();
@@ -215,7 +218,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The configuration with the certificate that the plugin gave, if it gave one.
+    /// Returns the configuration with the plugin's certificate, if it returned one.
     fn certify(&self, mut config: kube::Config) -> kube::Config {
         if let Some((certificate, key)) = &self.certificate {
             let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -231,9 +234,9 @@ impl Plugin {
         self.exec.command.as_deref().unwrap_or_default()
     }
 
-    /// What tells this plugin from another.
+    /// Returns the key that identifies this plugin.
     fn key(&self) -> String {
-        // Each variable is a map, whose order differs from read to read.
+        // Each variable is a map, whose order differs between reads.
         let env: Vec<BTreeMap<_, _>> =
             self.exec.env.iter().flatten().map(|pair| pair.iter().collect()).collect();
         format!(
@@ -284,7 +287,7 @@ impl Plugin {
         self.time == INTERACTIVE_TIME
     }
 
-    /// Runs the plugin to its end, or to the end of its time.
+    /// Runs the plugin to its end or its time limit.
     async fn run(&self) -> Result<Status> {
         let helper = Helper { interactive: self.is_interactive(), end_children: true, ..Helper::default() };
         let output = helper.output(self.command()?, self.time).await.map_err(|error| {
@@ -331,7 +334,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pids = folder.path().join("pids");
         let script = format!("sleep 300 & echo $! > {0}; echo $$ >> {0}; wait", pids.display());
-        // On a loaded machine the shell may need longer than that to begin.
+        // On a loaded machine the shell may take longer than that to start.
         for seconds in [2, 10, 40] {
             let began = Instant::now();
             let error = plugin(&script, Duration::from_secs(seconds)).run().await.err().unwrap();
@@ -343,7 +346,8 @@ mod tests {
         }
         let began = Instant::now();
         for pid in std::fs::read_to_string(pids).unwrap().lines() {
-            // The helper is not ours to wait for: it is gone, or a zombie, as soon as the kernel comes to it.
+            // The helper is not a child of this process: it is gone, or a zombie, once the kernel has
+            // processed the signal.
             let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let ended = |stat: &str| stat.is_empty() || stat.contains(") Z ") || stat.contains(") X ");
             while !ended(&stat()) {
@@ -409,7 +413,7 @@ mod tests {
             assert_eq!(service.credential(None).await.unwrap().1.unwrap(), "Bearer t");
         }
         assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 1);
-        // A refusal that one of them meets renews the credential of both.
+        // A refusal of one client renews the credential of both.
         first.credential(Some(1)).await.unwrap();
         assert_eq!(second.credential(None).await.unwrap().2, 2);
         let other = kube::Config::new("http://127.0.0.2:1".parse().unwrap());

@@ -1,4 +1,4 @@
-//! What a cluster says of itself, as far as one may ask.
+//! Facts about a cluster, as far as the user may read them.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::{Cluster, Resource};
 
-/// A right to ask about.
+/// A right to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// `create`, `list`, …
     pub verb: &'static str,
-    /// Of what.
+    /// The resource.
     pub resource: Resource,
     /// `log` of `pods/log`.
     pub subresource: &'static str,
 }
 
-/// Labels of nodes that say what they are.
+/// Labels of nodes that identify their type.
 const NODE_LABELS: [&str; 5] = [
     "node.kubernetes.io/instance-type",
     "nvidia.com/gpu.product",
@@ -29,7 +29,7 @@ const NODE_LABELS: [&str; 5] = [
     "cloud.google.com/gke-nodepool",
 ];
 
-/// Which of these rights one has in the namespace; none where the cluster does not say.
+/// Returns which of these rights the user has in the namespace; none if the cluster does not answer.
 pub async fn rights(cluster: &Cluster, rights: &[Right]) -> Vec<Option<bool>> {
     join_all(rights.iter().map(|right| async move {
         let attributes = json!({
@@ -47,7 +47,7 @@ pub async fn rights(cluster: &Cluster, rights: &[Right]) -> Vec<Option<bool>> {
     .await
 }
 
-/// Nodes that are alike, as groups.
+/// Groups equal nodes.
 pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
     let mut groups: BTreeMap<String, NodeGroup> = BTreeMap::new();
     for node in nodes.iter().filter(|node| node["spec"]["unschedulable"] != true) {
@@ -62,7 +62,7 @@ pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
             .as_object()
             .map(|map| map.iter().map(|(key, value)| (key.clone(), quantity(value))).collect())
             .unwrap_or_default();
-        // Storage and pod counts differ by a little between nodes that are alike.
+        // Storage and pod counts differ slightly between otherwise equal nodes.
         let devices: Vec<_> = group.allocatable.iter().filter(|(key, _)| is_device(key)).collect();
         let key = format!("{:?} {:?} {devices:?} {:?}", group.instance_type, group.gpu_product, group.labels);
         groups.entry(key).or_insert(group).count += 1;
@@ -78,7 +78,7 @@ fn quantity(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Nodes, namespace, quotas, priorities, webhooks: what may be read goes into the facts, what may not becomes a note.
+/// Reads nodes, namespace, quotas, priorities and webhooks: readable ones become facts, the others a note.
 pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Result<()> {
     let (version, nodes, namespaces, quotas, priorities, webhooks, classes) = tokio::join!(
         cluster.raw("/version"),
@@ -89,7 +89,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         cluster.list(&Resource::WEBHOOKS, ""),
         cluster.list(&Resource::DEVICE_CLASSES, ""),
     );
-    // Only this one is open to everybody who is known at all: its failure is the connection's.
+    // This request is open to every authenticated user: if it fails, the connection does.
     match version {
         Ok(version) => facts.version = version["gitVersion"].as_str().map(str::to_owned),
         Err(error) if matches!(error.kind(), ErrorKind::Unreachable) => return Err(error),
@@ -154,7 +154,8 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
     Ok(())
 }
 
-/// A quota that counts all pods of the namespace, with what it allows and what is used; one of a scope counts only some.
+/// Returns a quota that counts all pods of the namespace, with its limits and usage; a quota with a scope
+/// counts only some of them.
 fn quota(object: &Value) -> Option<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let scoped = !spec["scopes"].is_null() || !spec["scopeSelector"].is_null();
@@ -162,8 +163,8 @@ fn quota(object: &Value) -> Option<Value> {
     (!scoped).then(|| json!({"metadata": named, "hard": status["hard"], "used": status["used"]}))
 }
 
-/// Whether the cluster adds EFA to a pod that looks like a worker on a whole node, as a dry run says, which stores nothing. None where
-/// one may not make pods, as is usual.
+/// Returns whether the cluster adds EFA to a pod that looks like a worker on a whole node, according to a dry
+/// run, which stores nothing. None if the user may not create pods, as is usual.
 async fn probe(cluster: &Cluster) -> Option<bool> {
     let asked = json!({"nvidia.com/gpu": "8"});
     let container = json!({
@@ -179,7 +180,7 @@ async fn probe(cluster: &Cluster) -> Option<bool> {
     Some(["vpc.amazonaws.com/efa", "amazon-efa-ofi"].iter().any(|word| spec.contains(word)))
 }
 
-/// The answer, or none and a note where one may not ask.
+/// Returns the answer, or none and a note if the user has no right to read it.
 fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -194,13 +195,13 @@ fn readable<T>(answer: Result<T>, facts: &mut ClusterFacts, what: &str, so: &str
 const HIDDEN: &str = "K8S-HIDDEN";
 
 pub(super) fn hidden(error: &Error, what: &str, so: &str) -> Finding {
-    // The missing right is known from the request; anything else is worth its own words.
+    // The missing right follows from the request; any other error is added verbatim.
     let finding = Finding::info(HIDDEN, format!("you may not read {what}, so {so}"));
     if error.kind() == ErrorKind::Credentials { finding } else { finding.at(error.message()) }
 }
 
-/// Makes one note of those about missing rights: most researchers lack several, and nothing is wrong with that. The whole
-/// notes go to the log (`-v`).
+/// Merges the notes about missing rights into one: most researchers lack several, and that is not an error.
+/// The complete notes are logged (`-v`).
 pub fn fold_hidden(notes: &mut Vec<Finding>) {
     let is_hidden = |note: &Finding| note.code == HIDDEN && note.subject.is_none();
     let hidden: Vec<Finding> = notes.extract_if(.., |note| is_hidden(note)).collect();
@@ -221,7 +222,8 @@ pub fn fold_hidden(notes: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a webhook changes pods and is about EFA: its name says so, or its selector names the opt-out annotation.
+/// Returns whether a webhook changes pods and is about EFA: according to its name, or because its selector
+/// names the opt-out annotation.
 fn is_efa_webhook(configuration: &Value) -> bool {
     let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
     webhooks.iter().any(|webhook| {

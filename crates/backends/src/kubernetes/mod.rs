@@ -1,5 +1,5 @@
-//! Talking to a Kubernetes API server: what the Kubeflow backend and Run:ai share. Nothing here knows
-//! a kind of job.
+//! Access to a Kubernetes API server, shared by the Kubeflow backend and Run:ai. It is independent of the
+//! kinds of jobs.
 //!
 //! | module | what happens there |
 //! |---|---|

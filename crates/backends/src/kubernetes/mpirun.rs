@@ -1,4 +1,4 @@
-//! The `mpirun` line that weftrun writes for `launch = "mpi"`: the same wherever the ranks are containers.
+//! The `mpirun` line that weftrun writes for `launch = "mpi"`, the same wherever ranks run in containers.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use weftrun_core::shell;
 use weftrun_core::shell::{Mpirun, MpirunNote};
 use weftrun_core::spec::{JobSpec, Role, RoleKind};
 
-/// The launcher's role: as the job file says, else one without GPUs. It has the workers' environment too, since that is
-/// what `mpirun -x` forwards.
+/// Returns the launcher's role: the job file's, else one without GPUs. It has the workers' environment too,
+/// which `mpirun -x` forwards.
 pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
     let own = spec.roles.iter().find(|role| role.kind == RoleKind::Launcher).cloned();
     let mut launcher = own.unwrap_or_else(|| {
@@ -26,7 +26,7 @@ pub fn launcher(spec: &JobSpec, worker: &Role) -> Role {
     launcher
 }
 
-/// What rules put before whatever starts the ranks of a role.
+/// Returns the words that rules put before the launcher of a role's ranks.
 pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
     let wraps = job.plan.ops.iter().filter(|op| op.role == role.name).filter_map(|op| match &op.change {
         Change::Wrap { argv } => Some(argv.clone()),
@@ -35,8 +35,9 @@ pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
     wraps.flatten().collect()
 }
 
-/// The launcher's command. A command that is an `mpirun` already is completed; before any other a whole one is put, with
-/// `own` as its further arguments. `ranks` makes of the program what each rank starts.
+/// Returns the launcher's command. A command that already is an `mpirun` is completed; before any other a
+/// whole one is put, with `own` as its further arguments. `ranks` converts the program to the command of each
+/// rank.
 pub fn line(
     job: &PlannedJob,
     worker: &Role,
@@ -47,14 +48,14 @@ pub fn line(
     let spec = &job.spec;
     let program = if worker.command.is_empty() { &launcher.command } else { &worker.command };
     let (path, mut forward) = planned(job, launcher);
-    // sshd gives ranks none of the container's environment, so what the user set is forwarded.
+    // Ranks started by sshd have none of the container's environment, so the user's variables are forwarded.
     let set = spec.env.iter().map(|var| &var.name).chain(launcher.env.iter().map(|var| &var.name));
     for name in set.chain(spec.secrets.iter().map(|secret| &secret.env)) {
         if !forward.contains(name) {
             forward.push(name.clone());
         }
     }
-    // A command that calls mpirun itself, in a shell's text too, is the launcher's as it stands.
+    // A command that calls mpirun itself, also inside a shell script, is used unchanged.
     let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     let rule = Mpirun { bin, forward: forward.clone(), ..Mpirun::default() };
     let rewritten = shell::rewrite(program, &[], &rule);
@@ -63,10 +64,10 @@ pub fn line(
     }
     let mut words =
         vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
-    // One core a rank is what Open MPI binds to by default; a rank of training has many threads.
+    // Open MPI binds each rank to one core by default; a training rank has many threads.
     words.extend(["--bind-to", "none"].map(str::to_owned));
-    // mpirun passes on whatever a rank's pipe held, in the middle of lines too: with the rank before each piece, no line is
-    // mixed with another rank's, and every line is known to be its rank's.
+    // mpirun passes on the contents of a rank's pipe, also in the middle of lines: with the rank before each
+    // piece, no line is mixed with another rank's, and every line can be attributed to its rank.
     words.push("--tag-output".to_owned());
     words.extend(own.iter().cloned());
     words.extend(forward.into_iter().flat_map(|name| ["-x".to_owned(), name]));
@@ -74,7 +75,7 @@ pub fn line(
     words
 }
 
-/// The `mpirun` that the plan wants, and what it forwards.
+/// Returns the `mpirun` of the plan, and the variables it forwards.
 fn planned(job: &PlannedJob, launcher: &Role) -> (String, Vec<String>) {
     let ops = job.plan.ops.iter().filter(|op| op.role == launcher.name);
     let mut wanted = ops.filter_map(|op| match &op.change {

@@ -1,4 +1,5 @@
-//! Why pods do not start, and what to do. The operators never say it: a job that cannot be scheduled stays "Created" for ever.
+//! Why pods do not start, and what to do. The operators do not report it: a job that cannot be scheduled
+//! stays "Created" forever.
 
 use weftrun_core::Finding;
 
@@ -7,10 +8,10 @@ use super::pod::{Exit, Pod, PodEvent, State};
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
 
-/// How often something must have happened that may pass by itself.
+/// How often an event must have occurred if its cause may be temporary.
 const REPEATED: u64 = 5;
 
-/// What keeps a pod from running, or made it fail, from its own status.
+/// Returns what keeps a pod from running, or made it fail, according to its own status.
 pub fn pod_finding(pod: &Pod) -> Option<Finding> {
     if pod.deleting {
         return None;
@@ -38,7 +39,7 @@ fn unschedulable(pod: &Pod, why: &str) -> Finding {
         );
     }
     match scarcest(why) {
-        // Each node has a reason of its own, and which nodes were meant is not said.
+        // Each node has its own reason, and the message does not name the nodes.
         None if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
             "some nodes are tainted and the others have not the labels asked: check the instance type and node selector, or add a toleration",
         ),
@@ -73,11 +74,11 @@ fn is_gpu(resource: &str) -> bool {
         .any(|own| resource.starts_with(own))
 }
 
-/// The resource that decides which nodes can take the pod at all: GPUs before the network's devices, and both before what
-/// depends on them. The scheduler names every resource that any node lacks.
+/// Returns the resource that decides which nodes can take the pod at all: GPUs before network devices, and
+/// both before what depends on them. The scheduler names every resource that any node lacks.
 fn scarcest(why: &str) -> Option<&str> {
     let names = why.split("Insufficient ").skip(1).filter_map(|rest| rest.split([',', ' ']).next());
-    // Resource names hold dots, which also end the sentence.
+    // Resource names contain dots, which also end the sentence.
     names.map(|name| name.trim_end_matches('.')).min_by_key(|name| match *name {
         name if is_gpu(name) => 0,
         name if name.starts_with(EFA) => 1,
@@ -126,7 +127,7 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
     })
 }
 
-/// What to do about a container that cannot be started.
+/// Returns the fix for a container that cannot be started.
 fn start_fix(message: &str) -> String {
     let absent =
         message.contains("executable file not found") || message.contains("no such file or directory");
@@ -162,7 +163,7 @@ fn failed(pod: &Pod) -> Option<Finding> {
     if exit.code == 0 {
         return None;
     }
-    // The runtime's own words for a program that the image does not have; the exit code is 127 or 128.
+    // The runtime's own message for a program that the image lacks; the exit code is 127 or 128.
     if exit.reason == "StartError" {
         let text = format!("the container does not start: {}", exit.message);
         return Some(Finding::error("K8S-START", text).at(&pod.name).fix(start_fix(&exit.message)));
@@ -171,22 +172,23 @@ fn failed(pod: &Pod) -> Option<Finding> {
     Some(Finding::error("K8S-EXIT", format!("ended with exit code {}{said}", exit.code)).at(&pod.name))
 }
 
-/// What an Event says that no status ever does.
+/// Returns the finding of an Event that no status contains.
 pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let text = event.message.as_str();
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
-        // An operator that has just started does not know yet which pods it made, and makes one again. Where it goes on, another
-        // pod has the name.
+        // The cache of an operator that has just started may lack pods that it created, and it creates one
+        // again. If that continues, another object has the name.
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
             if text.contains("already exists") && event.count < REPEATED =>
         {
             return None;
         }
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
-        // mpi-operator 0.6 says so of a launcher whose Job the API server refuses; the MPIJob itself does not fail.
+        // mpi-operator 0.6 reports this of a launcher whose Job the API server refuses; the MPIJob itself
+        // does not fail.
         "MPIJobFailed" if text.contains("launcher pod created failed") => refused_pod(event),
-        // A kubelet that has not yet heard of the pod's ConfigMaps tries again at once.
+        // A kubelet that has not yet received the pod's ConfigMaps retries at once.
         "FailedMount" if text.contains("failed to sync") && text.contains("cache") => return None,
         "FailedMount" | "FailedAttachVolume" => {
             let base = finding("K8S-MOUNT", format!("stuck because a volume cannot be mounted: {text}"));
@@ -207,7 +209,7 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
             finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
                 .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster")
         }
-        // The pod stays `Running` for minutes, until its toleration of the node's taint is over.
+        // The pod stays `Running` for minutes, until its toleration of the node's taint expires.
         "NodeNotReady" => Finding::warning(
             NODE_LOST,
             "the pod's node does not answer; its ranks are lost, and the others wait for them".to_owned(),

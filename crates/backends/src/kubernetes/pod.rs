@@ -1,4 +1,4 @@
-//! What is read of a pod. Everything is optional in what a server sends, so nothing here can fail.
+//! The used fields of a pod. A server may omit any of them, so parsing cannot fail.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::error::one_line;
 
-/// A pod, as far as anything here wants to know.
+/// The used fields of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Uid: another one is another pod, whatever its name.
+    /// Uid; a pod with another uid is another pod, even with the same name.
     pub uid: String,
     /// Name.
     pub name: String,
@@ -21,13 +21,13 @@ pub struct Pod {
     pub phase: String,
     /// `Evicted`, `NodeLost`, `Preempting`, …
     pub reason: String,
-    /// The sentence to the reason.
+    /// The message for the reason.
     pub message: String,
-    /// The node it was put on.
+    /// Its node.
     pub node: Option<String>,
-    /// Somebody deleted it; it is about to go.
+    /// It is being deleted.
     pub deleting: bool,
-    /// Why the scheduler did not place it, if it did not.
+    /// Why the scheduler did not place it, if so.
     pub unschedulable: Option<String>,
     /// Whether its containers are ready.
     pub ready: bool,
@@ -46,17 +46,17 @@ pub struct ContainerState {
     pub name: String,
     /// Whether it is an init container.
     pub init: bool,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// The present one's id; another id is another log.
+    /// Id of the present one; another id means another log.
     pub id: String,
-    /// What it does.
+    /// Its state.
     pub state: State,
-    /// How the one before it ended.
+    /// How the previous one ended.
     pub last: Option<Exit>,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
     /// Nothing is known yet.
@@ -66,7 +66,7 @@ pub enum State {
     Waiting {
         /// `PodInitializing`, `ImagePullBackOff`, `CrashLoopBackOff`, …
         reason: String,
-        /// The sentence to it.
+        /// The message for it.
         message: String,
     },
     /// It runs.
@@ -78,22 +78,22 @@ pub enum State {
 /// How a container ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exit {
-    /// Exit code; 128 + the signal.
+    /// Exit code; 128 + the signal for a signal.
     pub code: i32,
     /// `Completed`, `Error`, `OOMKilled`, …
     pub reason: String,
-    /// What it left as its termination message.
+    /// Its termination message.
     pub message: String,
     /// Its id.
     pub id: String,
 }
 
-/// An Event object about something.
+/// An Event object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodEvent {
     /// Uid of the Event.
     pub uid: String,
-    /// What it is about: kind, name, uid.
+    /// The object it is about: kind, name, uid.
     pub about: (String, String, String),
     /// `Normal` or `Warning`.
     pub warning: bool,
@@ -101,16 +101,17 @@ pub struct PodEvent {
     pub reason: String,
     /// Its text, on one line.
     pub message: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// When last.
+    /// Last occurrence.
     pub time: Option<Timestamp>,
 }
 
-/// Reason of an end that nobody saw (k8s.io/kubernetes pkg/kubelet/kubelet_pods.go, read in the cluster's answers 2026-11-21).
+/// Reason of an end that was not observed (k8s.io/kubernetes pkg/kubelet/kubelet_pods.go, read in the
+/// cluster's answers 2026-11-21).
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
-/// Returns the GPUs that the containers of a pod ask together (`nvidia.com/gpu`, `amd.com/gpu`).
+/// Returns the GPUs that the containers of a pod request in total (`nvidia.com/gpu`, `amd.com/gpu`).
 fn gpus(spec: &Value) -> u64 {
     let containers = spec["containers"].as_array().into_iter().flatten();
     let limits = containers.filter_map(|container| container["resources"]["limits"].as_object()).flatten();
@@ -123,7 +124,7 @@ fn text(value: &Value) -> String {
 }
 
 impl Pod {
-    /// Reads a watched object.
+    /// Parses a watched object.
     pub fn of(object: &DynamicObject) -> Self {
         let meta = &object.metadata;
         let mut pod = Self::read(&object.data);
@@ -135,7 +136,7 @@ impl Pod {
         pod
     }
 
-    /// Reads an object as it came over the wire.
+    /// Parses an object as received.
     pub fn of_json(object: &Value) -> Self {
         let meta = &object["metadata"];
         let mut pod = Self::read(object);
@@ -178,22 +179,22 @@ impl Pod {
         }
     }
 
-    /// Whether no container of it will run again.
+    /// Returns whether no container of it will run again.
     pub fn ended(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// A container by name.
+    /// Returns a container by name.
     pub fn container(&self, name: &str) -> Option<&ContainerState> {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// Restarts of all its containers.
+    /// Returns the restarts of all its containers.
     pub fn restarts(&self) -> u32 {
         self.containers.iter().filter(|container| !container.init).map(|container| container.restarts).sum()
     }
 
-    /// How it ended: the first container that failed, else the first.
+    /// Returns how it ended: the first container that failed, else the first.
     pub fn exit(&self) -> Option<&Exit> {
         let exits =
             || self.containers.iter().filter(|container| !container.init).filter_map(ContainerState::exit);
@@ -220,7 +221,8 @@ impl ContainerState {
         let ended = Exit::read(&state["terminated"]);
         let mut last = Exit::read(&status["lastState"]["terminated"]);
         let mut restarts = u32::try_from(status["restartCount"].as_u64().unwrap_or(0)).unwrap_or(u32::MAX);
-        // Of a container that went with an evicted pod the kubelet makes up how it ended, and counts a restart that never was.
+        // For a container of an evicted pod the kubelet makes up how it ended, and counts a restart that
+        // never happened.
         if evicted && last.as_ref().is_some_and(|exit| exit.reason == UNKNOWN) {
             last = None;
             restarts = restarts.saturating_sub(1);
@@ -246,18 +248,18 @@ impl ContainerState {
         }
     }
 
-    /// Whether its present log can be read.
+    /// Returns whether its present log can be read.
     pub fn has_log(&self) -> bool {
         matches!(self.state, State::Running | State::Terminated(_))
             || (self.last.is_some() && !self.id.is_empty())
     }
 
-    /// Whether the pod's own work has begun with it.
+    /// Returns whether it has started the pod's own work.
     pub fn has_begun(&self) -> bool {
         !self.init && (self.has_log() || self.last.is_some())
     }
 
-    /// How the present one ended, if it did: a container that waits to be started again has ended too.
+    /// Returns how the present one ended, if it did: a container that waits for a restart has ended too.
     pub fn exit(&self) -> Option<&Exit> {
         match &self.state {
             State::Terminated(exit) => Some(exit),
@@ -280,7 +282,7 @@ impl Exit {
 }
 
 impl PodEvent {
-    /// Reads a watched Event.
+    /// Parses a watched Event.
     pub fn of(object: &DynamicObject) -> Self {
         let mut event = Self::read(&object.data);
         event.uid = object.metadata.uid.clone().unwrap_or_default();
@@ -288,7 +290,7 @@ impl PodEvent {
         event
     }
 
-    /// Reads an Event as it came over the wire.
+    /// Parses an Event as received.
     pub fn of_json(object: &Value) -> Self {
         Self { uid: text(&object["metadata"]["uid"]), ..Self::read(object) }
     }
@@ -319,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// As a kubelet 1.34 leaves it after an eviction for ephemeral storage.
+    /// The status that a kubelet 1.34 leaves after an eviction for ephemeral storage.
     #[test]
     fn an_evicted_container_was_not_started_again() {
         let unknown = json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}});

@@ -1,4 +1,4 @@
-//! A connection to a port of localhost in a pod, over the API server.
+//! Connects to a port of localhost in a pod, over the API server.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,15 +14,16 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::exec::refused;
 use super::{Cluster, one_line};
 
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER: usize = 16 * 1024;
-/// How long the reason of a connection that has ended is waited for: it comes on a channel of its own.
+/// How long to wait for the reason of a closed connection, which comes on a separate channel.
 const REASON: Duration = Duration::from_secs(1);
 
 /// Connects to a port.
 ///
 /// # Errors
-/// [`ErrorKind::Credentials`] without the right to `pods/portforward`; [`ErrorKind::Refused`] where the node cannot forward ports.
+/// [`ErrorKind::Credentials`] without the right to `pods/portforward`; [`ErrorKind::Refused`] if the node
+/// cannot forward ports.
 pub async fn open_port(cluster: &Cluster, pod: &str, port: u16) -> Result<Box<dyn PortConnection>> {
     let what = format!("connect to port {port} in {pod}");
     let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
@@ -43,21 +44,22 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 struct Forwarded {
     forwarder: Portforwarder,
     stream: Box<dyn Stream>,
-    /// Why the connection ended, where the node gives a reason.
+    /// Why the connection ended, if the node reports it.
     reason: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
     port: u16,
     what: String,
 }
 
 impl Forwarded {
-    /// The error of a connection that ended, if it was one.
+    /// Returns the error of a closed connection, if there was one.
     async fn reason(&mut self) -> Option<Error> {
         let reason = timeout(REASON, self.reason.take()?).await.ok()??;
         Some(unforwarded(&reason, self.port).with("while", &self.what))
     }
 }
 
-/// The error for a kubelet's reason: the runtime's words for an address where nothing listens are those of the C library.
+/// Returns the error for a kubelet's reason: for an address where nothing listens, the runtime's message is
+/// that of the C library.
 fn unforwarded(reason: &str, port: u16) -> Error {
     if reason.contains("connection refused") || reason.contains("Connection refused") {
         return Error::new(

@@ -1,4 +1,4 @@
-//! The queues in which jobs wait: Kueue's of a namespace, Volcano's of the cluster.
+//! The job queues: Kueue's of a namespace, Volcano's of the cluster.
 
 use serde_json::{Value, json};
 use weftrun_core::backend::{ClusterFacts, Queue};
@@ -7,9 +7,9 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::facts::hidden;
 use super::{Cluster, Resource};
 
-/// Somebody who keeps jobs in queues.
+/// A system with job queues.
 struct Keeper {
-    /// The key of `ClusterFacts::extra` under which the names of its queues stand; `false` where it is not installed.
+    /// The key of its queue names in `ClusterFacts::extra`; the value is `false` if it is not installed.
     word: &'static str,
     name: &'static str,
     /// By version, newest first: a cluster serves one or several of them.
@@ -36,7 +36,7 @@ const KEEPERS: [Keeper; 2] = [
     },
 ];
 
-/// Puts the queues into the facts: what may be read, and a note of what may not.
+/// Adds the queues to the facts: the readable ones, and a note about the others.
 pub async fn queues(cluster: &Cluster, facts: &mut ClusterFacts) -> Result<()> {
     for keeper in &KEEPERS {
         match keeper.ask(cluster).await {
@@ -58,7 +58,7 @@ pub async fn queues(cluster: &Cluster, facts: &mut ClusterFacts) -> Result<()> {
 }
 
 impl Keeper {
-    /// Its queues; none where it is not installed.
+    /// Returns its queues; none if it is not installed.
     async fn ask(&self, cluster: &Cluster) -> Result<Option<Vec<Value>>> {
         let Some(group) = self.queues.first().map(|resource| resource.group) else { return Ok(None) };
         let absent = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported);
@@ -79,7 +79,7 @@ impl Keeper {
     }
 }
 
-/// A queue, which takes jobs unless it says that it does not.
+/// Parses a queue, which accepts jobs unless it is stopped.
 fn queue(object: &Value) -> Queue {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let inactive = conditions

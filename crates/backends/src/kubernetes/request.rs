@@ -20,20 +20,20 @@ pub struct Resource {
     pub plural: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Whether it lives in a namespace.
+    /// Whether it is namespaced.
     pub namespaced: bool,
 }
 
-/// Objects of a page, as many as kubectl's: on the wire a pod is some 8 to 20 KiB and an event 2.
+/// Objects per page, as many as kubectl's: on the wire a pod has some 8 to 20 KiB and an event 2.
 const PAGE: u32 = 500;
 const EVENTS_PAGE: u32 = 1000;
 
-/// How a write is meant.
+/// Whether a write is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// For good.
+    /// Stored.
     Real,
-    /// Everything but the storing: schema, defaults, webhooks, quota of the object itself.
+    /// Everything but storing: schema, defaults, webhooks, quota of the object itself.
     DryRun,
 }
 
@@ -72,7 +72,7 @@ impl Resource {
     pub const DEVICE_CLASSES: Self =
         Self { namespaced: false, ..Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass") };
 
-    /// What is made beside a job, and refers to nothing else.
+    /// Kinds that are created with a job, and refer to nothing else.
     pub const COMPANIONS: [Self; 3] = [
         Self::CONFIG_MAPS,
         Self::of("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
@@ -83,7 +83,7 @@ impl Resource {
         Self::of("", "v1", plural, kind)
     }
 
-    /// A namespaced kind of a group.
+    /// Returns a namespaced kind of a group.
     pub const fn of(
         group: &'static str,
         version: &'static str,
@@ -93,7 +93,7 @@ impl Resource {
         Self { group, version, plural, kind, namespaced: true }
     }
 
-    /// `group/version`, or `version`.
+    /// Returns `group/version`, or `version`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -102,7 +102,7 @@ impl Resource {
         }
     }
 
-    /// What kube's own types want to know.
+    /// Returns the resource in kube's own type.
     pub fn api_resource(&self) -> ApiResource {
         ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk(self.group, self.version, self.kind),
@@ -122,19 +122,20 @@ impl Cluster {
         Request::new(resource.path(&self.namespace))
     }
 
-    /// One object.
+    /// Returns one object.
     pub async fn get(&self, resource: &Resource, name: &str) -> Result<Value> {
         let what = format!("get {}/{name}", resource.plural);
         let request = built(self.request_for(resource).get(name, &GetParams::default()), &what)?;
         self.answer(self.client.request(request).await, &what)
     }
 
-    /// All objects of a label selector (all if empty), page by page.
+    /// Returns all objects of a label selector (all if empty), page by page.
     pub async fn list(&self, resource: &Resource, selector: &str) -> Result<Vec<Value>> {
         self.list_as(resource, selector, "", |object| object).await
     }
 
-    /// What is kept of all objects of a label selector and a field selector (all if empty). One page is in memory at a time.
+    /// Returns what `read` keeps of all objects of a label selector and a field selector (all if empty). One
+    /// page is in memory at a time.
     pub async fn list_as<T>(
         &self,
         resource: &Resource,
@@ -163,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Creates an object; fields the server does not know are an error, not silently dropped.
+    /// Creates an object; fields the server does not have are an error instead of being dropped silently.
     pub async fn create(&self, resource: &Resource, object: &Value, write: Write) -> Result<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let what = format!("create {}/{name}", resource.plural);
@@ -186,7 +187,7 @@ impl Cluster {
         self.answer(self.client.request(request).await, &what)
     }
 
-    /// Deletes an object, and what it owns in the background; only if it is still the one of this uid.
+    /// Deletes an object, and in the background the objects it owns; only if it still has this uid.
     pub async fn delete(&self, resource: &Resource, name: &str, uid: Option<&str>) -> Result<()> {
         self.delete_as(resource, name, uid, None).await
     }
@@ -217,7 +218,7 @@ impl Cluster {
         self.answer::<Value>(self.client.request(request).await, &what).map(drop)
     }
 
-    /// Any path that gives JSON.
+    /// Returns the JSON of any path.
     pub async fn raw(&self, path: &str) -> Result<Value> {
         let what = format!("get {path}");
         let request = built(Request::new(path).list(&ListParams::default()), &what)?;

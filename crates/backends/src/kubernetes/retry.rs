@@ -1,8 +1,9 @@
-//! Requests that a busy API server turns away are sent again.
+//! Repeats requests that a busy API server rejects.
 //!
-//! API priority and fairness answers 429 with `Retry-After`, an API server that starts or loses etcd 500 to 504, and a load balancer
-//! in front of it resets connections. What can be done twice is sent again after all of these; a create only after 429, which
-//! says that nothing was done. Whether a create that may have been done is repeated is decided where it is made.
+//! API priority and fairness answers 429 with `Retry-After`, an API server that starts or loses etcd 500 to
+//! 504, and a load balancer in front of it resets connections. Idempotent requests are repeated after all of
+//! these; a create only after 429, which guarantees that nothing was done. Whether a create that may have
+//! been executed is repeated is decided by its caller.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -18,25 +19,25 @@ use tower::{BoxError, Service};
 
 use crate::retry_after;
 
-/// How long a request is repeated before its error counts, unless the target says otherwise.
+/// Default for how long a request is repeated before its error is returned.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A request that is repeated for longer is mentioned on stderr.
+/// A request that is repeated for longer is reported on stderr.
 const NOTICE: Duration = Duration::from_secs(5);
-/// The answer to a delete that was done.
+/// The answer to a completed delete.
 const DELETED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#;
-/// Most bytes of an error that are read.
+/// Largest error body that is read.
 const LARGEST_ERROR: usize = 1 << 20;
 
-/// A client that repeats what was turned away.
+/// A client that repeats rejected requests.
 #[derive(Clone)]
 struct Retrying {
     client: kube::Client,
     patience: Duration,
 }
 
-/// Makes a client that repeats what was turned away.
+/// Creates a client that repeats rejected requests.
 pub(super) fn retrying(client: kube::Client, patience: Duration) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
     kube::Client::new(Retrying { client, patience }, namespace)
@@ -56,7 +57,7 @@ impl Retrying {
             tries += 1;
             let answer = self.client.send(Request::from_parts(parts.clone(), copy)).await;
             let (wait, why) = match &answer {
-                // An earlier try may have been done, although no answer said so.
+                // An earlier try may have been executed, although its answer was lost.
                 Ok(response) if deletes && tries > 1 && response.status() == StatusCode::NOT_FOUND => {
                     return Ok(Response::new(Body::from(DELETED.as_bytes().to_vec())));
                 }
@@ -87,7 +88,7 @@ impl Retrying {
     }
 }
 
-/// The last refusal, with how often and how long the request was tried.
+/// Returns the last refusal, with the number and duration of the tries.
 async fn with_tries(response: Response<Body>, tries: u32, tried: Duration) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     let bytes = Limited::new(body, LARGEST_ERROR).collect().await.map(http_body_util::Collected::to_bytes);
@@ -123,27 +124,29 @@ impl Service<Request<Body>> for Retrying {
     }
 }
 
-/// Whether a request has the same effect when it is sent twice: all but creates for good, watches and logs, whose readers open them
-/// again where they were left, and commands, which may have run. Deletes name the object's uid, and patches say the new value.
+/// Returns whether a request has the same effect when it is sent twice: all but real creates, watches and
+/// logs, whose readers reopen them at their position, and commands, which may have run. Deletes name the
+/// object's uid, and patches contain the new value.
 fn may_be_repeated(method: &Method, uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     let streams = ["/log", "/exec", "/portforward"].iter().any(|end| uri.path().ends_with(end))
         || query.contains("watch=");
-    // A review of access is created and never stored.
+    // An access review is created but never stored.
     let stores = *method == Method::POST
         && !query.contains("dryRun=All")
         && !uri.path().contains("/authorization.k8s.io/");
     !streams && !stores
 }
 
-/// Whether an answer says to try again. A webhook that does not answer makes a write fail with 500, and goes on doing so.
+/// Returns whether an answer means that a retry may succeed. A webhook that does not answer makes every write
+/// fail with 500.
 fn turned_away(status: StatusCode, safe: bool, reads: bool) -> bool {
     let unavailable =
         matches!(status.as_u16(), 502..=504) || (reads && status == StatusCode::INTERNAL_SERVER_ERROR);
     status == StatusCode::TOO_MANY_REQUESTS || (safe && unavailable)
 }
 
-/// Whether a connection was there and broke. An address where nobody answers is an error at once.
+/// Returns whether an established connection broke. An address without a listener is an error at once.
 fn broke_off(error: &kube::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut transport = matches!(error, kube::Error::HyperError(_));
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::{Cluster, Resource, Write};
 
-    /// An API server that gives these answers, one after another (status and `Retry-After`), and then 200.
+    /// An API server that gives these answers in order (status and `Retry-After`), and then 200.
     #[derive(Clone)]
     struct Server {
         answers: Arc<Mutex<VecDeque<(u16, u64)>>>,

@@ -1,5 +1,5 @@
-//! A page of a list, of which only what is used becomes a value: who changed which field is up to half of a stored object, and the
-//! environment and mounts of its containers are most of the rest of a pod.
+//! Parses only the used fields of a page of a list: the field managers are up to half of a stored object, and
+//! the environment and mounts of its containers are most of the rest of a pod.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Fields of a pod's spec, or of one of its containers, that nothing here reads.
+/// Unused fields of a pod's spec, or of one of its containers.
 const UNUSED: [&str; 9] = [
     "affinity",
     "args",
@@ -20,7 +20,7 @@ const UNUSED: [&str; 9] = [
     "volumes",
 ];
 const MANAGED_FIELDS: &str = "managedFields";
-/// The fields of a pod's spec that hold containers.
+/// The fields of a pod's spec that contain containers.
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 /// A page of a list.
@@ -32,15 +32,15 @@ pub(super) struct Page {
     pub items: Vec<Slim>,
 }
 
-/// What a page says of itself.
+/// The metadata of a page.
 #[derive(Default, Deserialize)]
 pub(super) struct PageMetadata {
-    /// Leads to the next page.
+    /// The token of the next page.
     #[serde(default, rename = "continue")]
     pub token: Option<String>,
 }
 
-/// An object without what is not used of it.
+/// An object without its unused fields.
 pub(super) struct Slim(pub Value);
 
 impl<'de> Deserialize<'de> for Slim {
@@ -54,7 +54,7 @@ fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Slim>, D::Err
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Where in an object a value is. The spec of a job has its pods deeper, where they are kept whole.
+/// The position of a value in an object. The spec of a job has its pods deeper, where they are kept whole.
 #[derive(Clone, Copy)]
 enum At {
     Object,
@@ -64,12 +64,12 @@ enum At {
     Elsewhere,
 }
 
-/// A value that is read as far as it is used.
+/// A value of which only the used fields are parsed.
 #[derive(Clone, Copy)]
 struct Part(At);
 
 impl Part {
-    /// The part under a key; none if it is left out.
+    /// Returns the part under a key; none if it is omitted.
     fn under(self, key: &str) -> Option<Self> {
         let at = match self.0 {
             At::Object if key == "metadata" => At::Metadata,

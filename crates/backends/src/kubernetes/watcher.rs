@@ -1,4 +1,5 @@
-//! A list and a watch as one stream that outlives 410 Gone, a restarted API server and a rotated token.
+//! A list and a watch as one stream that continues after 410 Gone, a restarted API server and a rotated
+//! token.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,36 +13,36 @@ use weftrun_core::{ErrorKind, Result};
 
 use super::{Cluster, Resource, from_kube};
 
-/// What happened to the objects of a watch.
+/// A change of the watched objects.
 #[derive(Debug)]
 pub enum Change<T> {
-    /// These are all there are: the first list, or a new one after the watch could not be continued. What is not among
-    /// them is gone.
+    /// The complete list: the first, or a new one after the watch could not be continued. Objects that are
+    /// not in it are gone.
     All(Vec<T>),
-    /// One is new or changed.
+    /// An object is new or changed.
     Set(T),
-    /// One is gone.
+    /// An object is gone.
     Gone(T),
-    /// The connection is lost; it is tried again until it is back.
+    /// The connection is lost; it is retried until it is back.
     Lost(String),
     /// The connection is back.
     Back,
 }
 
-/// How often credentials that never worked are refused before that is believed.
+/// How often credentials that never worked may be refused before the refusal is final.
 const REFUSALS: u32 = 3;
-/// How long credentials that did work may be refused: a token's file is read again after a minute, and an API server that has
-/// just started knows no Roles yet.
+/// How long credentials that did work may be refused: a token's file is read again after a minute, and an API
+/// server that has just started has not loaded Roles yet.
 const ROTATION: Duration = Duration::from_secs(90);
-/// Objects of a page, which is held in memory as JSON: a pod is some 20 KiB of it, an event 2.
+/// Objects per page, which is held in memory as JSON: a pod takes some 20 KiB, an event 2.
 const PAGE: u32 = 200;
 const EVENTS_PAGE: u32 = 1000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Watches the objects of a label selector (all if empty) in the cluster's namespace. `read` keeps of each what is needed, so
-/// that thousands of whole objects are never in memory. The stream ends only with an error that trying again cannot help: no
-/// rights, a kind that is not served.
+/// Watches the objects of a label selector (all if empty) in the cluster's namespace. `read` keeps the needed
+/// part of each, so that thousands of whole objects are never in memory. The stream ends only with an error
+/// that no retry can fix: missing rights, a kind that is not served.
 pub fn changes<T: Send + 'static>(
     cluster: &Cluster,
     resource: &Resource,
@@ -81,7 +82,7 @@ struct Watch<T> {
     ready: VecDeque<Change<T>>,
     listed: Vec<T>,
     failures: u32,
-    /// Since when nothing works.
+    /// Start of the failures.
     failing: Option<Instant>,
     /// Whether it ever worked.
     worked: bool,
@@ -112,7 +113,7 @@ impl<T> Watch<T> {
 
     fn event(&mut self, event: Event<DynamicObject>) {
         match event {
-            // An empty event of a relist says nothing of the connection yet.
+            // The start of a relist does not prove that the connection works.
             Event::Init => {
                 self.listed.clear();
                 return;
@@ -134,7 +135,7 @@ impl<T> Watch<T> {
         });
     }
 
-    /// The error if it is final; otherwise waits a little.
+    /// Returns the error if it is final; otherwise waits for a while.
     async fn failed(&mut self, error: watcher::Error) -> Option<weftrun_core::Error> {
         let error = match error {
             watcher::Error::InitialListFailed(error)
@@ -157,7 +158,7 @@ impl<T> Watch<T> {
         if refused || (final_one && !error.is_retryable()) {
             return Some(error);
         }
-        // A watch that ended by itself is renewed at once; only what fails again is a lost connection.
+        // A watch that ended by itself is renewed at once; only a repeated failure is a lost connection.
         if self.failures > 1 && !self.lost {
             self.lost = true;
             self.ready.push_back(Change::Lost(error.message().to_owned()));

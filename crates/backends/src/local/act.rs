@@ -38,7 +38,7 @@ impl Store {
         self.request(job, Request::Cancel)
     }
 
-    /// Passes a request to the supervisor, or does it in its place if it is gone.
+    /// Passes a request to the supervisor, or executes it itself if the supervisor is gone.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
         let now = Self::snapshot(job)?;
         if now.phase.is_terminal() {
@@ -75,7 +75,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends processes whose supervisor is gone; the lock is held, so the record is ours.
+    /// Ends processes whose supervisor is gone; the caller holds the lock, so it may write the record.
     fn end_orphans(&self, job: &Job, record: Option<Record>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -110,7 +110,7 @@ impl Store {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        // Out of sight at once, whatever interrupts the removal.
+        // The job disappears at once, even if the removal is interrupted.
         let trash = self.jobs().join(format!(".new-deleted-{}", job.submission));
         let moved = fs::rename(job.folder.path(), &trash).and_then(|()| fs::remove_dir_all(&trash));
         moved.map_err(|e| error::file("remove the job's folder", job.folder.path(), e))

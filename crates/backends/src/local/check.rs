@@ -1,4 +1,4 @@
-//! What would stop a job, without taking it.
+//! Checks what would prevent a job, without submitting it.
 
 use weftrun_core::{Finding, Result};
 
@@ -6,7 +6,7 @@ use super::document::ProcessList;
 use super::store::Store;
 
 impl Store {
-    /// What would stop the job, without taking it.
+    /// Returns what would prevent the job, without submitting it.
     pub fn check(&self, list: &ProcessList) -> Result<Vec<Finding>> {
         let mut findings: Vec<_> =
             list.notes.iter().map(|note| Finding::info("LOCAL-NOTE", note.clone())).collect();

@@ -13,11 +13,11 @@ use weftrun_core::{Error, ErrorKind, Result};
 struct Settings {
     /// Seconds between TERM and KILL.
     grace: f64,
-    /// The program started for `launch = "torchrun"`; empty for one process a rank instead.
+    /// The program started for `launch = "torchrun"`; if empty, one process per rank is started instead.
     torchrun: String,
-    /// The program started for `launch = "mpi"`; empty for one process a rank instead.
+    /// The program started for `launch = "mpi"`; if empty, one process per rank is started instead.
     mpirun: String,
-    /// The Python that runs a script where there is no torchrun.
+    /// The Python that runs a script if torchrun is not installed.
     python: String,
 }
 
@@ -27,21 +27,21 @@ impl Default for Settings {
     }
 }
 
-/// What `render` needs to know of this machine and of the target.
+/// The properties of this machine and of the target that `render` needs.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     /// Time between TERM and KILL.
     pub grace: Duration,
-    /// Where torchrun is, if it is there.
+    /// Path of torchrun, if installed.
     pub torchrun: Option<PathBuf>,
-    /// Where mpirun is, if it is there.
+    /// Path of mpirun, if installed.
     pub mpirun: Option<PathBuf>,
     /// The Python that runs scripts.
     pub python: String,
 }
 
 impl Config {
-    /// Reads the settings, and looks for the launchers in the `PATH` of the target's environment.
+    /// Reads the settings, and searches the `PATH` of the target's environment for the launchers.
     pub fn of(target: &TargetConfig) -> Result<Self> {
         let settings: Settings = target.settings()?;
         let grace = Duration::try_from_secs_f64(settings.grace).map_err(|error| {
@@ -58,7 +58,8 @@ impl Config {
     }
 }
 
-/// The program of a name, as a shell finds it: itself if it has a slash, else the first executable in the path.
+/// Returns the program of a name, as a shell finds it: the name itself if it has a slash, else the first
+/// executable in the path.
 fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     if name.is_empty() {
         return None;

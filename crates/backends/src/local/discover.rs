@@ -1,4 +1,4 @@
-//! What this machine has, as facts of a cluster with one node.
+//! Facts about this machine as a cluster with one node.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use weftrun_core::backend::{ClusterFacts, NodeGroup};
 use super::config::Config;
 
 impl Config {
-    /// What this machine has, in the words of a cluster with one node.
+    /// Returns the facts about this machine as a cluster with one node.
     pub fn facts(&self) -> ClusterFacts {
         let mut node = NodeGroup::default();
         node.count = 1;
@@ -31,7 +31,7 @@ impl Config {
     }
 }
 
-/// Counts NVIDIA's device files, which every driver makes one of for each GPU.
+/// Counts NVIDIA's device files, one of which every driver creates for each GPU.
 fn gpus(dev: &Path) -> usize {
     let Ok(entries) = dev.read_dir() else { return 0 };
     entries

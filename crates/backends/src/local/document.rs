@@ -1,4 +1,4 @@
-//! The process list: what `render` prints, what a job folder holds, what the supervisor starts.
+//! The process list, which `render` prints, a job folder contains and the supervisor starts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::{Code, Launch};
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Stands for a free port, which is chosen when an attempt starts.
+/// Placeholder for a free port, which is chosen when an attempt starts.
 pub(super) const MASTER_PORT: &str = "<master-port>";
 
-/// A job as the local backend runs it: every process with its argv and environment.
+/// A job of the local backend: every process with its argv and environment.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProcessList {
@@ -27,26 +27,26 @@ pub struct ProcessList {
     pub fabric: Fabric,
     /// Simulated nodes.
     pub nodes: u32,
-    /// Most restarts of all processes after a failure.
+    /// Largest number of restarts of all processes after a failure.
     pub restarts: u32,
     /// Milliseconds between TERM and KILL.
     pub grace_ms: u64,
-    /// Seconds it may run.
+    /// Time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<u64>,
-    /// Working folder; the submitter's if none, or the folder of the code brought along.
+    /// Working folder; the submitter's by default, or the folder of the job's code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// What this backend does otherwise than the job asks, one sentence each.
+    /// Differences between the job's request and what this backend does, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Variables that must be in the submitter's environment, since this machine has no secret store.
+    /// Variables that must be set in the submitter's environment, since this machine has no secret store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Environment of all processes.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Code brought along.
+    /// Code delivered with the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// The processes, by node and rank.
@@ -64,26 +64,26 @@ pub struct Process {
     pub role: String,
     /// Simulated node, over all roles.
     pub node: u32,
-    /// Number of the node in its role.
+    /// Number of the node within its role.
     pub replica: u32,
-    /// Global rank, where the process is exactly one.
+    /// Global rank, if the process is exactly one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Environment of its own, beside the job's.
+    /// Environment of its own, in addition to the job's.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
-/// Shows no environment.
+/// Omits the environment.
 impl std::fmt::Debug for ProcessList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProcessList").field("processes", &self.processes).finish_non_exhaustive()
     }
 }
 
-/// Shows no environment.
+/// Omits the environment.
 impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Process").field("name", &self.name).field("argv", &self.argv).finish_non_exhaustive()
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Process {
 }
 
 impl ProcessList {
-    /// Reads the list back from what was rendered.
+    /// Parses the list from the rendered document.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] if it is not one.
@@ -100,10 +100,10 @@ impl ProcessList {
         Self::parse(text)
     }
 
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] with the place of the mistake.
+    /// [`ErrorKind::InvalidSpec`] with the position of the error.
     pub fn parse(text: &str) -> Result<Self> {
         let list: Self = toml::from_str(text).map_err(|error| {
             Error::new(ErrorKind::InvalidSpec, format!("the process list is invalid: {}", error.message()))
@@ -115,12 +115,12 @@ impl ProcessList {
         }
     }
 
-    /// Number of ranks of the job, where the processes know it.
+    /// Returns the number of ranks of the job, if its processes have it in their environment.
     pub fn world(&self) -> Option<u32> {
         self.processes.iter().find_map(|process| process.number("WORLD_SIZE"))
     }
 
-    /// The ranks behind each process, in the order of the processes.
+    /// Returns the ranks behind each process, in the order of the processes.
     pub fn ranks(&self) -> Vec<Option<Range<u32>>> {
         if let ([only], Some(world)) = (self.processes.as_slice(), self.world())
             && only.rank.is_none()
@@ -137,10 +137,11 @@ impl ProcessList {
         self.processes.iter().map(&mut of).collect()
     }
 
-    /// Its text.
+    /// Returns its text.
     ///
     /// # Errors
-    /// [`ErrorKind::Unexpected`] if a value has no form in TOML, which none of these types has.
+    /// [`ErrorKind::Unexpected`] if a value cannot be expressed in TOML, which is true of none of these
+    /// types.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| {
             Error::new(ErrorKind::Unexpected, "the process list cannot be written as TOML").source(error)
@@ -149,13 +150,13 @@ impl ProcessList {
 }
 
 impl Process {
-    /// A number in its environment.
+    /// Returns a number from its environment.
     fn number(&self, name: &str) -> Option<u32> {
         self.env.get(name)?.parse().ok()
     }
 }
 
-/// Whether a text can be a file's name without leading anywhere else.
+/// Returns whether a text is safe as a file name, without path components.
 pub(super) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }

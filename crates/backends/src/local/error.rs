@@ -1,12 +1,11 @@
-//! The operating system's errors become [`weftrun_core::Error`].
+//! Converts the operating system's errors to [`weftrun_core::Error`].
 
 use std::io;
 use std::path::Path;
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Makes the error of a file that could not be used: what was tried, on which path, and what to try for the usual
-/// reasons.
+/// Returns the error of a failed file operation: the operation, the path, and hints for the usual reasons.
 pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
     let error =
         Error::new(ErrorKind::Io, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
@@ -22,7 +21,7 @@ pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
     error.source(source)
 }
 
-/// The system's words without Rust's `(os error 28)`.
+/// Returns the system's message without Rust's `(os error 28)`.
 pub(super) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -31,13 +30,13 @@ pub(super) fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Makes the error of a job that is not there.
+/// Returns the error of a job that does not exist.
 pub(super) fn no_job(handle: &impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
         .hint("`weftrun list -b local` shows those there are")
 }
 
-/// Runs something that may block on the disk where it holds up nobody.
+/// Runs an operation that may block on the disk in a thread where it delays nothing else.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

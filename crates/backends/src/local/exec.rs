@@ -1,4 +1,4 @@
-//! `exec`: a command in the working folder and the environment of a rank's process.
+//! `exec`: runs a command in the working folder and the environment of a rank's process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use super::store::Store;
 type Environment = BTreeMap<OsString, OsString>;
 
 impl Store {
-    /// The command that runs as a rank's process does.
+    /// Returns the command, with the folder and environment of the rank's process.
     pub fn exec(&self, handle: &JobHandle, request: &ExecRequest) -> Result<Command> {
         let job = self.get(handle)?;
         let now = Self::snapshot(&job)?;
@@ -29,7 +29,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
         };
         let mut pids = process::marked(&job.submission);
-        // A rank's process is older than those it starts, and its number is mostly the smaller one.
+        // A rank's process is older than those it starts, and usually has the smaller number.
         pids.sort_unstable();
         let processes: Vec<(i32, Environment)> =
             pids.into_iter().filter_map(|pid| Some((pid, environment(pid)?))).collect();
@@ -51,7 +51,7 @@ impl Store {
         }
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder).env_clear().envs(environment);
-        // It is no process of the job, which may end before it.
+        // It is not a process of the job, and may outlive it.
         command.env_remove(MARK);
         Ok(command)
     }
@@ -69,7 +69,7 @@ fn missing(rank: Option<u32>, processes: &[(i32, Environment)]) -> Error {
         .with("ranks with a process", if ranks.is_empty() { "none".to_owned() } else { ranks.join(", ") })
 }
 
-/// The environment that a process was started with; none where it has ended.
+/// Returns the environment that a process was started with; none if it has ended.
 fn environment(pid: i32) -> Option<Environment> {
     let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
@@ -81,7 +81,7 @@ fn environment(pid: i32) -> Option<Environment> {
     Some(variables.collect())
 }
 
-/// The global rank, by the variable that the launcher sets.
+/// Returns the global rank, from the variable that the launcher sets.
 fn rank_of(environment: &Environment) -> Option<u32> {
     ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
         .iter()

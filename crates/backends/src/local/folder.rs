@@ -1,5 +1,5 @@
-//! A job's folder: where things lie in it, and how they are written so that a crash at any moment leaves either the
-//! old or the new.
+//! A job's folder: the paths in it, and writes after which a crash at any moment leaves either the old or the
+//! new file.
 //!
 //! ```text
 //! STATE/lock                  held while a name is claimed
@@ -25,7 +25,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::error;
 use crate::files;
 
-/// Kept free by a supervisor so that its last word can be written on a full disk.
+/// Space that a supervisor reserves so that its last record can be written on a full disk.
 pub const RESERVE: usize = 64 << 10;
 
 /// The folder of one job.
@@ -33,52 +33,52 @@ pub const RESERVE: usize = 64 << 10;
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Takes a path for a job's folder.
+    /// Creates a job's folder from its path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The file of the process list.
+    /// Returns the file of the process list.
     pub fn job(&self) -> PathBuf {
         self.0.join("job.toml")
     }
 
-    /// The file that says where the job was submitted from.
+    /// Returns the file with the origin of the submission.
     pub fn origin(&self) -> PathBuf {
         self.0.join("origin.json")
     }
 
-    /// The file of the supervisor's record.
+    /// Returns the file of the supervisor's record.
     pub fn record(&self) -> PathBuf {
         self.0.join("state.json")
     }
 
-    /// The folder of requests to the supervisor.
+    /// Returns the folder of requests to the supervisor.
     pub fn requests(&self) -> PathBuf {
         self.0.join("requests")
     }
 
-    /// The folder of code brought along.
+    /// Returns the folder of the job's code.
     pub fn code(&self) -> PathBuf {
         self.0.join("code")
     }
 
-    /// What the supervisor itself had to say.
+    /// Returns the supervisor's own log.
     pub fn supervisor_log(&self) -> PathBuf {
         self.0.join("supervisor.log")
     }
 
-    /// The log of a process in an attempt.
+    /// Returns the log of a process in an attempt.
     pub fn log(&self, attempt: u32, name: &str) -> PathBuf {
         self.0.join("logs").join(attempt.to_string()).join(format!("{name}.log"))
     }
 
-    /// Takes the lock the supervisor holds; none if somebody has it. Who has it may write the record.
+    /// Takes the supervisor's lock; none if it is held by another process. Its holder may write the record.
     pub fn try_lock(&self) -> Result<Option<File>> {
         let path = self.0.join("lock");
         let file = private_file().create(true).truncate(false).open(&path);
@@ -91,19 +91,19 @@ impl Folder {
     }
 }
 
-/// Options of a file only its owner can read.
+/// Returns the options of a file that only its owner can read.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Makes a folder only its owner can enter, and those above it.
+/// Creates a folder that only its owner can enter, and those above it.
 pub(super) fn make(path: &Path) -> Result<()> {
     files::make_private_dir(path).map_err(|e| error::file("make a folder", path, e))
 }
 
-/// Writes a file that was not there, and waits until it is on the disk.
+/// Writes a new file, and waits until it is on the disk.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = private_file()
         .create_new(true)
@@ -112,14 +112,14 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|e| error::file("write a file", path, e))
 }
 
-/// Replaces a file whole: a reader sees the old or the new one.
+/// Replaces a file atomically: a reader sees the old or the new one.
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_vec(value)
         .map_err(|e| Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON").source(e))?;
     files::replace(path, &text).map_err(|e| error::file("write the job's record", path, e))
 }
 
-/// Reads a JSON file; none if it is not there.
+/// Reads a JSON file; none if it does not exist.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let bytes = match files::read(path, files::MAX_STATE) {
         Ok(bytes) => bytes,
@@ -133,13 +133,13 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     })
 }
 
-/// Bytes of a folder's disk that can still be written, where the system says.
+/// Returns the number of free bytes on a folder's disk, if the system reports it.
 pub fn free(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Refuses a disk on which a job's records would have no room: a job is taken whole or not at all.
+/// Refuses a disk without enough space for a job's records, so that a job is never accepted only partially.
 pub fn has_room(folder: &Path) -> Result<()> {
     match free(folder) {
         Some(free) if free < 4 * RESERVE as u64 => {

@@ -1,7 +1,8 @@
-//! The processes' own files, read from where a cursor stands.
+//! Reads the processes' own files, starting at a cursor.
 //!
-//! Files are looked at, not watched: a look reads what has grown, at most [`MOST_A_LOOK`] bytes, so memory is bounded
-//! however fast a process writes. No file stays open between two looks, so that 512 ranks need no 512 descriptors.
+//! Files are polled, not watched: a poll reads the new bytes, at most [`MOST_A_LOOK`], so memory is bounded
+//! regardless of how fast a process writes. No file stays open between two polls, so that 512 ranks need no
+//! 512 descriptors.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,11 +20,11 @@ use super::document::{Process, ProcessList};
 use super::store::{Job, Store};
 use super::{NAME, error};
 
-/// Bytes of a batch at most.
+/// Largest number of bytes of a batch.
 const CHUNK: usize = 256 << 10;
-/// Bytes of a look at most.
+/// Largest number of bytes of a poll.
 const MOST_A_LOOK: usize = 4 << 20;
-/// Time between two looks when nothing came.
+/// Time between two polls when nothing came.
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// Reads the logs of a job.
@@ -74,12 +75,12 @@ fn items(batches: Vec<LogBatch>) -> stream::Iter<std::vec::IntoIter<Result<LogBa
     stream::iter(batches.into_iter().map(Ok).collect::<Vec<_>>())
 }
 
-/// A process's file in one attempt.
+/// The log file of a process in one attempt.
 struct Source {
     id: Arc<SourceId>,
     index: usize,
     offset: u64,
-    /// The lines still to be skipped to: done once, when the file is first seen.
+    /// The number of last lines to start with; applied once, when the file is first seen.
     tail: Option<u64>,
 }
 
@@ -89,7 +90,8 @@ struct Reader {
     options: LogOptions,
     attempt: u32,
     sources: Vec<Source>,
-    /// Sources that had more than a look takes are continued first, so that a fast one starves nobody.
+    /// Sources that had more data than a poll reads are continued first, so that a fast one does not starve
+    /// others.
     turn: VecDeque<usize>,
     over: bool,
 }
@@ -126,7 +128,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Opens the sources of an attempt, each where its cursor stands.
+    /// Opens the sources of an attempt, each at its cursor.
     fn enter(&mut self, attempt: u32) {
         self.attempt = attempt;
         let ranks = self.list.ranks();
@@ -146,8 +148,8 @@ impl Reader {
         self.sources = sources;
     }
 
-    /// Reads what there is, up to the bytes of one look. The state is read first: what was written before the end of
-    /// the job is then seen in this look or reported as not the end.
+    /// Reads new bytes, up to the limit of one poll. The state is read first: what was written before the end
+    /// of the job is then either read in this poll, or the poll reports that more is left.
     fn look(&mut self) -> Result<Vec<LogBatch>> {
         let now = match Store::snapshot(&self.job) {
             Ok(now) => now,
@@ -214,7 +216,8 @@ impl Reader {
                 source.offset = start_of_tail(&mut file, length, lines)?;
             }
             file.seek(SeekFrom::Start(source.offset))?;
-            // What is written while we read waits for the next look, so that one source cannot take all of this one.
+            // Bytes written during the poll are left to the next one, so that one source cannot use up this
+            // one.
             let mut rest = usize::try_from(length - source.offset).unwrap_or(usize::MAX);
             while *left > 0 && rest > 0 {
                 let mut bytes = Vec::new();
@@ -257,13 +260,13 @@ fn source_id(submission: &str, process: &Process, attempt: u32) -> SourceId {
     id
 }
 
-/// Which sources a reader wants.
+/// Selects the sources that a reader requested.
 trait Wants {
     fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool;
 }
 
 impl Wants for LogOptions {
-    /// A source of several ranks is wanted whichever of them is.
+    /// A source of several ranks is selected if any of them is.
     fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool {
         let role = self.roles.is_empty() || self.roles.contains(&process.role);
         let wanted = |ranks: &Range<u32>| self.ranks.iter().any(|rank| ranks.contains(rank));
@@ -271,7 +274,7 @@ impl Wants for LogOptions {
     }
 }
 
-/// Where the last lines of a file start, found from its end.
+/// Returns where the last lines of a file start, found from its end.
 fn start_of_tail(file: &mut File, length: u64, lines: u64) -> std::io::Result<u64> {
     let (mut end, mut found) = (length, 0);
     let mut block = vec![0; 64 << 10];
@@ -282,7 +285,7 @@ fn start_of_tail(file: &mut File, length: u64, lines: u64) -> std::io::Result<u6
         file.read_exact(&mut block[..size])?;
         for at in memchr::memrchr_iter(b'\n', &block[..size]) {
             let behind = start + at as u64 + 1;
-            // The newline that ends the last line begins none.
+            // The newline that ends the last line starts no new one.
             if behind == length {
                 continue;
             }

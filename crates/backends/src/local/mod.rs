@@ -38,10 +38,10 @@ pub use supervisor::supervise;
 
 weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);
 
-/// The name this backend is registered under.
+/// The registered name of this backend.
 pub const NAME: &str = "local";
 
-/// Connects to this machine: reads the target's settings and looks for `torchrun` and `mpirun` in its `PATH`.
+/// Connects to this machine: reads the target's settings and searches its `PATH` for `torchrun` and `mpirun`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) for a setting that is unknown or wrong.

@@ -1,4 +1,4 @@
-//! Processes of this machine: known again after a restart of anything, and signalled.
+//! Processes of this machine: identified across restarts, and signalled.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,33 +6,33 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-/// The variable every process of a job carries, and its descendants with it: however they fork or change their
-/// group or session, they can be found.
+/// The variable in the environment of every process of a job and its descendants, by which they are found
+/// even after a fork or a change of their group or session.
 pub(super) const MARK: &str = "WEFTRUN_SUBMISSION";
 
-/// What tells a process from a later one with the same pid.
+/// Distinguishes a process from a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// Process id.
     pub pid: i32,
-    /// When it started, in the kernel's ticks since boot; 0 where the kernel does not say.
+    /// Start time in the kernel's ticks since boot; 0 if the kernel does not report it.
     pub start: u64,
-    /// The boot it belongs to; empty where the kernel does not say.
+    /// Id of its boot; empty if the kernel does not report it.
     pub boot: String,
 }
 
 impl Identity {
-    /// The identity of a process that is there now.
+    /// Returns the identity of a running process.
     pub fn of(pid: i32) -> Self {
         Self { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot_id() }
     }
 
-    /// The identity of this process.
+    /// Returns the identity of this process.
     pub fn me() -> Self {
         Self::of(i32::try_from(std::process::id()).unwrap_or(0))
     }
 
-    /// Whether exactly this process is there and has not ended; one that waits to be reaped has.
+    /// Returns whether exactly this process exists and has not ended; a zombie has ended.
     pub fn is_alive(&self) -> bool {
         if !self.boot.is_empty() && self.boot != boot_id() {
             return false;
@@ -46,7 +46,7 @@ impl Identity {
         }
     }
 
-    /// Whether the machine was booted again since.
+    /// Returns whether the machine was rebooted since.
     pub fn is_of_another_boot(&self) -> bool {
         !self.boot.is_empty() && self.boot != boot_id()
     }
@@ -57,8 +57,8 @@ struct Stat {
     ended: bool,
 }
 
-/// Reads `/proc/PID/stat`. The name in parentheses may hold anything, so the fields are counted behind the last one
-/// (proc_pid_stat(5)).
+/// Reads `/proc/PID/stat`. The name in parentheses may contain anything, so the fields are counted after the
+/// last parenthesis (proc_pid_stat(5)).
 fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -76,17 +76,17 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// How long a process may take to get its environment while it becomes another program.
+/// How long a process may have no environment during `execve`.
 const EXEC: Duration = Duration::from_millis(200);
 
-/// The processes that carry the mark of a submission, this one excepted. Other users' cannot be read and are none of
-/// ours.
+/// Returns the processes with the mark of a submission, except this one. Those of other users cannot be read
+/// and never belong to it.
 pub(super) fn marked(submission: &str) -> Vec<i32> {
     marked_within(submission, EXEC)
 }
 
-/// A process in the middle of `execve` has no environment that could be read, so one without any is read again until
-/// it has one, at most for `patience` in all: a child that is just being started must not be missed.
+/// A process in the middle of `execve` has no readable environment, so a process without one is read again
+/// until it has one, for at most `patience` in total: a child that is just starting must not be missed.
 fn marked_within(submission: &str, patience: Duration) -> Vec<i32> {
     let mark = format!("{MARK}={submission}");
     let me = i32::try_from(std::process::id()).unwrap_or(0);
@@ -117,33 +117,33 @@ fn environment(pid: i32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
-/// Whether a process has an address space: the kernel's own threads and those that ended have none, and never get an
-/// environment.
+/// Returns whether a process has an address space: kernel threads and ended processes have none, and never
+/// get an environment.
 fn has_memory(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/statm"))
         .is_ok_and(|statm| statm.split_ascii_whitespace().next().is_some_and(|pages| pages != "0"))
 }
 
-/// Signals one process. One that ended meanwhile is no failure.
+/// Signals one process. A process that has ended is not an error.
 pub(super) fn signal(pid: i32, number: i32) {
     if let (Some(pid), Some(signal)) = (Pid::from_raw(pid), by_number(number)) {
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Signals a process group by its leader, which must be ours and not yet reaped.
+/// Signals a process group by its leader, which must be a child of this process and not yet reaped.
 pub(super) fn signal_group(leader: i32, number: i32) {
     if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), by_number(number)) {
         let _ = rustix::process::kill_process_group(leader, signal);
     }
 }
 
-/// The signal of a number, if this system names it.
+/// Returns the signal of a number, if this system has a name for it.
 pub(super) fn by_number(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number)
 }
 
-/// What a signal is called.
+/// Returns the name of a signal.
 pub(super) fn name(number: i32) -> String {
     let known = [
         (1, "SIGHUP"),

@@ -11,12 +11,12 @@ use weftrun_core::job::JobPhase;
 use super::document::ProcessList;
 use super::process::Identity;
 
-/// Where a job came from. Written with the claim, never changed.
+/// The origin of a job. Written with the claim, never changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Origin {
-    /// When it was submitted.
+    /// Time of the submission.
     pub created: Timestamp,
-    /// The submitter's working folder, in which the processes start unless the job says otherwise.
+    /// The submitter's working folder, in which the processes start unless the job sets another.
     pub folder: PathBuf,
     /// Name of the job.
     pub name: String,
@@ -28,55 +28,55 @@ pub(super) struct Origin {
     pub attached: bool,
 }
 
-/// What the supervisor knows. Replaced whole.
+/// The supervisor's record. Replaced atomically.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The job's phase, as the supervisor sees it.
     pub phase: JobPhase,
-    /// Why.
+    /// The reason for the phase.
     pub reason: String,
     /// The job's exit code, once it has ended.
     pub exit_code: Option<i32>,
     /// The attempt, from 0.
     pub attempt: u32,
-    /// Who writes this.
+    /// The process that writes this record.
     pub supervisor: Identity,
-    /// When it ended.
+    /// Time of the end.
     pub ended: Option<Timestamp>,
     /// The processes of this attempt, in the order of the list.
     pub processes: Vec<ProcessRecord>,
-    /// What happened, oldest first.
+    /// Events, oldest first.
     pub history: Vec<Happening>,
 }
 
 /// One process of the present attempt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ProcessRecord {
-    /// Who it is, once it was started.
+    /// Its identity, once it was started.
     pub identity: Option<Identity>,
     /// Its phase.
     pub phase: JobPhase,
-    /// Why.
+    /// The reason for the phase.
     pub reason: String,
-    /// Exit code as a shell gives it: 128 and the signal's number if a signal ended it.
+    /// Exit code as in a shell: 128 + signal for a signal.
     pub exit_code: Option<i32>,
 }
 
-/// Something that happened to the job.
+/// An event of the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Happening {
-    /// When.
+    /// Its time.
     pub time: Timestamp,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// A word (`started`, `restarted`, `left-behind`).
+    /// Its kind (`started`, `restarted`, `left-behind`).
     pub what: String,
-    /// A sentence.
+    /// Its description.
     pub text: String,
 }
 
 impl Origin {
-    /// The origin of a list that is submitted now.
+    /// Returns the origin of a list that is submitted now.
     pub fn of(list: &ProcessList, folder: PathBuf, attached: bool) -> Self {
         Self {
             created: Timestamp::now(),
@@ -89,11 +89,11 @@ impl Origin {
     }
 }
 
-/// Happenings kept: the first ones say why, the last ones say what now.
+/// Largest number of events: the first ones show the cause, the last ones the present state.
 const MOST_HAPPENINGS: usize = 200;
 
 impl Record {
-    /// The record before anything was started.
+    /// Returns the record before anything was started.
     pub fn starting(processes: usize) -> Self {
         Self {
             phase: JobPhase::Starting,
@@ -107,7 +107,7 @@ impl Record {
         }
     }
 
-    /// Notes something that happened.
+    /// Adds an event.
     pub fn note(&mut self, severity: Severity, what: &str, text: impl Into<String>) {
         if self.history.len() >= MOST_HAPPENINGS {
             self.history.remove(MOST_HAPPENINGS / 2);
@@ -133,7 +133,7 @@ impl Record {
 }
 
 impl ProcessRecord {
-    /// A process that was not started yet.
+    /// Returns a process that was not started yet.
     pub fn waiting() -> Self {
         Self { identity: None, phase: JobPhase::Starting, reason: String::new(), exit_code: None }
     }

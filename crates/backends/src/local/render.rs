@@ -1,4 +1,5 @@
-//! A planned job becomes a process list. Pure: what this machine has was looked up when the target was connected.
+//! Renders a planned job as a process list. Pure: the properties of this machine were read when the target
+//! was connected.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     Ok(rendered)
 }
 
-/// Processes have an environment and an argv; there are no containers to mount into and no devices to ask for.
+/// Splits the operations into those that can and cannot be expressed. Processes have an environment and an
+/// argv; there are no containers to mount into and no devices to request.
 fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
     let (mut applied, mut not) = (Vec::new(), Vec::new());
     for op in ops {
@@ -48,7 +50,7 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
     (applied, not)
 }
 
-/// A node of the job with its place among all.
+/// A node of the job with its position among all nodes.
 #[derive(Clone, Copy)]
 struct Node<'a> {
     role: &'a Role,
@@ -58,14 +60,14 @@ struct Node<'a> {
     ranks: u32,
 }
 
-/// The launcher whose part is played where ranks are started one by one.
+/// The launcher that is emulated when ranks are started one by one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Starter {
-    /// None: the job asks for ranks on their own.
+    /// None: the job starts its ranks individually.
     None,
     /// torchrun, which runs its script with Python.
     Torchrun,
-    /// mpirun, whose ranks find themselves in its own variables.
+    /// mpirun, whose ranks read their number from its own variables.
     Mpi,
 }
 
@@ -140,7 +142,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// One torchrun agent on each node, as everywhere; what its ranks print it tags.
+    /// Returns one torchrun agent per node, as on the other backends; it tags the output of its ranks.
     fn agent(&self, torchrun: &str, node: &Node<'_>, nodes: usize, world: u32) -> Process {
         let node_rank = node.number.to_string();
         let at = Rendezvous { node_rank: &node_rank, master_addr: "127.0.0.1", master_port: MASTER_PORT };
@@ -176,7 +178,7 @@ impl<'a> Renderer<'a> {
         nodes.iter().flat_map(|node| (0..node.ranks).map(move |local| one(node, local))).collect()
     }
 
-    /// One launcher. What `mpirun` puts on this machine it puts on one host, whatever the nodes.
+    /// Returns one launcher. On this machine, `mpirun` runs all ranks on one host, regardless of the nodes.
     fn mpi(&mut self, nodes: &[Node<'_>], world: u32) -> Result<Vec<Process>> {
         let own = self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher);
         let command =
@@ -214,7 +216,7 @@ impl<'a> Renderer<'a> {
         }
         let launcher = Node { role, ..*first };
         let mut env = BTreeMap::new();
-        // More ranks than cores, and root in a container, are what this backend is for.
+        // More ranks than cores, and root in a container, are the normal use of this backend.
         for name in
             ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"]
         {
@@ -224,7 +226,8 @@ impl<'a> Renderer<'a> {
         Ok(vec![self.process("launcher".to_owned(), &launcher, None, argv, env)])
     }
 
-    /// Puts a process together: what it is given here, below what the plan decided, below what the user set.
+    /// Builds a process. The user's variables take precedence over the plan's, and those over the ones given
+    /// here.
     fn process(
         &self,
         name: String,
@@ -240,7 +243,7 @@ impl<'a> Renderer<'a> {
         if let Some(devices) = self.devices(node) {
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
         }
-        // What the user set wins over what is given here; what the plan decided has weighed both already.
+        // The user's variables take precedence over those given here; the plan has already considered both.
         for var in &self.spec().env {
             env.remove(&var.name);
         }
@@ -261,7 +264,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The GPUs of a simulated node, where this machine has enough for all of them.
+    /// Returns the GPUs of a simulated node, if this machine has enough for all nodes.
     fn devices(&self, node: &Node<'_>) -> Option<String> {
         let have: u32 = self.job.facts.nodes.first()?.allocatable.get("nvidia.com/gpu")?.parse().ok()?;
         let each = node.role.gpus_per_node;
@@ -293,7 +296,7 @@ impl<'a> Renderer<'a> {
     }
 }
 
-/// The worker nodes in order, each with its first rank.
+/// Returns the worker nodes in order, each with its first rank.
 fn nodes(spec: &JobSpec) -> Vec<Node<'_>> {
     let (mut nodes, mut rank) = (Vec::new(), 0_u32);
     for role in spec.workers() {
@@ -311,7 +314,8 @@ fn variables<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, Str
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What every process of a node gets; the names of torchrun, and of its own options (`PET_`).
+/// Returns the environment of every process of a node, under the names of torchrun and of its own options
+/// (`PET_`).
 fn node_env(node: &Node<'_>, nodes: usize, world: u32) -> BTreeMap<String, String> {
     variables([
         ("MASTER_ADDR", "127.0.0.1".to_owned()),
@@ -330,7 +334,7 @@ fn node_env(node: &Node<'_>, nodes: usize, world: u32) -> BTreeMap<String, Strin
     ])
 }
 
-/// What a single rank gets, as torchrun gives it.
+/// Returns the environment of a single rank, as torchrun sets it.
 fn rank_env(node: &Node<'_>, local: u32, world: u32) -> BTreeMap<String, String> {
     let rank = node.first_rank + local;
     variables([
@@ -342,7 +346,7 @@ fn rank_env(node: &Node<'_>, local: u32, world: u32) -> BTreeMap<String, String>
     ])
 }
 
-/// What Open MPI and PMI give a rank.
+/// Returns the variables that Open MPI and PMI set for a rank.
 fn mpi_env(node: &Node<'_>, local: u32, world: u32) -> BTreeMap<String, String> {
     let rank = (node.first_rank + local).to_string();
     variables([

@@ -1,5 +1,5 @@
-//! A job's folder becomes a phase, a summary and a detail. What the record says is believed as long as its writer
-//! lives; after that the processes themselves are asked.
+//! Converts a job's folder to a phase, a summary and a detail. The record is valid as long as its writer
+//! lives; after that the processes themselves are inspected.
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun_core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -10,25 +10,25 @@ use super::folder::{self, Folder};
 use super::process;
 use super::record::{Origin, Record};
 
-/// After this long a claimed job that has no supervisor was left by its submitter.
+/// A claimed job without a supervisor counts as abandoned by its submitter after this time.
 const START_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// A job's folder, read once.
+/// The contents of a job's folder at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// Where the job came from.
+    /// The origin of the job.
     pub origin: Origin,
-    /// What the supervisor wrote last.
+    /// The supervisor's last record.
     pub record: Option<Record>,
-    /// The truth about its phase.
+    /// The actual phase.
     pub phase: JobPhase,
-    /// Why.
+    /// The reason for the phase.
     pub reason: String,
     /// Processes that run without a supervisor.
     pub orphans: Vec<i32>,
 }
 
-/// What is known of a job besides its record.
+/// The observed state of a job besides its record.
 #[derive(Clone, Copy, Debug)]
 struct Witness {
     supervised: bool,
@@ -52,13 +52,13 @@ impl Snapshot {
             orphans: orphans.len(),
             age: Timestamp::now().duration_since(origin.created),
         };
-        // A supervisor that ended between the two looks wrote its last word in between.
+        // A supervisor that ended between the two reads wrote its last record in between.
         let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
         let (phase, reason) = judge(record.as_ref(), witness);
         Ok(Some(Self { origin, record, phase, reason, orphans }))
     }
 
-    /// Its line in a list.
+    /// Returns its summary for a list.
     pub fn summary(&self, handle: JobHandle, submission: &str) -> JobSummary {
         let mut job = JobSummary::new(handle, self.phase);
         job.name.clone_from(&self.origin.name);
@@ -77,12 +77,12 @@ impl Snapshot {
         job
     }
 
-    /// The attempt it is in.
+    /// Returns its present attempt.
     pub fn attempt(&self) -> u32 {
         self.record.as_ref().map_or(0, |record| record.attempt)
     }
 
-    /// Its processes.
+    /// Returns its processes.
     pub fn replicas(&self, list: &ProcessList) -> Vec<ReplicaStatus> {
         let over = self.phase.is_terminal();
         let one = |(index, process): (usize, &super::Process)| {
@@ -104,7 +104,7 @@ impl Snapshot {
         list.processes.iter().enumerate().map(one).collect()
     }
 
-    /// Everything known of it.
+    /// Returns its details.
     pub fn detail(
         &self,
         handle: &JobHandle,
@@ -157,7 +157,7 @@ impl Snapshot {
     }
 }
 
-/// The phase of a job, from what its supervisor wrote and what is seen of it now.
+/// Derives the phase of a job from its supervisor's record and from its present state.
 fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
     let Some(record) = record else {
         return if seen.age < START_PATIENCE {

@@ -17,7 +17,7 @@ use super::status::Snapshot;
 use super::watch::{Ended, Look};
 use super::{NAME, error};
 
-/// The job folders of a target, and how supervisors are started.
+/// The job folders of a target, and the settings for starting supervisors.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) target: String,
@@ -27,7 +27,7 @@ pub(super) struct Store {
     pub(super) grace: Duration,
 }
 
-/// The environment holds secrets.
+/// Omits the environment, which contains secrets.
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Store");
@@ -47,7 +47,7 @@ pub(super) struct Job {
 }
 
 impl Store {
-    /// The store of a target; nothing is made before the first submit.
+    /// Creates the store of a target; creates no folder before the first submit.
     pub fn new(target: &TargetConfig, config: &Config) -> Self {
         Self {
             target: target.name.clone(),
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Whether jobs go on when this program ends.
+    /// Returns whether jobs continue when this program ends.
     pub fn detaches(&self) -> bool {
         self.binary.is_some()
     }
@@ -76,14 +76,15 @@ impl Store {
         }
     }
 
-    /// The job of a submission.
+    /// Returns the job of a submission.
     pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let job = self.job(id.as_str(), "");
         let origin = folder::read::<Origin>(&job.folder.origin())?;
         Ok(origin.map(|origin| self.job(id.as_str(), &origin.name).handle))
     }
 
-    /// All jobs, newest first. A folder whose origin cannot be read keeps its place under its submission's name.
+    /// Returns all jobs, newest first. A folder with an unreadable origin is listed under its submission's
+    /// name.
     pub fn all(&self) -> Result<Vec<Job>> {
         let entries = match fs::read_dir(self.jobs()) {
             Ok(entries) => entries,
@@ -107,7 +108,7 @@ impl Store {
         Ok(jobs.into_iter().map(|(_, job)| job).collect())
     }
 
-    /// The job of a handle: the newest of its name, or exactly the one of its uid.
+    /// Returns the job of a handle: the newest of its name, or exactly the one with its uid.
     pub fn get(&self, handle: &JobHandle) -> Result<Job> {
         if handle.backend() != NAME || handle.target() != self.target {
             return Err(Error::new(
@@ -122,7 +123,7 @@ impl Store {
         self.all()?.into_iter().find(fits).ok_or_else(|| error::no_job(handle))
     }
 
-    /// A job's list of processes.
+    /// Returns a job's process list.
     pub fn list_of(job: &Job) -> Result<ProcessList> {
         let path = job.folder.job();
         let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
@@ -132,7 +133,7 @@ impl Store {
         ProcessList::parse(&text)
     }
 
-    /// What is there of a job now.
+    /// Returns the present contents of a job's folder.
     pub fn snapshot(job: &Job) -> Result<Snapshot> {
         Snapshot::read(&job.folder, &job.submission)?.ok_or_else(|| error::no_job(&job.handle))
     }
@@ -145,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Lists jobs. One that cannot be read is listed with the reason.
+    /// Lists jobs. An unreadable one is listed with the reason.
     pub fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         let read = |job: Job| match Self::snapshot(&job) {
             Ok(snapshot) => snapshot.summary(job.handle, &job.submission),
@@ -161,7 +162,8 @@ impl Store {
         Ok(wanted.take(filter.limit.unwrap_or(usize::MAX)).collect())
     }
 
-    /// One look of a watch. A job that is not there is an error only at the first; later it is gone.
+    /// Returns one poll of a watch. A job that does not exist is an error only in the first poll; later it is
+    /// gone.
     pub fn look(&self, filter: &JobFilter, first: bool, ended: &mut Ended) -> Result<Vec<Look>> {
         let jobs = if first || filter.handles.is_empty() {
             self.chosen(filter)?
@@ -195,12 +197,12 @@ impl Store {
         Ok(looks)
     }
 
-    /// When a job was last added or removed.
+    /// Returns when a job was last added or removed.
     pub fn changed(&self) -> Option<SystemTime> {
         modified(&self.jobs())
     }
 
-    /// Everything known of one job.
+    /// Returns the details of one job.
     pub fn describe(&self, handle: &JobHandle) -> Result<JobDetail> {
         let job = self.get(handle)?;
         Ok(Self::snapshot(&job)?.detail(&job.handle, &job.submission, &Self::list_of(&job)?, &job.folder))

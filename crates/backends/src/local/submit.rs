@@ -1,4 +1,4 @@
-//! A job is claimed by the rename of its folder, and its supervisor started.
+//! Claims a job by renaming its folder, and starts its supervisor.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -19,13 +19,13 @@ use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
 
-/// How long a supervisor that lives may take to write its first record. It takes milliseconds, but not on a machine
-/// that is busy with something else.
+/// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
+/// overloaded machine.
 const START: Duration = Duration::from_secs(60);
 
 impl Store {
-    /// Takes a job and starts it: once, whatever is lost in between, since the folder that appears by a rename is
-    /// both the claim and the job.
+    /// Submits a job and starts it exactly once, even if an answer is lost: the folder that appears by a
+    /// rename is both the claim and the job.
     pub fn submit(&self, list: &ProcessList, text: &str) -> Result<JobHandle> {
         let job = self.job(list.submission.as_str(), &list.name);
         if !job.folder.path().is_dir() {
@@ -68,13 +68,14 @@ impl Store {
                 let _ = new.keep();
                 Ok(())
             }
-            // Another submit of the same id was faster: its claim is ours too.
+            // Another submit of the same id was faster: its claim is also valid for this one.
             Err(_) if job.folder.origin().exists() => Ok(()),
             Err(e) => Err(error::file("claim the job's folder", job.folder.path(), e)),
         }
     }
 
-    /// A draft is there only while the lock is held, so one that is found under the lock was left by a crash.
+    /// Removes abandoned drafts. A draft exists only while the lock is held, so one that is found under the
+    /// lock was left by a crash.
     fn sweep_cut_off_claims(&self) {
         for entry in fs::read_dir(self.jobs()).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(".new-") {
@@ -108,7 +109,7 @@ impl Store {
         };
         let began = Instant::now();
         loop {
-            // In this order: what ended may have written its record just before.
+            // In this order: an ended supervisor may have written its record just before.
             let over = ended.load(Ordering::Acquire) || began.elapsed() > START;
             if job.folder.record().exists() {
                 return Ok(());
@@ -128,8 +129,8 @@ impl Store {
         }
     }
 
-    /// Starts `weftrun supervise DIR` in a session of its own, so that neither a closed terminal nor the end of this
-    /// program reaches it. The result becomes true when it has ended.
+    /// Starts `weftrun supervise DIR` in a new session, so that neither a closed terminal nor the end of this
+    /// program affects it. The result becomes true when it has ended.
     fn start_detached(&self, binary: &Path, job: &Job) -> Result<Arc<AtomicBool>> {
         let path = job.folder.supervisor_log();
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
@@ -140,7 +141,7 @@ impl Store {
         if !self.environment.is_empty() {
             command.env_clear().envs(&self.environment);
         }
-        // A job that submits a job must not own it.
+        // A job that submits another job must not own it.
         command.env_remove(process::MARK);
         let mut command = CommandWrap::from(command);
         let child = command.wrap(ProcessSession).spawn();

@@ -1,4 +1,4 @@
-//! Jobs of this machine, watched by looking at their folders.
+//! Watches jobs of this machine by polling their folders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, Re
 use super::error;
 use super::store::Store;
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// Time between two glances at the folder of the jobs while all of them have ended: only a new job can change anything.
+/// Time between two checks of the jobs folder while all jobs have ended: only a new job can change anything.
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// Glances after which it is looked at all of them nevertheless.
+/// Number of checks after which all jobs are polled anyway.
 const GLANCES: u32 = 10;
 
-/// What was last told of a job.
+/// The last reported state of a job.
 #[derive(Default)]
 struct Told {
     summary: Option<JobSummary>,
@@ -28,10 +28,10 @@ struct Told {
     attempt: u32,
 }
 
-/// One look at a job.
+/// The state of a job at one poll.
 #[derive(Clone)]
 pub(super) struct Look {
-    /// Its line in the list.
+    /// Its summary.
     pub summary: JobSummary,
     /// Its processes.
     pub replicas: Vec<ReplicaStatus>,
@@ -39,18 +39,18 @@ pub(super) struct Look {
     pub attempt: u32,
 }
 
-/// Jobs that have ended, as they were last seen, with the time of their record: they are not read again and again.
+/// Ended jobs, as last seen, with the time of their record, so that they are not read again.
 #[derive(Default)]
 pub(super) struct Ended(HashMap<PathBuf, (SystemTime, Look)>);
 
 impl Ended {
-    /// The job of a folder, if its record is still the one that was seen.
+    /// Returns the job of a folder, if its record has not changed.
     pub fn get(&self, folder: &Path, record: Option<SystemTime>) -> Option<Look> {
         let (seen, look) = self.0.get(folder)?;
         (Some(*seen) == record).then(|| look.clone())
     }
 
-    /// Remembers an ended job.
+    /// Stores an ended job.
     pub fn put(&mut self, folder: &Path, record: Option<SystemTime>, look: &Look) {
         if let Some(record) = record {
             self.0.insert(folder.to_owned(), (record, look.clone()));
@@ -58,19 +58,19 @@ impl Ended {
     }
 }
 
-/// A watch between two looks.
+/// The state of a watch between two polls.
 struct Watch {
     store: Store,
     filter: JobFilter,
     told: BTreeMap<JobHandle, Told>,
     ended: Ended,
     looks: u64,
-    /// Whether everything has ended, and the folder as it was then.
+    /// Whether everything has ended, and the folder's time at that moment.
     quiet: Option<SystemTime>,
     over: bool,
 }
 
-/// Watches the jobs of a filter; ends when every job asked for by handle has ended.
+/// Watches the jobs of a filter; ends when every job that the filter names by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     let (told, ended) = (BTreeMap::new(), Ended::default());
     let watch = Watch { store, filter, told, ended, looks: 0, quiet: None, over: false };
@@ -92,7 +92,7 @@ pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Resul
 }
 
 impl Watch {
-    /// Waits until there may be something new.
+    /// Waits until something may have changed.
     async fn wait(&self) {
         let Some(quiet) = self.quiet else { return tokio::time::sleep(LOOK).await };
         for _ in 0..GLANCES {
@@ -106,7 +106,7 @@ impl Watch {
     async fn look(&mut self) -> Result<Vec<Result<JobEvent>>> {
         let (store, filter, first) = (self.store.clone(), self.filter.clone(), self.looks == 0);
         let mut ended = std::mem::take(&mut self.ended);
-        // Before the look: a job that comes meanwhile is seen by the next.
+        // Before the poll: a job that appears meanwhile is seen by the next one.
         let changed = self.store.changed();
         let (seen, ended) =
             error::blocking(move || Ok((store.look(&filter, first, &mut ended)?, ended))).await?;
@@ -119,7 +119,7 @@ impl Watch {
     }
 }
 
-/// What is new since the last look, and whether everything that was asked for has ended.
+/// Returns what changed since the last poll, and whether everything requested has ended.
 fn compare(
     told: &mut BTreeMap<JobHandle, Told>,
     seen: Vec<Look>,
@@ -147,7 +147,7 @@ fn tell(told: &mut Told, look: Look, events: &mut Vec<Result<JobEvent>>) {
         events.push(Ok(JobEvent::Attempt { job: job.clone(), attempt: look.attempt, reason }));
     }
     let changed = look.replicas.iter().enumerate().filter(|(i, now)| told.replicas.get(*i) != Some(now));
-    // A replica nobody heard of is worth an event once it does something.
+    // A replica that was never reported gets an event once it leaves the pending phase.
     let news = changed.filter(|(i, now)| told.replicas.get(*i).is_some() || now.phase != JobPhase::Submitted);
     events.extend(news.map(|(_, now)| Ok(JobEvent::Replica { job: job.clone(), replica: now.clone() })));
     told.replicas = look.replicas;

@@ -40,14 +40,14 @@ pub async fn act(shared: &Shared, job: &JobHandle, action: Action) -> Result<()>
     }
 }
 
-/// Suspends or resumes. Distributed workloads can be since 2.20; before, the path is not there.
+/// Suspends or resumes. Supported for distributed workloads since 2.20; before, the path does not exist.
 async fn suspend(shared: &Shared, job: &JobHandle, verb: &'static str) -> Result<()> {
     let what = if verb == "resume" { "cannot resume the workload" } else { "cannot suspend the workload" };
     let path = format!("{}/{verb}", typed_path(job)?);
     let plane = shared.plane().await?;
     match plane.act(what, Method::POST, &path).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // It may have been created a moment ago; only where it is known by now, the path is what is missing.
+            // It may have been created a moment ago; only if it exists by now, the path is what is missing.
             shared.typed(job).await.map_err(|_| error)?;
             match plane.act(what, Method::POST, &path).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -66,7 +66,7 @@ async fn suspend(shared: &Shared, job: &JobHandle, verb: &'static str) -> Result
     }
 }
 
-/// Makes an empty file that only the user can read, and the folder for it.
+/// Creates an empty file that only the user can read, and its folder.
 fn remember(path: &std::path::Path) -> Result<()> {
     let made = crate::files::private_file(path);
     made.map(drop).map_err(|error| {

@@ -1,11 +1,11 @@
-//! The text of an answer, of which no more is taken than any of them needs.
+//! Reads the text of an answer, with a size limit.
 
 use reqwest::Response;
 
-/// Longest answer that is taken; a page of workloads is far below.
+/// Largest answer that is read; a page of workloads is far smaller.
 const LONGEST: usize = 64 << 20;
 
-/// The text of an answer. One that does not end is cut, and then is not what was expected.
+/// Returns the text of an answer. An endless one is cut, and then fails to parse.
 pub async fn text(mut response: Response) -> reqwest::Result<String> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await? {

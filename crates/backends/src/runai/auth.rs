@@ -1,4 +1,4 @@
-//! Tokens: asked for, kept until shortly before they run out, asked for again after a 401.
+//! Tokens: fetched, kept until shortly before they expire, fetched again after a 401.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use super::client::{TRIES, backoff};
 use super::config::{Credentials, read_secret};
 use super::{answer, error};
 
-/// How long before its end a token is renewed.
+/// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long a token is taken to last where nobody says.
+/// Assumed lifetime of a token without an expiry.
 const DEFAULT_LIFE: Duration = Duration::from_secs(600);
 
-/// A token and when to ask for the next.
+/// A token and when to fetch the next.
 #[derive(Clone, Debug)]
 struct Token {
     secret: Secret,
@@ -49,12 +49,12 @@ struct V2 {
 }
 
 impl Auth {
-    /// Makes the tokens of a control plane; nothing is asked yet.
+    /// Creates the token store of a control plane; sends nothing yet.
     pub fn new(base: String, credentials: Credentials) -> Self {
         Self { base, credentials, current: Mutex::new(None) }
     }
 
-    /// A token that is good now.
+    /// Returns a valid token.
     pub async fn token(&self, http: &Client) -> Result<Secret> {
         let mut current = self.current.lock().await;
         if let Some(token) =
@@ -68,7 +68,7 @@ impl Auth {
         Ok(secret)
     }
 
-    /// A token other than one that was refused. Several requests refused at once ask for one new token together.
+    /// Returns a token other than one that was refused. Several requests refused at once share one new token.
     pub async fn renewed(&self, http: &Client, refused: &Secret) -> Result<Secret> {
         let mut current = self.current.lock().await;
         if let Some(token) = current.as_ref().filter(|token| token.secret != *refused) {
@@ -90,7 +90,8 @@ impl Auth {
         }
     }
 
-    /// v2 first; v1 `client_credentials` where v2 is not served; `app_token` where v1 does not know that grant.
+    /// Tries v2 first; v1 `client_credentials` if v2 is not served; `app_token` if v1 does not support that
+    /// grant.
     async fn application(&self, http: &Client, id: &str, secret: &Secret) -> Result<Token> {
         const WHAT: &str = "cannot get a token";
         let form = format!(
@@ -104,7 +105,7 @@ impl Auth {
             .body(form);
         let (status, body) = send(&request).await?;
         if status.is_success() {
-            // A page of the user interface, which some servers give for paths they do not know, is no token.
+            // Some servers return a page of the user interface for unknown paths, which is not a token.
             if let Ok(token) = serde_json::from_str::<V2>(&body) {
                 return Ok(Token::new(token.access_token, token.expires_in));
             }
@@ -128,7 +129,8 @@ impl Auth {
 }
 
 impl Token {
-    /// Renewed a minute before its end: what the answer says, else what the token itself says, else ten minutes.
+    /// Creates a token that is renewed a minute before its expiry: according to the answer, else to the token
+    /// itself, else after ten minutes.
     fn new(text: String, expires_in: Option<u64>) -> Self {
         let life = expires_in.map(Duration::from_secs).or_else(|| life_of(&text)).unwrap_or(DEFAULT_LIFE);
         let margin = MARGIN.min(life / 2);
@@ -136,7 +138,7 @@ impl Token {
     }
 }
 
-/// What is left of a JWT's life, by its `exp`.
+/// Returns the remaining lifetime of a JWT, by its `exp`.
 fn life_of(token: &str) -> Option<Duration> {
     let payload = token.split('.').nth(1)?;
     let bytes =
@@ -146,7 +148,7 @@ fn life_of(token: &str) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_secs)
 }
 
-/// Sends a request that may be sent again: asking for a token changes nothing.
+/// Sends a request that may be repeated: fetching a token changes nothing.
 async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)> {
     const WHAT: &str = "cannot get a token";
     let mut tries = 0;
@@ -162,7 +164,7 @@ async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)>
         };
         let again = match &answer {
             Ok((status, _)) => matches!(status.as_u16(), 429 | 500 | 502..=504),
-            // A certificate that is refused once is refused always.
+            // A certificate that is refused once is always refused.
             Err(error) => error.is_timeout() || !error.is_connect(),
         };
         if !again || tries >= TRIES {
@@ -172,7 +174,7 @@ async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)>
     }
 }
 
-/// An answer without the secret that was sent, as it is or as it stands in a form.
+/// Returns an answer without the secret that was sent, both verbatim and form-encoded.
 fn hidden(secret: &Secret, answer: &str) -> String {
     let answer = secret.hidden_in(answer);
     Secret::new(encode(secret.expose())).hidden_in(&answer)

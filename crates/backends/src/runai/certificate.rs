@@ -1,6 +1,6 @@
-//! Which certificate a server shows, whether it is trusted or not: read for people, never for a decision.
+//! Reads a server's certificate, trusted or not: for display, never for a decision.
 //!
-//! Only what is printed is read of the DER (RFC 5280 §4.1): names, validity, alternative names.
+//! Only the displayed parts of the DER are parsed (RFC 5280 §4.1): names, validity, alternative names.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use super::Shared;
 use super::client::{builder, unbuilt};
 use super::error;
 
-/// What a certificate says of itself.
+/// The displayed fields of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificate {
-    /// Common name, or the whole subject's last part.
+    /// Common name, or the last part of the subject.
     pub subject: String,
-    /// Who signed it.
+    /// Its issuer.
     pub issuer: String,
-    /// Host names and addresses it is for.
+    /// Host names and addresses it is valid for.
     pub names: Vec<String>,
-    /// First and last moment, as `2026-01-31 12:00`.
+    /// Start and end of its validity, as `2026-01-31 12:00`.
     pub valid: (String, String),
 }
 
 impl Certificate {
-    /// Whether it signed itself.
+    /// Returns whether it is self-signed.
     pub fn is_self_signed(&self) -> bool {
         self.subject == self.issuer
     }
@@ -40,7 +40,7 @@ impl std::fmt::Display for Certificate {
     }
 }
 
-/// Asks a server for its certificate. Nothing is sent that is secret, since nothing is trusted: no token, no path.
+/// Fetches a server's certificate. Nothing secret is sent, since nothing is trusted: no token, no path.
 pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>> {
     let client = builder(&shared.target, &shared.settings)?
         .tls_danger_accept_invalid_certs(true)
@@ -52,7 +52,7 @@ pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>
     Ok(der.and_then(read))
 }
 
-/// One element of DER: its tag, its content, and what follows it.
+/// Parses one element of DER: its tag, its content, and the rest.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -95,7 +95,7 @@ fn read(der: &[u8]) -> Option<Certificate> {
     Some(Certificate { subject, issuer, names: names.unwrap_or_default(), valid })
 }
 
-/// The common name; without one the last part there is.
+/// Returns the common name, or else the last part of the name.
 fn name(sequence: &[u8]) -> String {
     let parts = elements(sequence).filter_map(|(_, set)| {
         let (_, pair, _) = element(set)?;
@@ -112,7 +112,7 @@ fn name(sequence: &[u8]) -> String {
     clean_text(last).into_owned()
 }
 
-/// `200101000000Z` (UTCTime) and `20200101000000Z` (GeneralizedTime) as `2020-01-01 00:00`.
+/// Formats `200101000000Z` (UTCTime) and `20200101000000Z` (GeneralizedTime) as `2020-01-01 00:00`.
 fn time(tag: u8, text: &[u8]) -> String {
     const UTC_TIME: u8 = 0x17;
     let text: String = text.iter().filter(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// The certificate that the testkit's control plane shows.
+    /// Returns the certificate of the testkit's control plane.
     fn der() -> Vec<u8> {
         use base64::Engine;
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/src/fake_runai/tls/server.pem");

@@ -1,4 +1,4 @@
-//! Whether the project would take a body: its name, and the names in it.
+//! Checks whether the project would accept a body: its name, and the names in it.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use weftrun_core::{ErrorKind, Finding, Result};
 use super::resolve::{self, Asset, text, unknown};
 use super::{Shared, render};
 
-/// Longest name: pods are called `NAME-worker-NNNN`, and a DNS label has 63 characters.
+/// Longest name: pods are named `NAME-worker-NNNN`, and a DNS label has at most 63 characters.
 pub const LONGEST_NAME: usize = 50;
 
-/// The findings of a rendered job. One request asks whether the name is taken; others are made only for names the
-/// job has.
+/// Returns the findings of a rendered job. One request checks whether the name is taken; others are sent only
+/// for names that the job contains.
 pub async fn check(shared: &Shared, rendered: &Rendered) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     if rendered.name.len() > LONGEST_NAME {
@@ -41,7 +41,7 @@ pub async fn check(shared: &Shared, rendered: &Rendered) -> Result<Vec<Finding>>
     ] {
         match found {
             Ok(found) => findings.extend(found),
-            // A researcher may not read everything, and can submit nevertheless.
+            // A researcher may have no right to read some of it, and can submit nevertheless.
             Err(error) if matches!(error.kind(), ErrorKind::Credentials | ErrorKind::NotFound) => findings
                 .push(Finding::info(
                     "RUNAI-HIDDEN",
@@ -85,7 +85,7 @@ async fn template(shared: &Shared, rendered: &Rendered, body: &Value) -> Result<
     }
 }
 
-/// Claims and secrets that are called by the name of an asset, or by nearly a name of one.
+/// Returns findings for claims and secrets that use the name of an asset, or one close to it.
 async fn assets(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     let list = |pointer: &str| body.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let claims = list("/spec/storage/pvc").filter_map(|claim| text(claim, "claimName"));
@@ -103,7 +103,8 @@ async fn assets(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Claims and secrets may be there without an asset: a name like none of the project's says nothing.
+/// Returns a finding for a name that belongs to an asset. Claims and secrets may exist without an asset: a
+/// name unlike all of the project's is not reported.
 fn misnamed(asset: Asset, name: &str, known: &[(String, String)]) -> Option<Finding> {
     if known.iter().any(|(_, real)| real == name) {
         return None;

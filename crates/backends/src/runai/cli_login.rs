@@ -1,5 +1,5 @@
-//! What the official command line left behind after `runai login`: `~/.runai/authentication.json` and `config.json`, as
-//! the vendor's own Python client reads them (runapy 1.224, `CLIv2Config`).
+//! The login that the official command line stores after `runai login`: `~/.runai/authentication.json` and
+//! `config.json`, as the vendor's own Python client reads them (runapy 1.224, `CLIv2Config`).
 
 use std::path::PathBuf;
 
@@ -17,18 +17,18 @@ use crate::files;
 pub struct Official(PathBuf);
 
 impl Official {
-    /// The folder of the user, if there is one.
+    /// Returns the user's folder, if there is one.
     pub fn of(target: &TargetConfig) -> Option<Self> {
         let folder = files::absolute(target.env.get("HOME"))?.join(".runai");
         folder.is_dir().then_some(Self(folder))
     }
 
-    /// Whether somebody is logged in.
+    /// Returns whether a login exists.
     pub fn logged_in(&self) -> bool {
         self.0.join("authentication.json").is_file()
     }
 
-    /// The token, read anew each time: the command line renews it.
+    /// Reads the token each time, since the command line renews it.
     pub fn token(&self) -> Result<Secret> {
         let path = self.0.join("authentication.json");
         let bad = |why: String| {
@@ -45,12 +45,12 @@ impl Official {
         Ok(Secret::new(decoded(encoded)))
     }
 
-    /// The control plane's URL.
+    /// Returns the control plane's URL.
     pub fn url(&self) -> Option<String> {
         self.setting("/control_plane/url")
     }
 
-    /// The cluster's id.
+    /// Returns the cluster's id.
     pub fn cluster(&self) -> Option<String> {
         self.setting("/cluster/uuid")
     }
@@ -62,7 +62,7 @@ impl Official {
     }
 }
 
-/// The token is a JWT, written in base64 once more; one that is not is taken as it is.
+/// Decodes the token, which is a JWT encoded once more in base64; any other text is returned unchanged.
 fn decoded(encoded: &str) -> String {
     let bare = encoded.trim().trim_end_matches('=');
     let bytes = URL_SAFE_NO_PAD.decode(bare).or_else(|_| STANDARD_NO_PAD.decode(bare));

@@ -1,5 +1,5 @@
-//! Requests to a control plane: one token, one retry after a 401, patience with what may be repeated, and none with
-//! what may not.
+//! Requests to a control plane: one token, one retry after a 401, retries of requests that may be repeated,
+//! and none of the others.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,11 +16,11 @@ use super::{answer, error, trust_anchor};
 use crate::files;
 use crate::proxy::proxy_for;
 
-/// Tries of a request that may be repeated, where the control plane names no pause.
+/// Number of tries of a request that may be repeated, if the control plane sends no `Retry-After`.
 pub(super) const TRIES: u32 = 4;
-/// How long a request is repeated where the control plane names pauses, unless the target says otherwise.
+/// Default time for which a request is repeated if the control plane sends `Retry-After`.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Entries of a page: the most every version takes.
+/// Entries per page: the largest number that every version accepts.
 const PAGE: usize = 500;
 
 /// A control plane.
@@ -35,14 +35,14 @@ pub struct ControlPlane {
 /// Whether a request may be sent again after its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
-    /// Reads, and writes that end in the same state.
+    /// Reads, and idempotent writes.
     Safe,
     /// A create.
     Never,
 }
 
 impl ControlPlane {
-    /// Makes the client of a target; nothing is sent.
+    /// Creates the client of a target; sends nothing.
     pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
         let base = settings.base(target)?;
         let auth = Auth::new(base.clone(), settings.credentials(target)?);
@@ -50,17 +50,17 @@ impl ControlPlane {
         Ok(Self { http: builder(target, settings)?.build().map_err(unbuilt)?, base, auth, patience })
     }
 
-    /// The base URL.
+    /// Returns the base URL.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// A token that is good now, for the cluster API.
+    /// Returns a valid token, for the cluster API.
     pub async fn token(&self) -> Result<weftrun_core::secret::Secret> {
         self.auth.token(&self.http).await
     }
 
-    /// A token other than one that was refused.
+    /// Returns a token other than one that was refused.
     pub async fn renewed(
         &self,
         refused: &weftrun_core::secret::Secret,
@@ -68,12 +68,12 @@ impl ControlPlane {
         self.auth.renewed(&self.http, refused).await
     }
 
-    /// The HTTP client, for the cluster API.
+    /// Returns the HTTP client, for the cluster API.
     pub fn http(&self) -> &Client {
         &self.http
     }
 
-    /// Reads one thing.
+    /// Reads one resource.
     pub async fn get<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -84,7 +84,7 @@ impl ControlPlane {
         parse(what, &body)
     }
 
-    /// Reads all pages of a list: `next` is the next offset, and its absence the end.
+    /// Reads all pages of a list: `next` is the next offset, and absent on the last page.
     pub async fn pages(
         &self,
         what: &str,
@@ -103,7 +103,7 @@ impl ControlPlane {
             if let Some(Value::Array(entries)) = answer.get_mut(key).map(Value::take) {
                 all.extend(entries);
             }
-            // Templates say it in their own way.
+            // The list of templates uses another field.
             let next = answer.get("next").or_else(|| answer.pointer("/pagination/nextOffset"));
             let next = next.and_then(number).filter(|next| *next > offset);
             match next {
@@ -113,13 +113,13 @@ impl ControlPlane {
         }
     }
 
-    /// Creates something, and never sends it twice.
+    /// Creates a resource, and never sends the request twice.
     pub async fn create(&self, what: &str, path: &str, body: &str) -> Result<Value> {
         let answer = self.send(what, Method::POST, path, &[], Some(body), Repeat::Never).await?;
         parse(what, &answer)
     }
 
-    /// Does something that ends in the same state when done twice.
+    /// Sends an idempotent write.
     pub async fn act(&self, what: &str, method: Method, path: &str) -> Result<()> {
         self.send(what, method, path, &[], None, Repeat::Safe).await.map(|_| ())
     }
@@ -149,7 +149,8 @@ impl ControlPlane {
             }
             let failed = match crate::requests::send(request).await {
                 Err(error) => {
-                    // A connection that was never made carried nothing, so a create may be tried again too.
+                    // A connection that was never established carried nothing, so even a create may be
+                    // retried.
                     let unsent = error.is_connect();
                     let hopeless = error::is_certificate(&error);
                     let error = error::of_network(what, error);
@@ -163,7 +164,7 @@ impl ControlPlane {
                     let wait = retry_after(&response);
                     let text = match answer::text(response).await {
                         Ok(text) => text,
-                        // The answer broke off: for a create, as if it had never come.
+                        // The answer broke off: for a create, this is the same as a lost answer.
                         Err(error) if repeat == Repeat::Safe && tries < TRIES => {
                             tracing::debug!(%error, what, "the answer broke off");
                             tokio::time::sleep(backoff(tries)).await;
@@ -181,7 +182,8 @@ impl ControlPlane {
                         continue;
                     }
                     let error = error::of_answer(what, status, &token.hidden_in(&text));
-                    // 429 says that nothing was done; what a gateway says (502, 503, 504) proves nothing of a create.
+                    // 429 means that nothing was done; a gateway's 502, 503 or 504 proves nothing about a
+                    // create.
                     let again = status == StatusCode::TOO_MANY_REQUESTS
                         || (repeat == Repeat::Safe && matches!(status.as_u16(), 500 | 502..=504));
                     if !again {
@@ -213,7 +215,7 @@ impl ControlPlane {
     }
 }
 
-/// Half a second, doubled with each try, with a third of jitter.
+/// Returns half a second, doubled with each try, with a third of jitter.
 pub(super) fn backoff(tries: u32) -> Duration {
     let base = 500u64 << tries.saturating_sub(1).min(6);
     Duration::from_millis(base * 2 / 3 + fastrand::u64(0..=base * 2 / 3))
@@ -233,9 +235,9 @@ fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| error::of_shape(what, body, &error))
 }
 
-/// An HTTP client as a target wants it.
+/// Returns an HTTP client builder with a target's settings.
 pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqwest::ClientBuilder> {
-    // Both kube and reqwest are built without a default TLS provider; whoever comes first installs ring.
+    // Both kube and reqwest are built without a default TLS provider; the first caller installs ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
@@ -273,7 +275,8 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
     Ok(builder)
 }
 
-/// The proxy of the target for all hosts, else that of the caller's environment, unless NO_PROXY names the host.
+/// Returns the target's proxy for all hosts, else that of the caller's environment, unless NO_PROXY contains
+/// the host.
 fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
     if let Some(own) = &settings.proxy {
         return reqwest::Proxy::all(own).map_err(|error| {
@@ -285,7 +288,7 @@ fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
     Ok(reqwest::Proxy::custom(move |url| proxy_for(url.as_str(), &env)))
 }
 
-/// The error of a client that cannot be made.
+/// Returns the error of a client that cannot be created.
 pub(super) fn unbuilt(error: reqwest::Error) -> Error {
     Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
 }

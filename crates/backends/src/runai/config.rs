@@ -9,17 +9,17 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::cli_login::Official;
 
-/// The target's table in the config file, less what every target has.
+/// The target's table in the config file, without the keys of every target.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Base URL of the control plane (`https://tenant.run.ai`); that of the official command line otherwise.
+    /// Base URL of the control plane (`https://tenant.run.ai`); by default that of the official command line.
     pub url: Option<String>,
-    /// Id of the project, for users who may not list projects.
+    /// Id of the project, for users without the right to list projects.
     pub project_id: Option<String>,
-    /// Id of the cluster, for users who may not list clusters.
+    /// Id of the cluster, for users without the right to list clusters.
     pub cluster_id: Option<String>,
-    /// Version of the control plane (`2.21`), where the cluster does not say it.
+    /// Version of the control plane (`2.21`), if the cluster does not report it.
     pub version: Option<String>,
     /// The application's id.
     pub client_id: Option<String>,
@@ -37,9 +37,9 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Client certificate and key (PEM, one file).
     pub client_certificate: Option<PathBuf>,
-    /// Take any certificate. Says so at every use.
+    /// Accept any certificate. Reported at every use.
     pub insecure: bool,
-    /// Proxy for all requests; the system's otherwise.
+    /// Proxy for all requests; the system's by default.
     pub proxy: Option<String>,
     /// Kubeconfig for logs that the cluster API cannot give.
     pub kubeconfig: Option<PathBuf>,
@@ -70,20 +70,20 @@ impl std::fmt::Debug for Settings {
 /// Where a token comes from.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// An application: asked for tokens as they run out.
+    /// An application, with which tokens are fetched when they expire.
     Application {
         /// Its id.
         id: String,
         /// Its secret.
         secret: Secret,
     },
-    /// A token that somebody else renews.
+    /// A token that is renewed outside weftrun.
     Token(Secret),
-    /// A file that holds one, read anew each time.
+    /// A file with a token, read again each time.
     File(PathBuf),
     /// The login of the official command line.
     Official(Official),
-    /// A command that prints one.
+    /// A command that prints a token.
     Command(Vec<String>),
 }
 
@@ -93,7 +93,7 @@ impl Settings {
         target.settings()
     }
 
-    /// The base URL, without a slash at its end.
+    /// Returns the base URL, without a trailing slash.
     pub fn base(&self, target: &TargetConfig) -> Result<String> {
         let url = self.url.clone().or_else(|| target.env.get("RUNAI_URL").cloned());
         let url = url.or_else(|| Official::of(target)?.url()).ok_or_else(|| {
@@ -108,7 +108,7 @@ impl Settings {
         Ok(url.trim_end_matches('/').to_owned())
     }
 
-    /// Refuses an address to which a token would travel for all to read, unless the user wants it so.
+    /// Refuses an address to which a token would be sent unencrypted, unless the user allows it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for `http` to another machine without `insecure`.
@@ -122,8 +122,8 @@ impl Settings {
             .hint("use https, or set `insecure = true` in the target's table"))
     }
 
-    /// Where tokens come from: the first of command, file, variable and application that is configured, then the
-    /// login of the official command line.
+    /// Returns the source of tokens: the first of command, file, variable and application that is configured,
+    /// then the login of the official command line.
     pub fn credentials(&self, target: &TargetConfig) -> Result<Credentials> {
         if !self.token_command.is_empty() {
             return Ok(Credentials::Command(self.token_command.clone()));
@@ -155,7 +155,7 @@ impl Settings {
     }
 }
 
-/// Whether a host and port can be no other machine.
+/// Returns whether a host and port can only be this machine.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -172,7 +172,7 @@ fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
     })
 }
 
-/// Reads a file that holds nothing but a secret.
+/// Reads a file that contains only a secret.
 pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
     let text = crate::files::read_text(file, crate::files::MAX_CREDENTIAL).map_err(|error| {
         Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)

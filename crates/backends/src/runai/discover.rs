@@ -1,4 +1,4 @@
-//! What the control plane says of itself. What may not be read becomes a note.
+//! Facts from the control plane. What the user may not read becomes a note.
 
 use serde_json::Value;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
@@ -9,7 +9,8 @@ use super::resolve::{self, Project, text};
 use super::version::{NEWEST, Version};
 use super::{Shared, doctor};
 
-/// What a plan needs (the project's ids and the version); with [`Scope::thorough`] all there is to know.
+/// Returns the facts that a plan needs (the project's ids and the version); with [`Scope::thorough`], all
+/// available ones.
 pub async fn facts(shared: &Shared, scope: &Scope) -> Result<ClusterFacts> {
     if scope.thorough {
         return doctor::facts(shared).await;
@@ -50,7 +51,7 @@ pub async fn of_project(shared: &Shared, facts: &mut ClusterFacts) -> Result<Pro
     Ok(project.clone())
 }
 
-/// What is to be said of a version.
+/// Returns the finding about a version, if any.
 fn of_version(text: &str) -> Option<Finding> {
     let note = match Version::parse(text) {
         Some(version) if version > NEWEST => Finding::info(

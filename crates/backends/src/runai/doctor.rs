@@ -1,5 +1,5 @@
-//! What stands between here and a job: names, addresses, certificates, rights, versions. The endpoints of private
-//! clusters are seen from inside a network only, and most failures there look alike to a client.
+//! Diagnoses what prevents jobs: names, addresses, certificates, rights, versions. The endpoints of private
+//! clusters are only visible inside a network, and most failures there look alike to a client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::proxy::proxy_for;
 /// Longest wait for a name or a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All there is to know of a target. What is in the way of the control plane is an error that carries what was found
-/// out before.
+/// Returns all facts about a target. If the control plane cannot be used, the error contains the facts
+/// gathered before.
 pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
     let mut facts = ClusterFacts::default();
     let base = shared.settings.base(&shared.target)?;
@@ -47,7 +47,7 @@ pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
     Ok(facts)
 }
 
-/// The project's GPU quota and what of it is used, for each node pool where the control plane says so.
+/// Adds the project's GPU quota and its usage, per node pool if the control plane reports it.
 async fn quota(shared: &Shared, project: &Project, facts: &mut ClusterFacts) {
     let Ok(plane) = shared.plane().await else { return };
     let path = format!("/api/v1/org-unit/projects/{}", weftrun_core::text::percent::encode(&project.id));
@@ -68,7 +68,7 @@ async fn quota(shared: &Shared, project: &Project, facts: &mut ClusterFacts) {
     }
 }
 
-/// The rows of a project: GPUs of its quota, used, free; then of each node pool.
+/// Returns the rows of a project: GPUs of its quota, used, free; then of each node pool.
 fn quota_rows(project: &Value) -> Vec<(String, String)> {
     let number = |pointer: &str| project.pointer(pointer).and_then(Value::as_f64);
     let mut rows = Vec::new();
@@ -99,7 +99,7 @@ fn used(quota: f64, allocated: Option<f64>, limit: Option<f64>) -> String {
         Some(allocated) => text += &format!(", {allocated} used, {} free", (quota - allocated).max(0.0)),
         None => text += ", used is not known",
     }
-    // Without a limit, or with a negative one, a project may borrow what others leave free.
+    // Without a limit, or with a negative one, a project may borrow idle GPUs of others.
     if let Some(limit) = limit.filter(|limit| *limit >= 0.0) {
         text += &format!(", at most {limit} with GPUs of others");
     }
@@ -121,7 +121,7 @@ fn no_cluster_api(shared: &Shared, error: &Error, facts: &mut ClusterFacts) {
     row(facts, "logs", if other { "over the kubeconfig" } else { "not from here" });
 }
 
-/// The error of a control plane that cannot be used, with all that was found out on the way.
+/// Returns the error of a control plane that cannot be used, with all facts gathered so far.
 fn explained(error: Error, facts: ClusterFacts) -> Error {
     let mut findings = facts.notes;
     let rows = facts.extra.iter().filter_map(|(key, value)| Some((key, value.as_str()?)));
@@ -136,7 +136,7 @@ fn explained(error: Error, facts: ClusterFacts) -> Error {
     made
 }
 
-/// Where a base URL leads: addresses, whether they answer, the proxy between, the certificate.
+/// Checks the endpoint of a base URL: addresses, connections, the proxy, the certificate.
 async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFacts) {
     let Ok(url) = base.parse::<Url>() else {
         facts.notes.push(Finding::error("RUNAI-URL", format!("`{base}` is not a URL")).at(what));
@@ -146,11 +146,11 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
         (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(443));
     let proxy = shared.settings.proxy.clone().or_else(|| proxy_for(base, &shared.target.env));
     if let Some(proxy) = &proxy {
-        // A proxy's URL may hold a password.
+        // A proxy's URL may contain a password.
         let shown = proxy.rsplit_once('@').map_or(proxy.as_str(), |(_, rest)| rest);
         row(facts, &format!("{what} proxy"), shown);
     }
-    // Behind a proxy it is the proxy that resolves names and connects.
+    // With a proxy, the proxy resolves names and connects.
     if proxy.is_none() && !reachable(what, &host, port, facts).await {
         return;
     }
@@ -175,7 +175,7 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
     }
 }
 
-/// Resolves and connects; false where one of the two failed.
+/// Resolves and connects; returns false if either failed.
 async fn reachable(what: &str, host: &str, port: u16, facts: &mut ClusterFacts) -> bool {
     let bare = host.trim_matches(['[', ']']);
     let resolved = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((bare, port))).await;
@@ -223,7 +223,7 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
     false
 }
 
-/// Whether an address is one of a private network.
+/// Describes the network of an address: private or public.
 fn kind(ip: IpAddr) -> &'static str {
     let private = match ip {
         // 100.64.0.0/10 is shared between a provider and its customers (RFC 6598).
@@ -260,7 +260,7 @@ fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut Cluste
     }
 }
 
-/// Where the token comes from, and what is wrong with that.
+/// Checks the source of the token.
 fn credentials(shared: &Shared, facts: &mut ClusterFacts) {
     let said = match shared.settings.credentials(&shared.target) {
         Ok(Credentials::Application { id, .. }) => format!("application `{id}`"),
@@ -291,7 +291,7 @@ fn others_may_read(_: &std::path::Path) -> bool {
     false
 }
 
-/// What the token may do, as far as asking changes nothing.
+/// Checks the rights of the token, as far as reads can show them.
 async fn rights(shared: &Shared, facts: &mut ClusterFacts) {
     let Ok(plane) = shared.plane().await else { return };
     let asked = [

@@ -1,4 +1,4 @@
-//! The control plane's answers and the network's failures as [`weftrun_core::Error`].
+//! Converts the control plane's answers and network failures to [`weftrun_core::Error`].
 
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ struct Body {
     error_description: Option<String>,
 }
 
-/// What a policy of the project forbids.
+/// A violation of a project's policy.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Issue {
@@ -24,10 +24,10 @@ struct Issue {
     rule: Option<String>,
 }
 
-/// Longest piece of an answer that is quoted.
+/// Longest part of an answer that is quoted.
 const QUOTED: usize = 300;
 
-/// Makes the error of an answer that is not a success.
+/// Returns the error of an answer that is not a success.
 pub fn of_answer(what: &str, status: StatusCode, body: &str) -> Error {
     let parsed: Body = serde_json::from_str(body).unwrap_or_default();
     let said = parsed
@@ -87,7 +87,8 @@ fn kind(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// Makes the error of a request that got no answer. URLs hold no secrets, since tokens travel in headers only.
+/// Returns the error of a request without an answer. URLs contain no secrets, since tokens are sent in
+/// headers only.
 pub fn of_network(what: &str, error: reqwest::Error) -> Error {
     let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unreachable };
     let made = Error::new(kind, format!("{what}: {}", clean(&cause(&error))));
@@ -103,13 +104,13 @@ pub fn of_network(what: &str, error: reqwest::Error) -> Error {
     made.retryable().source(error)
 }
 
-/// Whether the certificate of one side was refused: trying again cannot help.
+/// Returns whether the certificate of either side was refused: a retry cannot help.
 pub fn is_certificate(error: &reqwest::Error) -> bool {
     let cause = cause(error);
     ["certificate", "UnknownIssuer", "CertificateRequired"].iter().any(|word| cause.contains(word))
 }
 
-/// The innermost cause.
+/// Returns the innermost cause.
 fn cause(error: &reqwest::Error) -> String {
     let mut root: &dyn std::error::Error = error;
     while let Some(next) = root.source() {
@@ -118,7 +119,7 @@ fn cause(error: &reqwest::Error) -> String {
     root.to_string()
 }
 
-/// Makes the error of an answer that cannot be understood.
+/// Returns the error of an answer that cannot be parsed.
 pub fn of_shape(what: &str, body: &str, error: &serde_json::Error) -> Error {
     let html = body.trim_start().starts_with('<');
     let said = if html { "an HTML page: is the URL the control plane's?".to_owned() } else { quote(body) };
@@ -126,7 +127,7 @@ pub fn of_shape(what: &str, body: &str, error: &serde_json::Error) -> Error {
         .with("parse", error)
 }
 
-/// The first of a text, safe to print.
+/// Returns the beginning of a text, safe to print.
 pub fn quote(text: &str) -> String {
     clean(&text.chars().take(QUOTED).collect::<String>())
 }

@@ -1,4 +1,4 @@
-//! What a control plane answers, read as the backend reads it, for the fuzz target `runai_answer` alone.
+//! Parses answers of a control plane as the backend does, only for the fuzz target `runai_answer`.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use weftrun_core::job::{JobHandle, JobSummary};
 
 use super::{discover, error, status, version::Version};
 
-/// Reads an answer as each thing it could be; gives every text of it that would be printed.
+/// Parses an answer as each possible type; returns every text of it that would be printed.
 pub fn printed(status: u16, answer: &str) -> Vec<String> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     let refused = error::of_answer("cannot read", status, answer);

@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     project: OnceCell<Project>,
 }
 
-/// The environment in the target holds secrets.
+/// Omits the target's environment, which contains secrets.
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("target", &self.target.name).finish_non_exhaustive()
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The control plane; credentials are looked for on first use, so that rendering needs none.
+    /// Returns the control plane; credentials are read on first use, so that rendering needs none.
     async fn plane(&self) -> Result<&ControlPlane> {
         self.plane.get_or_try_init(|| async { ControlPlane::new(&self.target, &self.settings) }).await
     }
@@ -106,7 +106,7 @@ impl Shared {
         Ok(JobHandle::new("runai", &self.target.name, [project, kind, name]).with_uid(uuid))
     }
 
-    /// The handle with the id of the workload: a name alone is looked up.
+    /// Returns the handle with the id of the workload; a name alone is looked up.
     async fn resolve(&self, handle: &JobHandle) -> Result<JobHandle> {
         if handle.uid().is_some() {
             return Ok(handle.clone());
@@ -123,17 +123,18 @@ impl Shared {
             .hint("`weftrun list -a` prints the handles"))
     }
 
-    /// Where it is remembered that a workload was cancelled from here: the platform knows only that it is stopped.
+    /// Returns the file that marks a workload as cancelled by weftrun: the platform only reports it as
+    /// stopped.
     fn cancelled(&self, handle: &JobHandle) -> std::path::PathBuf {
         self.target.state_dir.join("cancelled").join(handle.uid().unwrap_or("-"))
     }
 
-    /// The summary of a typed read; a stopped workload that was cancelled from here is cancelled.
+    /// Returns the summary of a typed read; a stopped workload that was cancelled by weftrun is cancelled.
     fn summary(&self, handle: &JobHandle, workload: &Value) -> JobSummary {
         self.known_here(status::of_typed(handle.clone(), workload))
     }
 
-    /// A job as this machine knows it: the platform says of a cancelled one that it is suspended.
+    /// Returns a job with this machine's notes applied: the platform reports a cancelled one as suspended.
     fn known_here(&self, mut job: JobSummary) -> JobSummary {
         if job.phase == JobPhase::Suspended && self.cancelled(&job.handle).exists() {
             job.phase = JobPhase::Cancelled;
@@ -159,18 +160,19 @@ impl Shared {
         }
     }
 
-    /// One read of a workload, without patience.
+    /// Reads a workload once, without waiting.
     async fn typed_now(&self, handle: &JobHandle) -> Result<Value> {
         let path = typed_path(handle)?;
         self.plane().await?.get("cannot read the workload", &path, &[]).await
     }
 
-    /// The file that says that a workload was created from here and was not read since.
+    /// Returns the file that marks a workload as created by weftrun and not read since.
     fn created(&self, handle: &JobHandle) -> std::path::PathBuf {
         self.target.state_dir.join("created").join(handle.uid().unwrap_or("-"))
     }
 
-    /// Notes that a workload was just created, so that a 404 of the next command is not taken for its absence.
+    /// Records that a workload was just created, so that a 404 of the next command does not count as its
+    /// absence.
     fn note_created(&self, handle: &JobHandle) {
         let path = self.created(handle);
         for entry in
@@ -180,17 +182,17 @@ impl Shared {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        // Without the note, only the wait after a 404 is shorter.
+        // Without the file, only the wait after a 404 is shorter.
         let _ = crate::files::private_file(&path);
     }
 
-    /// Removes the note of [`Self::note_created`].
+    /// Removes the file of [`Self::note_created`].
     fn forget_created(&self, handle: &JobHandle) {
         let _ = std::fs::remove_file(self.created(handle));
     }
 
-    /// Whether a workload that a read does not find was created a moment ago: by a note of this machine, or by the
-    /// list, which may be ahead of the reads.
+    /// Returns whether a workload that a read does not find was created a moment ago: according to this
+    /// machine's file, or to the list, which may be ahead of the reads.
     async fn may_appear(&self, handle: &JobHandle) -> bool {
         if is_recent(&self.created(handle)) {
             return true;
@@ -203,13 +205,14 @@ impl Shared {
         })
     }
 
-    /// A workload as the list gives it, which holds its reason and its addresses; the typed read has no field for them.
+    /// Returns a workload's entry in the list, which has its reason and its addresses; the typed read has no
+    /// field for them.
     async fn listed_entry(&self, handle: &JobHandle) -> Option<Value> {
         let listed = self.listed(Some(handle.name()), Some(LOOKED_AT)).await.unwrap_or_default();
         listed.into_iter().find(|workload| text(workload, "id") == handle.uid())
     }
 
-    /// The workload of a submission among those of a name; a name alone proves nothing.
+    /// Returns the workload of a submission among those of a name; a name alone proves nothing.
     async fn find_named(&self, name: Option<&str>, id: &SubmissionId) -> Result<Option<JobHandle>> {
         for workload in self.listed(name, Some(LOOKED_AT)).await? {
             let Some(handle) = self.listed_handle(&workload)? else { continue };
@@ -226,7 +229,7 @@ impl Shared {
     async fn listed(&self, name: Option<&str>, limit: Option<usize>) -> Result<Vec<Value>> {
         let project = self.project().await?;
         let mut filter = format!("projectId=={}", project.id);
-        // A value cannot hold a comma; a name with one cannot exist.
+        // A value cannot contain a comma; a name with one cannot exist.
         if let Some(name) = name.filter(|name| !name.contains(',')) {
             filter = format!("name=={name},{filter}");
         }
@@ -236,7 +239,7 @@ impl Shared {
         let mut all =
             plane.pages("cannot list workloads", "/api/v1/workloads", &query, "workloads", limit).await?;
         all.retain(|workload| name.is_none_or(|name| text(workload, "name") == Some(name)));
-        // Pages shift while workloads come and go.
+        // Pages shift while workloads are created and deleted.
         let mut seen = std::collections::HashSet::new();
         all.retain(|workload| text(workload, "id").is_some_and(|id| seen.insert(id.to_owned())));
         Ok(all)
@@ -254,21 +257,21 @@ impl Shared {
     }
 }
 
-/// How long a workload that was just created may be unknown to reads (NeMo-Run pull request 458, 2026-03).
+/// How long a workload that was just created may be missing in reads (NeMo-Run pull request 458, 2026-03).
 const GRACE: Duration = Duration::from_secs(60);
 /// Pause between two reads of a workload that was just created.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether a file was made within [`GRACE`].
+/// Returns whether a file was created within [`GRACE`].
 fn is_recent(path: &std::path::Path) -> bool {
     let made = std::fs::metadata(path).and_then(|meta| meta.modified());
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < GRACE))
 }
 
-/// How many of the newest workloads are looked at for a submission whose name is not known.
+/// How many of the newest workloads are searched for a submission without a known name.
 const LOOKED_AT: usize = 50;
 
-/// The path of a workload: its kind and its id.
+/// Returns the path of a workload: its kind and its id.
 fn typed_path(handle: &JobHandle) -> Result<String> {
     let wrong = || {
         Error::new(ErrorKind::Usage, format!("`{handle}` does not name a workload")).hint(
@@ -305,7 +308,7 @@ impl Backend for RunAi {
             log_times: true,
             exact_resume: true,
             log_offsets: false,
-            // Asked for by `backoffLimit`; how often it happened, the API does not say.
+            // Requested by `backoffLimit`; the API does not report their number.
             restarts: false,
             time_limit: false,
             max_name: check::LONGEST_NAME,
@@ -336,7 +339,7 @@ impl Backend for RunAi {
     }
 
     fn arrives_within(&self) -> Duration {
-        // A request that was on its way when its sender ended.
+        // A request may still be in flight after its sender ended.
         Duration::from_mins(1)
     }
 

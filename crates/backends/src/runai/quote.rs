@@ -1,28 +1,30 @@
-//! An argv as the API's one string. The server splits it like a shell, and Kubernetes then expands `$(NAME)`.
+//! Converts an argv to the API's single string. The server splits it like a shell, and Kubernetes then
+//! expands `$(NAME)`.
 
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::kubernetes::escape::literal;
 
-/// Longest text of command and arguments that is known to arrive (NeMo-Run issue 478, 2026-04).
+/// Longest text of command and arguments that is known to be accepted (NeMo-Run issue 478, 2026-04).
 pub const LONGEST: usize = 10_000;
 
-/// Stand for what only the pod knows, until everything else is quoted: the node's rank, the master's address and port.
+/// Placeholders for values that only the pod has, until everything else is quoted: the node's rank, the
+/// master's address and port.
 pub const MARKS: [&str; 3] = ["\u{1}R", "\u{1}A", "\u{1}P"];
-/// The variables behind the marks, which the training operator sets.
+/// The variables for the placeholders, which the training operator sets.
 const NAMES: [&str; 3] = ["RANK", "MASTER_ADDR", "MASTER_PORT"];
 
-/// Who puts the values in the marks' places.
+/// Which component replaces the placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
-    /// Kubernetes, which writes `$(NAME)` in command and arguments.
+    /// Kubernetes, which expands `$(NAME)` in command and arguments.
     ByKubernetes,
-    /// The shell of the pod: in the value of a variable Kubernetes knows only the variables before it, and the
-    /// operator's stand behind.
+    /// The pod's shell: in the value of a variable, Kubernetes expands only earlier variables, and the
+    /// operator's come later.
     ByShell,
 }
 
-/// Joins words so that they come back as they are, the marks filled in by Kubernetes.
+/// Joins words so that they are split unchanged, with the placeholders expanded by Kubernetes.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a word with a NUL byte.
@@ -30,7 +32,7 @@ pub fn join(words: &[String]) -> Result<String> {
     shell_line(words, Filled::ByKubernetes)
 }
 
-/// Joins words so that a shell reads them as they are.
+/// Joins words so that a shell reads them unchanged.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a word with a NUL byte.

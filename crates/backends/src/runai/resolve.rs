@@ -1,4 +1,5 @@
-//! Names become ids: project, cluster, template; and names that need no id are checked: node pools, priorities.
+//! Resolves names to ids: project, cluster, template; and checks names that need no id: node pools,
+//! priorities.
 
 use serde_json::Value;
 use weftrun_core::text::did_you_mean;
@@ -7,10 +8,10 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::client::ControlPlane;
 use super::config::Settings;
 
-/// A project, as far as it is known.
+/// The known properties of a project.
 #[derive(Clone, Debug)]
 pub struct Project {
-    /// Its id: a string, even where it looks like a number.
+    /// Its id: a string, even if it looks like a number.
     pub id: String,
     /// Its cluster's id.
     pub cluster: String,
@@ -18,9 +19,9 @@ pub struct Project {
     pub namespace: Option<String>,
 }
 
-/// Finds the project of a name, unless the settings say both ids.
+/// Finds the project of a name, unless the settings contain both ids.
 ///
-/// `usual` is the cluster where neither the project nor the settings name one.
+/// `usual` is the cluster if neither the project nor the settings name one.
 pub async fn project(
     plane: &ControlPlane,
     settings: &Settings,
@@ -35,14 +36,14 @@ pub async fn project(
     let found =
         plane.pages(WHAT, "/api/v1/org-unit/projects", &query, "projects", None).await.map_err(|error| {
             match error.kind() {
-                // Who has a token may lack the right to look projects up.
+                // A valid token may lack the right to list projects.
                 ErrorKind::Credentials if error.hints().is_empty() => {
                     error.hint("put `project-id` and `cluster-id` in the target's table")
                 }
                 _ => error,
             }
         })?;
-    // Some versions search by substring: names are compared here.
+    // Some versions search by substring, so names are compared here.
     let exact = found.iter().find(|project| text(project, "name") == Some(name));
     let Some(project) = exact else { return Err(no_project(plane, name).await) };
     let id = settings.project_id.clone().or_else(|| id_of(project)).ok_or_else(|| shape(WHAT))?;
@@ -60,11 +61,11 @@ async fn no_project(plane: &ControlPlane, name: &str) -> Error {
     near(error, name, &names, "the token sees no project at all")
 }
 
-/// The cluster of an id: its domain, its version.
+/// Returns the cluster of an id, with its domain and version.
 pub async fn cluster(plane: &ControlPlane, id: &str) -> Result<Value> {
     const WHAT: &str = "cannot look up the cluster";
     let all: Value = plane.get(WHAT, "/api/v1/clusters", &[("verbosity", "metadata".to_owned())]).await?;
-    // The document says a bare array; a client of the vendor's reads `clusters`.
+    // The document specifies a bare array; a client of the vendor's reads `clusters`.
     let list = all.get("clusters").unwrap_or(&all).as_array().cloned().unwrap_or_default();
     let found =
         list.iter().find(|cluster| text(cluster, "uuid") == Some(id) || text(cluster, "name") == Some(id));
@@ -74,7 +75,7 @@ pub async fn cluster(plane: &ControlPlane, id: &str) -> Result<Value> {
     })
 }
 
-/// The names of the node pools of a cluster.
+/// Returns the names of the node pools of a cluster.
 pub async fn node_pools(plane: &ControlPlane, cluster: &str) -> Result<Vec<String>> {
     let query = [("filterBy", format!("clusterId=={cluster}"))];
     let pools =
@@ -82,7 +83,7 @@ pub async fn node_pools(plane: &ControlPlane, cluster: &str) -> Result<Vec<Strin
     Ok(names(&pools, "/name"))
 }
 
-/// The names of the priorities; those of every version where the list is not served (before 2.22).
+/// Returns the names of the priorities; those of every version if the list is not served (before 2.22).
 pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
     let list = plane.get::<Value>("cannot list priorities", "/api/v1/workload-priorities", &[]).await;
     match list {
@@ -109,7 +110,7 @@ pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
     }
 }
 
-/// The id of a template; those of distributed workloads have a list of their own.
+/// Returns the id of a template; those of distributed workloads have a separate list.
 pub async fn template(plane: &ControlPlane, kind: &str, name: &str) -> Result<String> {
     const WHAT: &str = "cannot look up the template";
     let path = match kind {
@@ -130,7 +131,7 @@ pub async fn template(plane: &ControlPlane, kind: &str, name: &str) -> Result<St
     }
 }
 
-/// Where an asset keeps the name Kubernetes knows it by.
+/// A type of asset, with the place of its Kubernetes name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     /// A volume claim.
@@ -139,7 +140,8 @@ pub enum Asset {
     Credentials,
 }
 
-/// The assets of a project: the name that the UI shows, which people take for the other, and the name that Kubernetes knows.
+/// Returns the assets of a project: the name in the UI, which users confuse with the other, and the name in
+/// Kubernetes.
 pub async fn assets(plane: &ControlPlane, project: &str, asset: Asset) -> Result<Vec<(String, String)>> {
     let (path, field) = match asset {
         Asset::Claim => ("/api/v1/asset/datasource/pvc", "/spec/claimName"),
@@ -152,7 +154,7 @@ pub async fn assets(plane: &ControlPlane, project: &str, asset: Asset) -> Result
     Ok(entries.filter_map(|entry| Some((text(entry, "/meta/name")?, text(entry, field)?))).collect())
 }
 
-/// The finding of a name that is not among those the server knows; none if it is.
+/// Returns the finding of a name that is not on the server; none if it is.
 pub fn unknown(code: &str, what: &str, name: &str, known: &[String]) -> Option<Finding> {
     if known.iter().any(|known| known == name) {
         return None;
@@ -187,7 +189,7 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// Ids are strings in the document, and numbers in some answers.
+/// Returns an id: a string in the document, and a number in some answers.
 fn id_of(value: &Value) -> Option<String> {
     match value.get("id")? {
         Value::String(id) => Some(id.clone()),

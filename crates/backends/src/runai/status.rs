@@ -1,4 +1,4 @@
-//! The platform's phases and events as ours.
+//! Converts the platform's phases and events to weftrun's.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use weftrun_core::log::clean_text;
 use super::render::{MARKER, ROLE};
 use super::resolve::text;
 
-/// One phase of the platform as ours. `Degraded` and words of later versions are not terminal: a workload comes back
-/// from them.
+/// Converts a phase of the platform. `Degraded` and phases of later versions are not terminal: a workload can
+/// recover from them.
 pub fn phase(word: &str) -> JobPhase {
     match word {
         "Creating" => JobPhase::Submitted,
@@ -26,7 +26,7 @@ pub fn phase(word: &str) -> JobPhase {
     }
 }
 
-/// A workload as the typed read gives it.
+/// Converts a workload from a typed read.
 pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
     let word = text(workload, "actualPhase").unwrap_or("Unknown");
     let mut job = JobSummary::new(handle, phase(word));
@@ -47,7 +47,7 @@ pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
     job
 }
 
-/// A workload as the list gives it.
+/// Converts a workload from the list.
 pub fn of_listed(handle: JobHandle, workload: &Value) -> JobSummary {
     let mut job = JobSummary::new(handle, phase(text(workload, "phase").unwrap_or("Unknown")));
     if let Some(name) = text(workload, "name") {
@@ -68,17 +68,17 @@ pub fn of_listed(handle: JobHandle, workload: &Value) -> JobSummary {
     job
 }
 
-/// The submission a workload carries.
+/// Returns the submission in a workload's label.
 pub fn marker(workload: &Value) -> Option<SubmissionId> {
     let labels = workload.pointer("/spec/labels")?.as_array()?;
     let ours = labels.iter().find(|label| text(label, "name") == Some(MARKER))?;
     SubmissionId::parse(text(ours, "value")?)
 }
 
-/// What the job file calls the roles of a workload's pods.
+/// The names of a workload's roles in the job file.
 ///
-/// The API knows a master, workers and a launcher. Where the master is the first node of the workers' role, it counts as
-/// node 0 of that role, as the plan says it.
+/// The API has a master, workers and a launcher. If the master is the first node of the workers' role, it
+/// counts as node 0 of that role, as in the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     master: Option<String>,
@@ -86,7 +86,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Reads the roles from the labels that were rendered; a workload of another client has none.
+    /// Reads the roles from the rendered labels; a workload of another client has none.
     pub fn of(workload: &Value) -> Self {
         let role = |pod: &str| {
             let labels = workload.get(pod)?.get("labels")?.as_array()?;
@@ -99,7 +99,7 @@ impl Roles {
         Self { master, worker }
     }
 
-    /// The role of a pod, and its number in it.
+    /// Returns the role of a pod, and its number in it.
     pub fn of_pod(&self, pod: &str) -> (String, Option<u32>) {
         let (role, number) = role(pod);
         let shared = self.master.is_some() && self.master == self.worker;
@@ -111,14 +111,14 @@ impl Roles {
         (name.clone().unwrap_or_else(|| role.to_owned()), number)
     }
 
-    /// Whether a pod is of one of the roles that were named, in the job file's words or the platform's.
+    /// Returns whether a pod belongs to one of the given roles, by the job file's or the platform's names.
     pub fn is_wanted(&self, pod: &str, wanted: &[String]) -> bool {
         wanted.is_empty()
             || wanted.contains(&self.of_pod(pod).0)
             || wanted.iter().any(|name| name == role(pod).0)
     }
 
-    /// A pod of a workload.
+    /// Converts a pod of a workload.
     pub fn replica(&self, pod: &Value, index: u32) -> ReplicaStatus {
         let mut replica = replica(pod, index);
         let (role, number) = self.of_pod(&replica.name);
@@ -128,7 +128,7 @@ impl Roles {
     }
 }
 
-/// The addresses at which a workload can be reached, as the list gives them.
+/// Returns the addresses of a workload from the list.
 pub fn addresses(listed: &Value) -> Vec<String> {
     let list = |key: &str| listed.get(key).and_then(Value::as_array).into_iter().flatten();
     let connections = list("externalConnections").filter_map(|connection| {
@@ -147,7 +147,8 @@ pub fn addresses(listed: &Value) -> Vec<String> {
     found
 }
 
-/// What a pod is by its name (`NAME-master-0`, `NAME-worker-3`, `NAME-launcher-x7k2p`), and its number.
+/// Returns the role of a pod and its number, from its name (`NAME-master-0`, `NAME-worker-3`,
+/// `NAME-launcher-x7k2p`).
 pub fn role(pod: &str) -> (&'static str, Option<u32>) {
     let mut words = pod.rsplit('-');
     let last = words.next().unwrap_or_default();
@@ -160,7 +161,7 @@ pub fn role(pod: &str) -> (&'static str, Option<u32>) {
     }
 }
 
-/// A pod of a workload.
+/// Converts a pod of a workload.
 pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
     let name = clean_text(text(pod, "name").unwrap_or_default()).into_owned();
     let (role, number) = role(&name);
@@ -176,7 +177,7 @@ pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
     replica
 }
 
-/// The phase a record of the history tells of, with its message and time.
+/// Returns the phase in a history record, with its message and time.
 pub fn phase_update(record: &Value) -> Option<(String, String, Option<Timestamp>)> {
     let update = record.pointer("/spec/phaseUpdate").filter(|update| update.is_object())?;
     let word = clean_text(text(update, "phase")?).into_owned();
@@ -184,19 +185,19 @@ pub fn phase_update(record: &Value) -> Option<(String, String, Option<Timestamp>
     Some((word, said, record.get("meta").and_then(|meta| time(meta, "creationTimestamp"))))
 }
 
-/// What a step from one phase to the next means, where it means more than progress: another attempt begins.
+/// Returns what a change of phase means if it starts another attempt.
 pub fn new_attempt(before: JobPhase, now: JobPhase) -> Option<&'static str> {
     use JobPhase::{Pending, Restarting, Running, Starting, Stopping, Submitted, Suspended};
     match (before, now) {
         (Suspended, Submitted | Pending | Starting | Running) => Some("resumed after a suspend"),
-        // Going down by a suspend is no preemption.
+        // A workload that stops because of a suspend was not preempted.
         (Stopping, _) => None,
         (Running | Restarting, Pending) => Some("preempted: waits for nodes again"),
         _ => None,
     }
 }
 
-/// An event: how bad, the platform's word, its text, when.
+/// Converts an event: severity, the platform's word, its text, its time.
 pub fn event(event: &Value) -> (Severity, String, String, Option<Timestamp>) {
     let severity = if text(event, "type") == Some("Warning") { Severity::Warning } else { Severity::Info };
     let word = clean_text(text(event, "reason").unwrap_or("Event")).into_owned();
@@ -204,7 +205,7 @@ pub fn event(event: &Value) -> (Severity, String, String, Option<Timestamp>) {
     (severity, word, said, time(event, "createdAt"))
 }
 
-/// A time field of an answer.
+/// Returns a time field of an answer.
 pub fn time(value: &Value, key: &str) -> Option<Timestamp> {
     text(value, key)?.parse().ok()
 }

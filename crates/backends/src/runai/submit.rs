@@ -1,4 +1,4 @@
-//! A workload is created once: its submission is in a label, and a name can be given once in a project.
+//! Creates a workload exactly once: its submission is in a label, and a name is unique in a project.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::resolve::{self, text};
 use super::{Shared, render};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
-/// The request is sent once more when the workload has not shown up for a few seconds: lists lag behind.
+/// The request is sent once more if the workload has not appeared for a few seconds: lists lag behind.
 const POLICY: Policy = Policy {
     absence: Duration::from_millis(3500),
     requests: 2,
@@ -20,14 +20,14 @@ const POLICY: Policy = Policy {
     pause: Duration::from_millis(500),
 };
 
-/// A workload on its way to the control plane.
+/// A workload that is being created.
 struct Creating<'a> {
     shared: &'a Shared,
     rendered: &'a Rendered,
     body: String,
 }
 
-/// Submits what was rendered.
+/// Submits a rendered job.
 pub async fn submit(shared: &Shared, rendered: &Rendered) -> Result<JobHandle> {
     let document = rendered
         .documents
@@ -64,7 +64,7 @@ impl Submission for Creating<'_> {
                 ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol => {
                     Ok(Created::Unknown(error))
                 }
-                // Some versions answer a name that is taken with a plain 400 or 409.
+                // Some versions answer a taken name with a plain 400 or 409.
                 ErrorKind::AlreadyExists | ErrorKind::Refused => Ok(Created::Taken(error)),
                 _ => Err(error),
             },
@@ -77,7 +77,7 @@ impl Submission for Creating<'_> {
     }
 }
 
-/// Puts the ids of the names into a body.
+/// Inserts the ids for the names in a body.
 async fn fill_holes(shared: &Shared, kind: &str, body: &mut Value) -> Result<()> {
     let project = shared.project().await?;
     for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {

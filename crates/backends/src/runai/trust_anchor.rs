@@ -1,8 +1,8 @@
 //! TLS with the certificates of `ca-file`.
 //!
-//! A self-signed server certificate is often marked as an authority (`openssl req -x509` does so), and webpki refuses
-//! such a certificate from a server. OpenSSL and Go accept a certificate that is itself a trust anchor; so does this
-//! verifier: byte for byte, within its validity, and for a name that it has.
+//! A self-signed server certificate is often marked as an authority (`openssl req -x509` does so), and webpki
+//! refuses such a certificate from a server. OpenSSL and Go accept a certificate that is itself a trust
+//! anchor; so does this verifier: if it is byte for byte the same, valid now, and issued for the name.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 use webpki::{EndEntityCert, KeyUsage};
 
-/// What a text of PEM blocks is refused for.
+/// The error of an invalid text of PEM blocks.
 type Refused = Box<dyn std::error::Error + Send + Sync>;
 
-/// The TLS settings of a target: its certificates beside the system's, and the client's own certificate and key.
+/// Returns the TLS settings of a target: its certificates in addition to the system's, and the client's own
+/// certificate and key.
 pub fn client_config(authorities: &[u8], identity: Option<&[u8]>) -> Result<ClientConfig, Refused> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let own = CertificateDer::pem_slice_iter(authorities).collect::<Result<Vec<_>, _>>()?;
@@ -41,7 +42,7 @@ pub fn client_config(authorities: &[u8], identity: Option<&[u8]>) -> Result<Clie
     Ok(config)
 }
 
-/// The system's verifier, and the certificates that the user named.
+/// The system's verifier, and the user's certificates.
 #[derive(Debug)]
 struct AnchorVerifier {
     inner: Verifier,
@@ -50,7 +51,7 @@ struct AnchorVerifier {
 }
 
 impl AnchorVerifier {
-    /// Whether the server shows one of the user's certificates, which is valid now and for this name.
+    /// Returns whether the server's certificate is one of the user's, and valid now and for this name.
     fn is_anchor(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
         self.own.iter().any(|own| own == shown) && self.is_valid(shown, name, now) == Some(true)
     }
@@ -61,13 +62,13 @@ impl AnchorVerifier {
         let algorithms = self.provider.signature_verification_algorithms.all;
         let usage = KeyUsage::server_auth();
         match server.verify_for_usage(algorithms, &[anchor], &[], now, usage, None, None) {
-            // The validity is checked before the mark of an authority.
+            // The validity is checked before the authority mark.
             Ok(_) | Err(webpki::Error::CaUsedAsEndEntity) => {}
             Err(_) => return Some(false),
         }
         Some(match server.verify_is_valid_for_subject_name(name) {
             Ok(()) => true,
-            // Without alternative names the certificate itself is all there is to compare.
+            // Without alternative names only the certificate itself can be compared.
             Err(webpki::Error::CertNotValidForName(names)) => names.presented.is_empty(),
             Err(_) => false,
         })
@@ -118,7 +119,8 @@ mod tests {
 
     use super::*;
 
-    /// The verifier of a target that names the testkit's self-signed certificate, and that certificate.
+    /// Returns the verifier of a target that names the testkit's self-signed certificate, and that
+    /// certificate.
     fn verifier() -> (AnchorVerifier, CertificateDer<'static>) {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/src/fake_runai/tls/self-signed.pem");
         let own = CertificateDer::from_pem_file(path).unwrap();

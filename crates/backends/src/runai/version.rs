@@ -1,5 +1,5 @@
-//! Which fields of a create body a version of the control plane has. An unknown field is very likely ignored without
-//! a word, so what would be lost is said before anything is sent.
+//! The fields of a create body in each version of the control plane. An unknown field is very likely ignored
+//! silently, so what would be lost is reported before anything is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Version {
 pub const FIRST: Version = Version { major: 2, minor: 18 };
 
 impl Version {
-    /// Reads `2.21`, `2.21.3`, `v2.21`.
+    /// Parses `2.21`, `2.21.3`, `v2.21`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().trim_start_matches('v').split(['.', '-', '+']);
         Some(Self { major: parts.next()?.parse().ok()?, minor: parts.next()?.parse().ok()? })
@@ -34,7 +34,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The newest version whose fields are known here.
+/// The newest version with known fields.
 pub const NEWEST: Version = Version { major: 2, minor: 24 };
 
 #[derive(Default, Deserialize)]
@@ -46,7 +46,7 @@ struct Table {
 static TABLE: LazyLock<Table> =
     LazyLock::new(|| serde_json::from_str(include_str!("data/fields.json")).unwrap_or_default());
 
-/// Body kind → field path → first version that has it. Fields that are not in it were there in 2.18.
+/// Body kind → field path → first version that has it. Fields that are not listed exist since 2.18.
 static SINCE: LazyLock<BTreeMap<&str, BTreeMap<&str, Version>>> = LazyLock::new(|| {
     let versions = |versions: &'static BTreeMap<String, Vec<String>>| {
         versions
@@ -58,7 +58,7 @@ static SINCE: LazyLock<BTreeMap<&str, BTreeMap<&str, Version>>> = LazyLock::new(
     TABLE.since.iter().map(|(kind, by_version)| (kind.as_str(), versions(by_version))).collect()
 });
 
-/// Body kind → every field path a version up to [`NEWEST`] has.
+/// Body kind → every field path of a version up to [`NEWEST`].
 static KNOWN: LazyLock<BTreeMap<&str, BTreeSet<&str>>> = LazyLock::new(|| {
     let of = |kind: &'static str| {
         let lists = ["all", kind].into_iter().filter_map(|list| TABLE.known.get(list));
@@ -67,20 +67,21 @@ static KNOWN: LazyLock<BTreeMap<&str, BTreeSet<&str>>> = LazyLock::new(|| {
     ["distributed", "trainings", "workspaces"].map(of).into_iter().collect()
 });
 
-/// The master's fields are the worker's, less those of the whole workload.
+/// Returns the worker's path for a master's: the master's fields are the worker's, without those of the whole
+/// workload.
 fn as_worker(path: &str) -> String {
     path.strip_prefix("masterSpec.").map_or_else(|| path.to_owned(), |rest| format!("spec.{rest}"))
 }
 
-/// The names of the fields of a folder of a body (`spec`, `spec.compute`).
+/// Returns the names of the fields at a path of a body (`spec`, `spec.compute`).
 pub fn fields(kind: &str, folder: &str) -> Vec<&'static str> {
     let folder = as_worker(&format!("{folder}."));
     let known = KNOWN.get(kind).into_iter().flatten();
     known.filter_map(|path| path.strip_prefix(folder.as_str()).filter(|rest| !rest.contains('.'))).collect()
 }
 
-/// The fields of a body that no version has: a strict check here is the only protection against typing errors, since
-/// the server very likely ignores them.
+/// Returns the fields of a body that no version has: a strict check here is the only protection against
+/// typing errors, since the server very likely ignores them.
 pub fn unknown(kind: &str, body: &Value) -> Vec<String> {
     let mut found = BTreeSet::new();
     if let Some(known) = KNOWN.get(kind) {
@@ -106,7 +107,7 @@ fn look(value: &Value, path: &str, known: &BTreeSet<&str>, found: &mut BTreeSet<
     }
 }
 
-/// Takes out of a body what a version does not have; the result names each field taken out and the version that has it.
+/// Removes from a body the fields that a version does not have; returns each with the version that has it.
 pub fn strip(kind: &str, version: Version, body: &mut Value) -> Vec<(String, Version)> {
     let mut lost = Vec::new();
     if let Some(since) = SINCE.get(kind) {

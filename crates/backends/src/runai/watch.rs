@@ -1,4 +1,4 @@
-//! Looking again: the control plane has no watch, so typed reads are compared.
+//! Watches workloads by polling: the control plane has no watch, so typed reads are compared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::status::{self, Roles};
 use super::{Shared, typed_path};
 use crate::runai::resolve::text;
 
-/// Seconds between two looks, unless the target says otherwise: what the official clients do (5 to 15).
+/// Default seconds between two polls, as in the official clients (5 to 15).
 const POLL: u64 = 5;
-/// Events that are read.
+/// Number of events that are read.
 const EVENTS: usize = 50;
-/// Records of the history that are read.
+/// Number of history records that are read.
 const RECORDS: usize = 200;
 
-/// Everything known of one workload.
+/// Returns the details of one workload.
 pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> {
     let workload = shared.typed(handle).await?;
     let mut detail = JobDetail::new(shared.summary(handle, &workload));
@@ -43,7 +43,7 @@ pub async fn describe(shared: &Shared, handle: &JobHandle) -> Result<JobDetail> 
     Ok(detail)
 }
 
-/// What happened, oldest first: events and phases, with each new attempt where one began.
+/// Returns the history, oldest first: events and phases, with the start of each new attempt.
 async fn history(shared: &Shared, handle: &JobHandle) -> Vec<JobEvent> {
     let path = format!("/api/v1/workloads/{}/history", handle.uid().unwrap_or_default());
     let records = match shared.plane().await {
@@ -62,7 +62,7 @@ async fn history(shared: &Shared, handle: &JobHandle) -> Vec<JobEvent> {
     let recorded = records.as_deref().unwrap_or_default().iter();
     for event in events.iter().chain(recorded.clone().filter_map(|record| record.pointer("/spec/event"))) {
         let told = status::event(event);
-        // The history has the events too.
+        // The history contains the events too.
         if !found.iter().any(|(time, known)| {
             *time == told.3 && matches!(known, JobEvent::Message { text, .. } if *text == told.2)
         }) {
@@ -86,7 +86,7 @@ async fn history(shared: &Shared, handle: &JobHandle) -> Vec<JobEvent> {
     found.into_iter().map(|(_, event)| event).collect()
 }
 
-/// Which pods failed: all the API says; exit codes are in the logs at best.
+/// Describes which pods failed, which is all the API reports; exit codes are at best in the logs.
 fn failed_pods(pods: &[Value]) -> String {
     let failed = pods
         .iter()
@@ -98,12 +98,12 @@ fn failed_pods(pods: &[Value]) -> String {
     weftrun_core::log::clean_text(&format!("failed: {}", names.join(", "))).into_owned()
 }
 
-/// Adds what the list says of a workload to its reason, so that every verb shows what `list` shows.
+/// Adds the list's message to the reason of a workload, so that every verb shows what `list` shows.
 fn add_reason(summary: &mut JobSummary, listed: Option<&Value>) {
     let said =
         listed.map(|entry| status::of_listed(summary.handle.clone(), entry).reason).unwrap_or_default();
     if summary.phase == JobPhase::Cancelled || summary.reason.contains(&said) {
-        // It is there already, or there is none.
+        // It is already included, or there is none.
     } else if summary.reason.is_empty() || summary.phase == JobPhase::Unknown {
         summary.reason = said;
     } else {
@@ -114,7 +114,7 @@ fn add_reason(summary: &mut JobSummary, listed: Option<&Value>) {
     }
 }
 
-/// A pending workload says why in its events only.
+/// Adds why a workload is pending, which is only in its events.
 fn explain(detail: &mut JobDetail) {
     let waiting =
         matches!(detail.summary.phase, JobPhase::Pending | JobPhase::Starting | JobPhase::Submitted);
@@ -133,21 +133,21 @@ fn ready(detail: &JobDetail) -> u32 {
     u32::try_from(running).unwrap_or(u32::MAX)
 }
 
-/// The pods of a workload.
+/// Returns the pods of a workload.
 pub async fn pods(shared: &Shared, handle: &JobHandle) -> Result<Vec<Value>> {
     typed_path(handle)?;
     let path = format!("/api/v1/workloads/{}/pods", handle.uid().unwrap_or_default());
     shared.plane().await?.pages("cannot list the pods", &path, &[], "pods", None).await
 }
 
-/// The newest events of a workload, the newest first.
+/// Returns the newest events of a workload, newest first.
 pub async fn events(shared: &Shared, handle: &JobHandle) -> Result<Vec<Value>> {
     let path = format!("/api/v1/workloads/{}/events", handle.uid().unwrap_or_default());
     let query = [("sortOrder", "desc".to_owned())];
     shared.plane().await?.pages("cannot list the events", &path, &query, "events", Some(EVENTS)).await
 }
 
-/// Seconds between two looks.
+/// Returns the seconds between two polls.
 pub fn interval(shared: &Shared) -> Duration {
     Duration::from_secs(shared.settings.poll_seconds.unwrap_or(POLL).max(1))
 }
@@ -170,12 +170,12 @@ struct Watch {
     filter: JobFilter,
     send: mpsc::Sender<Result<JobEvent>>,
     known: HashMap<JobHandle, JobSummary>,
-    /// Attempts that were seen to begin after the first.
+    /// Attempts that started after the first.
     attempts: HashMap<JobHandle, u32>,
     lost: bool,
 }
 
-/// The reader went away.
+/// The reader is gone.
 struct Closed;
 
 impl Watch {
@@ -207,7 +207,7 @@ impl Watch {
         self.send.send(Ok(event)).await.map_err(|_| Closed)
     }
 
-    /// One look; true when every workload that was asked for has ended.
+    /// Polls once; returns true when every requested workload has ended.
     async fn look(&mut self) -> std::result::Result<bool, Stop> {
         let now = self.summaries().await?;
         if std::mem::take(&mut self.lost) {
@@ -279,7 +279,7 @@ impl Watch {
     }
 }
 
-/// The summary of a typed read, with its reason and the pods that run.
+/// Returns the summary of a typed read, with its reason and the running pods.
 pub async fn detailed(shared: &Shared, handle: &JobHandle, workload: &Value) -> JobSummary {
     let mut detail = JobDetail::new(shared.summary(handle, workload));
     let pods = pods(shared, handle).await.unwrap_or_default();

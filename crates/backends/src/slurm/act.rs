@@ -1,4 +1,5 @@
-//! Actions, each confirmed by the job's state, since `scancel` is silent about jobs it did not find.
+//! Actions, each confirmed by the job's state, since `scancel` prints nothing about jobs that it did not
+//! find.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::{BACKEND, findings};
 
 /// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
-    // What the job was two seconds ago does not count here.
+    // A snapshot may be two seconds old, which is too old here.
     client.forget_snapshot().await;
     let (id, found) = lookup::must_find(client, handle).await?;
     let phase = found.phase();
@@ -39,7 +40,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         return Err(no_requeue());
     }
     if phase.is_terminal() {
-        // Stopping what has stopped is no failure; anything else asked of it is.
+        // Cancelling a job that has ended is not a failure; any other action on it is.
         return if action == Action::Cancel { Ok(()) } else { Err(wrong_phase(&id, action, phase)) };
     }
     if action == Action::Hold && !matches!(phase, JobPhase::Pending | JobPhase::Suspended) {
@@ -57,7 +58,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         return confirm(client, &id, action, &found).await;
     }
     match client.command(name, &argv).await {
-        // A job that is not to be queued again by Slurm itself; its owner may still ask for it.
+        // The job forbids a requeue by Slurm itself; its owner may still request one.
         Err(error) if action == Action::Requeue && error.message().contains("presently disabled") => {
             client
                 .command("scontrol", &["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()])
@@ -85,7 +86,7 @@ fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
     Error::new(ErrorKind::Refused, format!("job {id} is {phase} and cannot be {verb}"))
 }
 
-/// Waits until the state shows it; up to 10 s, as slurmctld does such things in its own time.
+/// Waits until the state shows the effect, for up to 10 s: slurmctld acts asynchronously.
 async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) -> Result<()> {
     for _ in 0..20 {
         client.forget_snapshot().await;

@@ -1,4 +1,5 @@
-//! What a cluster said of itself, kept for a while beside the target's state: a submission then costs a test and an `sbatch`.
+//! Cluster facts, cached in the target's state folder, so that a submission costs only a test and an
+//! `sbatch`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +9,10 @@ use jiff::Timestamp;
 use super::config::Settings;
 use crate::files;
 
-/// How long it is believed. A job that would be refused because of it makes the cluster be asked anew.
+/// How long an entry is valid. Before a job is refused because of an entry, the cluster is queried again.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// The file: a line that says whose answer it is, a line with the time, the answer.
+/// The cache file: one line that identifies the target, one line with the time, then the output.
 #[derive(Clone, Debug)]
 pub struct Cache {
     path: PathBuf,
@@ -19,18 +20,18 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache of a target's settings and the folder in which `submit` is called.
+    /// Returns the cache for a target's settings and the folder in which `submit` is called.
     pub fn new(state: &Path, settings: &Settings, folder: Option<&str>) -> Self {
         let Settings { ssh, ssh_config, ssh_args, bin_dir, cluster, .. } = settings;
         let of = format!(
             "{} {ssh:?} {ssh_config:?} {ssh_args:?} {bin_dir:?} {cluster:?} {folder:?}",
             env!("CARGO_PKG_VERSION")
         );
-        // One file for each target; another folder or host only makes it stale.
+        // One file per target: another folder or host only invalidates it.
         Self { path: state.join("cluster.txt"), of }
     }
 
-    /// The answer that is known and fresh, and its age.
+    /// Returns the cached output and its age, while it is fresh.
     pub fn read(&self) -> Option<(String, Duration)> {
         let text = files::read_text(&self.path, files::MAX_STATE).ok()?;
         let (of, rest) = text.split_once('\n')?;
@@ -40,7 +41,7 @@ impl Cache {
         (of == self.of && age < FRESH).then(|| (answer.to_owned(), age))
     }
 
-    /// Keeps an answer; a cache that cannot be written is none.
+    /// Writes the output. A cache that cannot be written is ignored.
     pub fn write(&self, answer: &str) {
         let text = format!("{}\n{}\n{answer}", self.of, Timestamp::now().as_second());
         if let Err(error) = files::write_private(&self.path, text.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Slurm's commands, as questions with answers.
+//! Slurm's commands as typed queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -17,10 +17,10 @@ use super::rest::Rest;
 use super::transport::{Answer, Transport};
 use super::{discover, error, quote};
 
-/// The rows of one job, and what else is told of each.
+/// The rows of one job, and the further details of each.
 type Told = Vec<(Job, Shown)>;
 
-/// How slurmctld is asked.
+/// How slurmctld is reached.
 #[derive(Debug)]
 pub enum Access {
     /// By Slurm's commands.
@@ -30,7 +30,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether slurmrestd is asked.
+    /// Returns whether slurmrestd is used.
     pub fn is_rest(&self) -> bool {
         matches!(self, Self::Rest(_))
     }
@@ -43,20 +43,20 @@ pub struct Client {
     pub target: String,
     /// Its settings.
     pub settings: Settings,
-    /// How it is asked.
+    /// How slurmctld is reached.
     pub access: Access,
     /// The folder in which `submit` is called.
     pub folder: Option<String>,
     transport: Transport,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
-    /// Over slurmrestd jobs are asked for one by one: its list has everybody's.
+    /// Jobs that were fetched one by one over slurmrestd, whose list contains the jobs of all users.
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<Cluster>)>>,
     cache: Cache,
-    /// When slurmdbd did not answer, and what was said of it.
+    /// When slurmdbd last failed to answer, and the error text.
     no_database: std::sync::Mutex<Option<(Instant, String)>>,
-    /// What was gone on without.
+    /// Failures that a result was returned without.
     notes: std::sync::Mutex<Vec<Finding>>,
 }
 
@@ -84,7 +84,7 @@ impl Client {
         })
     }
 
-    /// Where the commands run, or the address of slurmrestd, for messages.
+    /// Returns the host of the commands, or the address of slurmrestd, for messages.
     pub fn host(&self) -> &str {
         match &self.access {
             Access::Commands => self.transport.host(),
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Runs a program that changes nothing; again after a lost connection.
+    /// Runs a program that changes nothing, and repeats it after a lost connection.
     pub async fn read(&self, program: &str) -> Result<Answer> {
         self.transport.read(program).await
     }
@@ -102,17 +102,17 @@ impl Client {
         self.transport.run(program).await
     }
 
-    /// Runs a program once, which goes on to its own end where no answer comes in time.
+    /// Runs a program once; it continues to its own end if no answer comes in time.
     pub async fn run_detached(&self, program: &str) -> Result<Answer> {
         self.transport.run_detached(program).await
     }
 
-    /// Runs a program whose output is given on as it comes.
+    /// Runs a program and forwards its output as it arrives.
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.transport.relay(program, sink).await
     }
 
-    /// `-M CLUSTER`, where the target names one.
+    /// Returns `-M CLUSTER`, where the target names a cluster.
     pub fn cluster(&self) -> Result<String> {
         self.settings
             .cluster
@@ -120,7 +120,7 @@ impl Client {
             .map_or(Ok(String::new()), |name| Ok(format!(" -M {}", quote::word(name)?)))
     }
 
-    /// The `squeue` command for a selection such as `--me` or `-j 1,1`.
+    /// Returns the `squeue` command for a selection such as `--me` or `-j 1,1`.
     fn squeue(&self, selection: &str) -> Result<String> {
         let cluster = self.cluster()?;
         Ok(format!(
@@ -129,7 +129,7 @@ impl Client {
         ))
     }
 
-    /// The rows of one job that slurmctld still knows.
+    /// Returns the rows of one job that slurmctld still has.
     pub async fn rows(&self, id: &JobId) -> Result<Vec<Job>> {
         if let Access::Rest(rest) = &self.access {
             return Ok(self.single(rest, id).await?.into_iter().map(|(row, _)| row).collect());
@@ -137,7 +137,7 @@ impl Client {
         let snapshot = self.snapshot().await?;
         let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
         if rows.is_empty() {
-            // Twice: squeue calls a single unknown id an error, but not two (seen on all releases).
+            // Twice: squeue reports a single unknown id as an error, but not two (seen on all releases).
             let answer = self.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
             if answer.code != 0 {
                 return Err(error::of_command("squeue", &answer.stderr, answer.code));
@@ -151,7 +151,7 @@ impl Client {
         Ok(rows)
     }
 
-    /// One job over slurmrestd, at most one poll interval old.
+    /// Returns one job over slurmrestd, at most one poll interval old.
     async fn single(&self, rest: &Rest, id: &JobId) -> Result<Told> {
         let mut kept = self.single.lock().await;
         let of_id =
@@ -166,12 +166,12 @@ impl Client {
         Ok(found)
     }
 
-    /// Says that a job is watched that may belong to somebody else.
+    /// Adds a job of possibly another user to the watched ones.
     fn also_watch(&self, id: &JobId) {
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(JobId::whole(id.number));
     }
 
-    /// The user's own jobs and those also watched, at most one poll interval old: everybody who watches shares one
+    /// Returns the user's own jobs and the added ones, at most one poll interval old: all watchers share one
     /// `squeue`.
     pub async fn snapshot(&self) -> Result<Arc<Vec<Job>>> {
         let mut kept = self.snapshot.lock().await;
@@ -187,7 +187,8 @@ impl Client {
         }
         let others: Vec<String> = {
             let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-            // Each id twice: squeue calls a single unknown id an error, but not two (seen on all releases).
+            // Each id twice: squeue reports a single unknown id as an error, but not two (seen on all
+            // releases).
             foreign.iter().flat_map(|id| [id.to_string(), id.to_string()]).collect()
         };
         let mut program = self.squeue("--me")?;
@@ -206,8 +207,9 @@ impl Client {
         Ok(jobs)
     }
 
-    /// What the cluster says of itself, as [`discover::ask`] asks it; not asked again for a minute by one process, and for ten by
-    /// others. `anew` is for what would be refused by a kept answer; one that this process has just got stands all the same.
+    /// Returns the cluster facts that [`discover::ask`] queries. They are cached for one minute in the
+    /// process and for ten minutes on disk. `anew` skips the cache on disk, for a job that cached facts would
+    /// refuse; facts that this process has just read remain valid.
     pub async fn described(&self, anew: bool) -> Result<Arc<Cluster>> {
         let mut kept = self.described.lock().await;
         let fresh = if anew { discover::JUST_NOW } else { discover::FRESH };
@@ -219,7 +221,8 @@ impl Client {
             Access::Commands => {
                 if let Some((text, age)) = self.cache.read().filter(|_| !anew) {
                     tracing::debug!(seconds = age.as_secs(), "the facts of the cluster are kept ones");
-                    // It counts as old for this process: what it would refuse is asked anew.
+                    // It counts as old in this process: before a job is refused, the cluster is queried
+                    // again.
                     return Ok(Arc::new(Cluster::read(&text)));
                 }
                 let text = discover::ask(self).await?;
@@ -231,13 +234,13 @@ impl Client {
         Ok(cluster)
     }
 
-    /// Makes the next [`Client::snapshot`] a new one: something was changed.
+    /// Makes the next [`Client::snapshot`] query the cluster, since something was changed.
     pub async fn forget_snapshot(&self) {
         *self.snapshot.lock().await = None;
         self.single.lock().await.clear();
     }
 
-    /// All lives of a job in accounting; none where the cluster has no accounting.
+    /// Returns all runs of a job in accounting; none where the cluster has no accounting.
     pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
         match &self.access {
             Access::Rest(rest) => rest.accounting(Some(id), 0).await,
@@ -245,7 +248,8 @@ impl Client {
         }
     }
 
-    /// All lives of the user's jobs of some days in accounting; none where the cluster has no accounting.
+    /// Returns all runs of the user's jobs of the last `days` days in accounting; none where the cluster has
+    /// no accounting.
     pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
         match &self.access {
             Access::Rest(rest) => rest.accounting(None, days).await,
@@ -253,7 +257,8 @@ impl Client {
         }
     }
 
-    /// Keeps a failure that an answer goes on without, for [`Backend::take_notes`](weftrun_core::backend::Backend::take_notes).
+    /// Keeps a failure without which a result was returned, for
+    /// [`Backend::take_notes`](weftrun_core::backend::Backend::take_notes).
     pub fn note(&self, failed: Option<Error>) {
         let Some(error) = failed else { return };
         let note = Finding::warning("SLURM-NO-ACCOUNTING", error.message());
@@ -269,7 +274,7 @@ impl Client {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What accounting knows of a job, as far as it answers: the rows, and the error where slurmdbd is down.
+    /// Returns what accounting has on a job: the rows, and the error where slurmdbd is down.
     ///
     /// # Errors
     /// Every other failure, as [`Client::accounted`].
@@ -277,7 +282,7 @@ impl Client {
         or_down(self.accounted(id).await)
     }
 
-    /// What accounting knows of the user's jobs of some days, as far as it answers.
+    /// Returns what accounting has on the user's jobs of the last `days` days.
     ///
     /// # Errors
     /// As [`Client::accounted_if_up`].
@@ -291,7 +296,7 @@ impl Client {
             return Err(error::no_database(&said));
         }
         let cluster = self.cluster()?;
-        // sacct waits 45 s for a slurmdbd that takes connections and does not answer (seen on 22.05).
+        // sacct waits 45 s for a slurmdbd that accepts connections and does not answer (seen on 22.05).
         let program = format!(
             "{}SLURM_TIME_FORMAT=%s $limit sacct{cluster} -X -D -P -n --delimiter='{}' {selection} --format={}",
             quote::limit(DATABASE_LIMIT),
@@ -316,7 +321,7 @@ impl Client {
         Err(error::of_command("sacct", &said, answer.code))
     }
 
-    /// What `scontrol` tells of a job; empty if it is gone.
+    /// Returns the output of `scontrol show job`; empty if the job is gone.
     pub async fn shown(&self, id: &JobId) -> Result<Vec<Shown>> {
         if let Access::Rest(rest) = &self.access {
             return Ok(self.single(rest, id).await?.into_iter().map(|(_, shown)| shown).collect());
@@ -330,22 +335,22 @@ impl Client {
         }
     }
 
-    /// Runs one command of Slurm that changes something.
+    /// Runs one Slurm command that changes something.
     pub async fn command(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
         let cluster = self.cluster()?;
         let answer = self.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
     }
 
-    /// Whether the files of jobs can be read.
+    /// Returns whether the files of jobs can be read.
     pub fn has_files(&self) -> bool {
         self.settings.reached_log_dir().is_some()
     }
 
-    /// The shell text that sets `dir` to the folder of logs, from the home directory.
+    /// Returns shell code that sets `dir` to the log folder, starting at the home directory.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where slurmrestd is all there is: it gives no files.
+    /// [`ErrorKind::Unsupported`] where only slurmrestd is available: it serves no files.
     pub fn enter_log_dir(&self) -> Result<String> {
         let dir = self.settings.reached_log_dir().ok_or_else(|| {
             Error::unsupported(super::BACKEND, "logs")
@@ -357,12 +362,12 @@ impl Client {
     }
 }
 
-/// Seconds that a question to accounting may take.
+/// Time limit of a query to accounting, in seconds.
 const DATABASE_LIMIT: u64 = 30;
-/// How long a slurmdbd that did not answer is not asked again.
+/// How long no query is sent to a slurmdbd that did not answer.
 const DATABASE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Keeps the error of a slurmdbd that does not answer beside the rows that are missing then.
+/// Returns the error of a slurmdbd that does not answer beside an empty list of rows.
 fn or_down(answer: Result<Option<Vec<Job>>>) -> Result<(Vec<Job>, Option<Error>)> {
     match answer {
         Ok(rows) => Ok((rows.unwrap_or_default(), None)),
@@ -371,8 +376,8 @@ fn or_down(answer: Result<Option<Vec<Job>>>) -> Result<(Vec<Job>, Option<Error>)
     }
 }
 
-/// The folder in which the calling program works, by the name that its shell has for it. A name that is not that folder's
-/// any more is not taken; one that this machine does not have may be the cluster's.
+/// Returns the caller's working directory under the name that its shell uses. A name that now refers to
+/// another folder is rejected; a name that does not exist on this machine may exist on the cluster.
 fn folder(target: &TargetConfig) -> Option<String> {
     let named = target.env.get("PWD").filter(|folder| folder.starts_with('/'))?;
     let here = std::env::current_dir().ok()?;

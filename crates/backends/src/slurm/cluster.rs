@@ -1,16 +1,17 @@
-//! What a cluster has, as values: read from the output of Slurm's commands here, from slurmrestd's answers in `rest`.
+//! The resources of a cluster: parsed here from the output of Slurm's commands, and in `rest` from
+//! slurmrestd's answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weftrun_core::convert::slurm_duration;
 
-/// Between two answers of the commands.
+/// Separates the outputs of two commands.
 pub const SECTION: char = '\u{1d}';
-/// Between two columns of sinfo.
+/// Separates two columns of sinfo.
 pub const COLUMN: char = '\u{1f}';
 
-/// A cluster, as far as it tells of itself.
+/// What a cluster reports about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
     pub partitions: Vec<Partition>,
@@ -24,7 +25,7 @@ pub struct Cluster {
     pub qos: Vec<String>,
     /// Home directory of the user on the cluster.
     pub home: Option<String>,
-    /// The folder in which `submit` is called, where it exists on the cluster, too.
+    /// The folder in which `submit` is called, if it also exists on the cluster.
     pub folder: Option<String>,
 }
 
@@ -34,7 +35,7 @@ pub struct Partition {
     pub name: String,
     pub default: bool,
     pub up: bool,
-    /// Most nodes of a job, where that is limited.
+    /// Largest number of nodes of a job, where limited.
     pub max_nodes: Option<u32>,
     pub total_nodes: Option<u32>,
     pub max_time: Option<Duration>,
@@ -63,7 +64,7 @@ pub struct Gres {
 }
 
 impl Gres {
-    /// Reads `gpu:h100:8(S:0-1),nvme:2`.
+    /// Parses `gpu:h100:8(S:0-1),nvme:2`.
     pub fn list(text: &str) -> Vec<Self> {
         let one = |item: &str| {
             let item = item.split('(').next()?;
@@ -79,7 +80,7 @@ impl Gres {
 }
 
 impl Cluster {
-    /// Reads the answers to the questions of [`super::discover::ask`].
+    /// Parses the output of the commands of [`super::discover::ask`].
     pub fn read(text: &str) -> Self {
         let mut sections = text.split(SECTION);
         let mut next = || sections.next().unwrap_or_default();
@@ -101,7 +102,7 @@ fn line(text: &str) -> Option<String> {
 }
 
 impl Partition {
-    /// Reads a line of `scontrol show partition -o`.
+    /// Parses a line of `scontrol show partition -o`.
     fn read(line: &str) -> Option<Self> {
         let words: BTreeMap<&str, &str> = line.split(' ').filter_map(|word| word.split_once('=')).collect();
         let number = |key: &str| words.get(key).and_then(|number| number.parse().ok());
@@ -117,7 +118,7 @@ impl Partition {
 }
 
 impl Node {
-    /// Reads `sinfo -N`: one line for each node and partition.
+    /// Parses `sinfo -N`: one line for each node and partition.
     fn read(text: &str) -> Vec<Self> {
         let mut nodes: BTreeMap<&str, Self> = BTreeMap::new();
         for line in text.lines() {
@@ -141,7 +142,7 @@ impl Node {
     }
 }
 
-/// A list of features; `(null)` is none.
+/// Splits a list of features; `(null)` is an empty one.
 pub fn words(list: &str) -> Vec<String> {
     list.split(',').filter(|word| !matches!(*word, "" | "(null)")).map(str::to_owned).collect()
 }
@@ -153,7 +154,7 @@ fn config(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// `srun --mpi=list`: names one a line, or in one line behind a colon.
+/// Parses `srun --mpi=list`: one name per line, or all names on one line behind a colon.
 fn mpi_plugins(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || c == ',');
     sorted(words.filter(|word| word.starts_with("pmix") || *word == "pmi2"))

@@ -17,34 +17,35 @@ use weftrun_core::{Error, ErrorKind, Result};
 pub struct Settings {
     /// Host for `ssh`, as in `~/.ssh/config`; without it the commands run on this host.
     pub ssh: Option<String>,
-    /// Another ssh configuration than the user's (`ssh -F`).
+    /// Another ssh configuration file than the user's (`ssh -F`).
     pub ssh_config: Option<String>,
-    /// Further options for `ssh`, each one word.
+    /// Further options for `ssh`, one word each.
     pub ssh_args: Vec<String>,
     /// Share one connection (`ControlMaster`); `false` where the server forbids several sessions.
     pub ssh_share: bool,
-    /// Folder of `sbatch` on the cluster, where it is not in the PATH of a non-login shell.
+    /// Folder of `sbatch` on the cluster, if it is not in the PATH of a non-login shell.
     pub bin_dir: Option<String>,
     /// Cluster for `-M`, where one head node serves several.
     pub cluster: Option<String>,
-    /// Folder on the cluster for logs and exit files; relative ones begin at the home directory. Every node must see it.
+    /// Folder on the cluster for logs and exit files; relative paths start at the home directory. It must be
+    /// visible on every node.
     pub log_dir: String,
-    /// Seconds between two looks at the queue; never less than 2.
+    /// Seconds between two queries of the queue; at least 2.
     pub poll_seconds: f64,
-    /// Seconds one command on the cluster may take.
+    /// Time limit of one command on the cluster, in seconds.
     pub command_seconds: u64,
-    /// Seconds that a submission is looked for whose answer was lost, before it counts as not queued; without it by
-    /// slurmctld's own timeouts.
+    /// Seconds that a submission without an answer is searched for before it counts as not queued; derived
+    /// from slurmctld's own timeouts by default.
     pub absence_seconds: Option<u64>,
-    /// Seconds that a log is read on after its job ended without writing its last line.
+    /// Seconds that a log is still read after its job ended without writing its last line.
     pub settle_seconds: f64,
-    /// Address of slurmrestd (`http://head:6820`): it is used instead of Slurm's commands.
+    /// Address of slurmrestd (`http://head:6820`), which is then used instead of Slurm's commands.
     pub rest: Option<String>,
-    /// User of the token, where it does not say so itself.
+    /// User of the token, if the token does not name one.
     pub rest_user: Option<String>,
-    /// Environment variable that holds a token; `SLURM_JWT` otherwise.
+    /// Environment variable that holds a token; `SLURM_JWT` by default.
     pub token_env: Option<String>,
-    /// File that holds a token, read anew when the last one runs out.
+    /// File that holds a token, read again when the token expires.
     pub token_file: Option<PathBuf>,
     /// Command that prints a token (`["ssh", "head", "scontrol", "token"]`).
     pub token_command: Vec<String>,
@@ -52,9 +53,9 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Send the token unencrypted to another machine.
     pub insecure: bool,
-    /// Folders of the cluster that are here, too: the cluster's path, then this machine's.
+    /// Folders of the cluster that are also mounted here: the cluster's path, then this machine's.
     pub path_map: BTreeMap<String, String>,
-    /// What jobs get that do not say otherwise.
+    /// Defaults for jobs.
     #[serde(skip)]
     pub job: JobSettings,
 }
@@ -63,19 +64,20 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct JobSettings {
-    /// Partition, where the job says no `queue`.
+    /// Partition, if the job sets no `queue`.
     pub partition: Option<String>,
     /// Account.
     pub account: Option<String>,
-    /// QOS, where the job says no `priority`.
+    /// QOS, if the job sets no `priority`.
     pub qos: Option<String>,
     /// Reservation.
     pub reservation: Option<String>,
-    /// Constraint instead of the one made of the instance type.
+    /// Constraint instead of the one derived from the instance type.
     pub constraint: Option<String>,
-    /// Whole nodes; without it decided from the GPUs asked and the fabric.
+    /// Whole nodes; by default derived from the requested GPUs and the fabric.
     pub exclusive: Option<bool>,
-    /// `pyxis`, `enroot`, `docker`, `apptainer`, `singularity` or `none`; without it pyxis where a job has an image.
+    /// `pyxis`, `enroot`, `docker`, `apptainer`, `singularity` or `none`; by default pyxis for a job with an
+    /// image.
     pub container: Option<Container>,
     /// Whether the home directory is mounted in the container.
     pub mount_home: bool,
@@ -87,29 +89,30 @@ pub struct JobSettings {
     pub dependency: Option<String>,
     /// Not before this time, as `sbatch --begin`.
     pub begin: Option<String>,
-    /// Warning signal before the time limit, as `NAME@SECONDS`: reaches the ranks, for a last checkpoint.
+    /// Warning signal before the time limit, as `NAME@SECONDS`: delivered to the ranks, for a last
+    /// checkpoint.
     pub signal: Option<String>,
-    /// Queue the job again after a node failure; without it by the job's restart policy.
+    /// Queue the job again after a node failure; by default as the job's restart policy requires.
     pub requeue: Option<bool>,
     /// One log file for each task instead of one for all.
     pub rank_logs: bool,
     /// Shell of the script with its options: `/bin/bash -l` is a login shell.
     pub shell: Option<String>,
-    /// What of the submitting environment the job sees: `all` or `none`.
+    /// Which part of the submitting environment the job inherits: `all` or `none`.
     pub export: Option<String>,
     /// Shell lines that run on the first node before the ranks start (`module load …`).
     pub setup: Vec<String>,
-    /// Nodes that must be among those of the job, as `sbatch --nodelist`.
+    /// Nodes that the job must include, as `sbatch --nodelist`.
     pub nodelist: Option<String>,
-    /// Nodes that must not be, as `sbatch --exclude`.
+    /// Nodes that the job must not include, as `sbatch --exclude`.
     pub exclude: Option<String>,
-    /// Most switches between the nodes, as `sbatch --switches`.
+    /// Largest number of switches between the nodes, as `sbatch --switches`.
     pub switches: Option<String>,
-    /// Nodes of one block that belong together, as `sbatch --segment`.
+    /// Number of nodes in one block of the topology, as `sbatch --segment`.
     pub segment: Option<u32>,
     /// Licenses, as `sbatch --licenses`.
     pub licenses: Option<String>,
-    /// Address that gets a mail when the job has ended or failed, or as `mail-type` says.
+    /// Address that receives a mail when the job has ended or failed, or at the events of `mail-type`.
     pub mail: Option<String>,
     /// When a mail is sent, as `sbatch --mail-type`.
     pub mail_type: Option<String>,
@@ -119,11 +122,12 @@ pub struct JobSettings {
     pub sbatch: Vec<String>,
     /// Further `srun` options, each `--name=value`.
     pub srun: Vec<String>,
-    /// Folder on the cluster that holds secrets: the file `SECRET/KEY` is read where the job starts.
+    /// Folder on the cluster that holds secrets: the file `SECRET/KEY` is read on the node where the job
+    /// starts.
     pub secrets_dir: Option<String>,
 }
 
-/// What starts containers.
+/// The runtime that starts containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Container {
@@ -137,7 +141,7 @@ pub enum Container {
     Apptainer,
     /// The `singularity` command, which takes the same options.
     Singularity,
-    /// The image is ignored: programs are on the nodes.
+    /// The image is ignored: the programs are installed on the nodes.
     None,
 }
 
@@ -216,7 +220,7 @@ impl Settings {
             }
         }
         if self.log_dir.contains(['%', '\\']) {
-            // A backslash makes sbatch replace nothing in the whole path (sbatch(1), "filename pattern").
+            // With a backslash, sbatch replaces nothing in the whole path (sbatch(1), "filename pattern").
             return bad("log-dir", &self.log_dir, "may not hold `%` or `\\`, which Slurm treats as patterns");
         }
         let Some(rest) = &self.rest else { return Ok(()) };
@@ -243,8 +247,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The folder of logs as the files are reached: on the cluster over ssh or by its commands, or on this machine where
-    /// `path-map` says so. None where slurmrestd is all there is.
+    /// Returns the log folder as it is accessed: on the cluster, or on this machine if `path-map` contains
+    /// it. None where only slurmrestd is available.
     pub fn reached_log_dir(&self) -> Option<String> {
         if self.rest.is_none() || self.ssh.is_some() {
             return Some(self.log_dir.clone());
@@ -254,11 +258,11 @@ impl Settings {
             (rest.is_empty() || rest.starts_with('/'))
                 .then(|| (theirs.len(), format!("{}{rest}", ours.trim_end_matches('/'))))
         };
-        // The longest of several that fit.
+        // The longest prefix that matches.
         self.path_map.iter().filter_map(mapped).max().map(|(_, folder)| folder)
     }
 
-    /// Time between two looks at the queue.
+    /// Returns the time between two queries of the queue.
     pub fn poll(&self) -> Duration {
         Duration::from_secs_f64(if self.poll_seconds.is_finite() {
             self.poll_seconds.clamp(2.0, 3600.0)
@@ -267,12 +271,12 @@ impl Settings {
         })
     }
 
-    /// Time one command may take.
+    /// Returns the time limit of one command.
     pub fn command_timeout(&self) -> Duration {
         Duration::from_secs(self.command_seconds.clamp(1, 3600))
     }
 
-    /// Time a log is read on after its job ended.
+    /// Returns the time that a log is still read after its job ended.
     pub fn settle(&self) -> Duration {
         Duration::from_secs_f64(if self.settle_seconds.is_finite() {
             self.settle_seconds.clamp(0.0, 600.0)
@@ -281,7 +285,7 @@ impl Settings {
         })
     }
 
-    /// What a job gets: its own settings over the target's.
+    /// Returns the settings of a job: its own over the target's.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] naming the key.
@@ -310,7 +314,7 @@ impl Settings {
     }
 }
 
-/// Whether a text is a list of tasks as `sbatch --array` takes it: `0-31,40,50-60:2%4`.
+/// Returns whether a text is a list of tasks as `sbatch --array` accepts it: `0-31,40,50-60:2%4`.
 fn is_array(text: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
     let (tasks, most) = text.split_once('%').map_or((text, None), |(tasks, most)| (tasks, Some(most)));
@@ -418,7 +422,7 @@ const JOB_KEYS: &[&str] = &[
     "secrets-dir",
 ];
 
-/// Whether the host of an address can be no other machine.
+/// Returns whether an address can only be this machine.
 fn is_this_machine(address: &str) -> bool {
     let host = address.split('/').next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();

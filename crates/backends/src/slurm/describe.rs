@@ -1,4 +1,4 @@
-//! Everything known of one job.
+//! The details of one job.
 
 use weftrun_core::Result;
 use weftrun_core::job::{JobDetail, JobEvent, JobHandle};
@@ -33,7 +33,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     Ok(detail)
 }
 
-/// How often the job's script began, by the file beside its log.
+/// Returns how often the job's script started, according to the file beside its log.
 async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
     if !client.has_files() {
         return Ok(0);
@@ -47,7 +47,7 @@ async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
     Ok(text.lines().filter_map(last).max().map_or(0, |attempt| attempt.saturating_add(1)))
 }
 
-/// The earlier lives of a job that was queued again.
+/// Returns the earlier runs of a requeued job as events.
 fn history(handle: &JobHandle, lives: &[Job]) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let earlier = lives.len().saturating_sub(1);

@@ -1,5 +1,5 @@
-//! What a cluster has: partitions, features, GPUs, limits, versions, plugins. One program, one round trip, asked
-//! at most once a minute.
+//! Cluster facts: partitions, features, GPUs, limits, versions, plugins. One program in one round trip, at
+//! most once a minute.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::client::Client;
 use super::cluster::{Cluster, Gres, Node, Partition};
 use super::{error, quote};
 
-/// How long an answer stands: a plan and the check before its submission ask the cluster once.
+/// How long the facts are valid: a plan and the check before its submission query the cluster once.
 pub const FRESH: Duration = Duration::from_mins(1);
 
-/// How old an answer may be that refuses a job.
+/// Largest age of facts that a job is refused for.
 pub const JUST_NOW: Duration = Duration::from_secs(5);
 
-/// Asks.
+/// Queries the cluster.
 pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     if !scope.fresh {
         let kept = facts(&*client.described(false).await?, scope);
-        // What is refused is refused for what the cluster is now.
+        // A job is refused only because of fresh facts.
         if !kept.notes.iter().any(Finding::is_error) {
             return Ok(kept);
         }
@@ -30,7 +30,8 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     Ok(facts(&*client.described(true).await?, scope))
 }
 
-/// Each question beside the others, since `sacctmgr` and srun's plugins take their time; the answers in order.
+/// Runs all commands in parallel, since `sacctmgr` and srun's plugin list are slow, and returns the outputs
+/// in order.
 pub async fn ask(client: &Client) -> Result<String> {
     let cluster = client.cluster()?;
     let folder = match &client.folder {
@@ -51,7 +52,7 @@ pub async fn ask(client: &Client) -> Result<String> {
         folder,
     ];
     let mut program = "t=$(mktemp -d) || exit 1\ntrap 'rm -rf -- \"$t\"' EXIT\n".to_owned();
-    // sacctmgr waits 45 s for a slurmdbd that does not answer; without it the QOS of the user are not known.
+    // sacctmgr waits 45 s for a slurmdbd that does not answer; without it the user's QOS are unknown.
     program.push_str(&quote::limit(10));
     for (number, question) in questions.iter().enumerate() {
         program.push_str(&format!("{{ {question}; }} > \"$t/{number}\" &\n"));
@@ -67,7 +68,7 @@ pub async fn ask(client: &Client) -> Result<String> {
     Ok(answer.text())
 }
 
-/// The cluster in the words that all backends have. Pure.
+/// Converts the cluster into the facts that all backends share. Pure.
 fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     facts.online = true;
@@ -114,7 +115,7 @@ fn queue(partition: &Partition) -> Queue {
     queue
 }
 
-/// Nodes that are alike: same partitions, GPUs, features, CPUs, memory.
+/// Groups nodes with the same partitions, GPUs, features, CPUs and memory.
 fn groups(nodes: &[Node]) -> Vec<NodeGroup> {
     let mut groups: BTreeMap<(&[String], &[String], &[Gres], u64, u64), u32> = BTreeMap::new();
     for node in nodes {
@@ -149,7 +150,8 @@ fn group(
     group
 }
 
-/// ParallelCluster puts the instance type among the features: `p5.48xlarge`.
+/// Returns whether a feature is an instance type: ParallelCluster adds the type to the features
+/// (`p5.48xlarge`).
 fn is_instance_type(feature: &str) -> bool {
     let size = |size: &str| {
         size == "metal"
@@ -163,7 +165,7 @@ fn is_instance_type(feature: &str) -> bool {
     feature.split_once('.').is_some_and(|(name, rest)| family(name) && size(rest))
 }
 
-/// What the job's own words do not fit.
+/// Returns what the cluster lacks of the job's request.
 fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
     let mut notes = Vec::new();
     if let Some(queue) =
@@ -195,7 +197,7 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
                     .at("instance_type"),
             );
         } else if with.iter().all(|group| super::check::lacks_efa(group)) {
-            // An error once it is known that the job wants EFA: check/limits.rs.
+            // An error only if the job needs EFA: check/limits.rs.
             notes.push(
                 Finding::warning(
                     "SLURM-NO-EFA-FEATURE",
@@ -221,19 +223,19 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
     notes
 }
 
-/// Recorded clusters, for the tests of other modules too.
+/// Recorded clusters, shared with the tests of other modules.
 #[cfg(test)]
 pub mod tests_of_other_modules {
     use super::*;
     use crate::slurm::cluster::{COLUMN, SECTION};
 
-    /// A release's recorded answers: `tests/cases/slurm/README.md`.
+    /// Returns the recorded outputs of a release: `tests/cases/slurm/README.md`.
     pub fn recorded(release: &str, scope: &Scope) -> ClusterFacts {
         let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
         let file = |name: &str| {
             std::fs::read_to_string(format!("{cases}/{release}/{name}.txt")).expect("the case is in the tree")
         };
-        // Recorded with the state of each node in the second column.
+        // The recording has the state of each node in the second column.
         let nodes: String = file("nodes")
             .lines()
             .map(|line| {
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The answers of each release, put together as the program prints them.
+    /// The outputs of each release, joined as the program prints them.
     #[test]
     fn facts_of_every_release() {
         for release in ["22.05", "24.11", "26.05"] {
@@ -307,7 +309,7 @@ mod tests {
             for (name, count, gpus, queue) in wanted {
                 assert!(groups.contains(&(name, count, gpus, queue.to_owned())), "{release}: {groups:?}");
             }
-            // 26.05 found no libpmix it could load.
+            // 26.05 found no libpmix that it could load.
             let serves = |name: &str| facts.serves.iter().any(|known| known == name);
             assert_eq!((serves("mpi/pmi2"), serves("mpi/pmix")), (true, release != "26.05"), "{release}");
             assert!(

@@ -1,11 +1,11 @@
-//! What Slurm's commands and `ssh` say on standard error, as weftrun's errors.
+//! Maps the standard error of Slurm's commands and `ssh` to weftrun's errors.
 
 use weftrun_core::{Error, ErrorKind};
 
-/// A row of the table: a part of the text, the kind it means, what to try.
+/// A row of the table: a substring, the error kind, the hint.
 type Row = (&'static str, ErrorKind, &'static str);
 
-/// Read from the top; the first row whose text occurs decides. The words were seen on 22.05, 24.11 and 26.05.
+/// The first row whose substring occurs applies. The texts were seen on 22.05, 24.11 and 26.05.
 const SLURM: &[Row] = &[
     (
         "Unable to contact slurm controller",
@@ -151,7 +151,7 @@ const SSH: &[Row] = &[
     ("Can't open user config file", ErrorKind::InvalidConfig, "check `ssh-config` of the target"),
 ];
 
-/// The error of a Slurm command that failed.
+/// Returns the error of a Slurm command that failed.
 pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
     let said = essence(stderr);
     let row = SLURM.iter().find(|(part, ..)| stderr.contains(part));
@@ -169,14 +169,14 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
 /// The message of an error about slurmdbd.
 const NO_DATABASE: &str = "slurmdbd, Slurm's accounting daemon, does not answer";
 
-/// Whether a command of Slurm's or slurmrestd says that slurmdbd does not answer.
+/// Returns whether a Slurm command or slurmrestd reports that slurmdbd does not answer.
 pub fn is_no_database(said: &str) -> bool {
     ["slurm_persist_conn", "PersistInit", "persist_init", "talking to the database", "slurmdbd", "SlurmDBD"]
         .iter()
         .any(|part| said.contains(part))
 }
 
-/// The error of a slurmdbd that does not answer.
+/// Returns the error of a slurmdbd that does not answer.
 pub fn no_database(said: &str) -> Error {
     let said = essence(said);
     let message = if said.is_empty() { NO_DATABASE.to_owned() } else { format!("{NO_DATABASE}: {said}") };
@@ -185,27 +185,28 @@ pub fn no_database(said: &str) -> Error {
         .retryable()
 }
 
-/// Whether an error is that of [`no_database`].
+/// Returns whether an error is that of [`no_database`].
 pub fn is_down_database(error: &Error) -> bool {
     error.message().starts_with(NO_DATABASE)
 }
 
-/// What a failed `sbatch` says about its job.
+/// What a failed `sbatch` means for its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// slurmctld or sbatch refused it: there is no job.
     Refused,
-    /// slurmctld was never reached: there is no job, and it may be sent again.
+    /// slurmctld was never reached: there is no job, and the submission may be sent again.
     NotSent,
     /// slurmctld may have it.
     Unknown,
 }
 
-/// Reads what a failed `sbatch` says about its job. It is a refusal only where sbatch itself ended (not a signal, not a
-/// time limit) and says why in words that are not about the connection: `slurm_strerror` has those of slurm_errno.h, and
-/// the system's for all else. In doubt the job may be there.
+/// Classifies a failed `sbatch`. It is a refusal only if sbatch itself ended (not by a signal or a time
+/// limit) and printed a reason that is not about the connection: `slurm_strerror` has the texts of
+/// slurm_errno.h, and the system's for all other codes. In doubt the job may exist.
 pub fn verdict(code: i32, stderr: &str) -> Verdict {
-    // Codes of shells: 126 and 127 where sbatch could not be started; beyond, a signal. 124 is `timeout`'s.
+    // Exit codes of shells: 126 and 127 if sbatch could not be started, higher ones for signals. `timeout`
+    // exits with 124.
     let could_not_start = matches!(code, 126 | 127);
     if could_not_start
         && ["not found", "Permission denied", "No such file"].iter().any(|part| stderr.contains(part))
@@ -221,12 +222,12 @@ pub fn verdict(code: i32, stderr: &str) -> Verdict {
     }
     let failed = |text: &str| text.contains("submission failed:") || text.contains("allocation failure");
     let last = stderr.lines().rfind(|line| failed(line));
-    // A line before it may say that a message went out, to the other controller.
+    // An earlier line may report that a message went out to the other controller.
     let went_out = |line: &str| ["timed out", "recv", "receive"].iter().any(|part| line.contains(part));
     if last.is_some_and(|line| line.contains("(connect failure)")) && !stderr.lines().any(went_out) {
         return Verdict::NotSent;
     }
-    // Other lines may be a site's own (a job_submit plugin that says whom to contact), and count only where they are Slurm's.
+    // Other lines may be a site's own (a job_submit plugin that names a contact); only Slurm's count.
     let is_slurms =
         |line: &&str| last.is_none_or(|last| last == *line) || STRONG.iter().any(|part| line.contains(part));
     if stderr.lines().filter(is_slurms).any(|line| speaks_of_the_connection(&line.to_ascii_lowercase())) {
@@ -236,14 +237,14 @@ pub fn verdict(code: i32, stderr: &str) -> Verdict {
     if is_clear { Verdict::Refused } else { Verdict::Unknown }
 }
 
-/// The code of the submitting program where an earlier run of it began and left no answer.
+/// Exit code of the submitting program if an earlier run of it started and left no answer.
 pub const NO_ANSWER: i32 = 93;
 
-/// What Slurm's own lines about a lost message hold.
+/// Substrings of Slurm's own lines about a lost message.
 const STRONG: [&str; 6] =
     ["slurm_", "timed out", "Unexpected message", "Zero Bytes", "Unable to contact", "Connection re"];
 
-/// Whether a line, in lower case, is about how a message travelled and not about the job.
+/// Returns whether a line, in lower case, is about the connection and not about the job.
 fn speaks_of_the_connection(line: &str) -> bool {
     const WORDS: [&str; 30] = [
         "socket",
@@ -280,10 +281,11 @@ fn speaks_of_the_connection(line: &str) -> bool {
     WORDS.iter().any(|word| line.contains(word))
 }
 
-/// The error of `ssh` itself.
+/// Returns the error of `ssh` itself.
 pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
     let said = essence(stderr);
-    // What a program said that had started is not ssh's: the connection was lost, and the program may have run.
+    // If the program had started, the text is not ssh's: the connection was lost, and the program may have
+    // run.
     let row = SSH.iter().filter(|_| !started).find(|(part, ..)| stderr.contains(part));
     let message = match (started, said.is_empty()) {
         (true, _) => format!("the connection to `{host}` was lost"),
@@ -299,7 +301,8 @@ pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
 }
 
-/// The line of a command's standard error that says why, without the program's name; at most 400 bytes.
+/// Returns the line of a command's standard error that gives the reason, without the program's name; at most
+/// 400 bytes.
 pub fn essence(stderr: &str) -> String {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let failed = lines.iter().rfind(|line| line.contains("failed:") || line.contains("failure:"));
@@ -309,7 +312,7 @@ pub fn essence(stderr: &str) -> String {
         let line = line.split_once("error: ").map_or(line, |(_, why)| why);
         line.split_once("allocation failure: ").map_or(line, |(_, why)| why)
     });
-    // A job_submit plugin says why in a line of its own, and Slurm adds only this.
+    // A job_submit plugin prints the reason on a line of its own, and Slurm adds only this.
     let mut reasons = lines.iter().rev().filter_map(|line| line.split_once("error: ")).map(|(_, why)| why);
     if text == "Unspecified error"
         && let Some(plugin) = reasons.find(|why| !why.contains("Unspecified"))
@@ -319,7 +322,8 @@ pub fn essence(stderr: &str) -> String {
     clean(text)
 }
 
-/// A text of the cluster without control characters, cut to 400 bytes: it goes to a terminal.
+/// Returns a text of the cluster without control characters and cut to 400 bytes, since it is printed to a
+/// terminal.
 pub fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())

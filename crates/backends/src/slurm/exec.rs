@@ -1,4 +1,4 @@
-//! `exec`: a step of one task beside the job's own, by `srun --overlap`.
+//! `exec`: a step of one task in the job's allocation, by `srun --overlap`.
 
 use weftrun_core::backend::{ExecRequest, ExecSink};
 use weftrun_core::job::{JobHandle, JobPhase};
@@ -59,7 +59,7 @@ struct Place {
     node: Option<String>,
 }
 
-/// What the job's script wrote of its ranks at the beginning of its log.
+/// Returns the header that the job's script wrote at the beginning of its log.
 async fn header(client: &Client, id: &JobId) -> Result<Option<Header>> {
     let program = format!(
         "{}for f in \"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log; do\n\
@@ -70,7 +70,8 @@ async fn header(client: &Client, id: &JobId) -> Result<Option<Header>> {
     Ok(answer.stdout.split(|byte| *byte == b'\n').find_map(Header::parse))
 }
 
-/// The node of a rank: Slurm fills the nodes of a component one after another, each with as many tasks.
+/// Returns the node of a rank: Slurm fills the nodes of a component in order, each with the same number of
+/// tasks.
 fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
     let nodes: Vec<Vec<String>> = components.iter().map(|job| nodelist::expand(&job.nodes)).collect();
     let count = |nodes: &[String]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
@@ -95,7 +96,7 @@ fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
         .with("ranks", format!("0 to {}", first.saturating_sub(1))))
 }
 
-/// The step. It ends when nobody waits for it any more: then descriptor 3 ends.
+/// Returns the program that runs the step. The step ends when the caller is gone, which closes descriptor 3.
 fn program(client: &Client, id: &JobId, place: &Place, command: &[String]) -> Result<String> {
     let mut options = format!("srun{} --jobid={id} --overlap --mpi=none -N1 -n1", client.cluster()?);
     if let Some(component) = place.component {

@@ -1,4 +1,4 @@
-//! Why a job waits for ever or failed, and what to do.
+//! Why a job waits forever or failed, and what to do.
 
 use weftrun_core::job::JobPhase;
 use weftrun_core::{Finding, Result};
@@ -8,7 +8,7 @@ use super::lookup::Found;
 use super::records::{Job, Shown};
 use super::state;
 
-/// What to say of a job that has ended: its rows, and whether its log could be written.
+/// Returns the findings of a job that has ended, from its rows and from whether its log could be written.
 pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
     let mut findings = of_failure(&found.rows, found.shown.as_ref());
     let failed = found.rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
@@ -25,7 +25,7 @@ pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Whether nothing more can be written into the log folder.
+/// Returns whether nothing more can be written to the log folder.
 async fn disk_is_full(client: &Client) -> Result<bool> {
     if !client.has_files() {
         return Ok(false);
@@ -35,7 +35,7 @@ async fn disk_is_full(client: &Client) -> Result<bool> {
     Ok(client.read(&program).await?.text().trim() == "0")
 }
 
-/// The finding of a job that can never start.
+/// Returns the finding of a job that can never start.
 pub fn stuck(rows: &[Job]) -> Option<Finding> {
     rows.iter().filter(|job| job.state == "PENDING").find_map(|job| {
         let why = state::never(&job.reason)?;
@@ -55,7 +55,7 @@ pub fn stuck(rows: &[Job]) -> Option<Finding> {
     })
 }
 
-/// What a failed job's rows say beyond their state.
+/// Returns what the rows of a failed job show beyond their state.
 pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = stuck(rows).into_iter().collect();
     for job in rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed) {

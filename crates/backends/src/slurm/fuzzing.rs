@@ -1,12 +1,12 @@
-//! What Slurm's commands print and a job's log holds, read as the backend reads them, for the fuzz target `slurm_answers`
-//! alone.
+//! Parses output of Slurm's commands and job logs as the backend does, only for the fuzz target
+//! `slurm_answers`.
 
 use serde_json::Value;
 
 use super::ids::JobId;
 use super::{error, logs, nodelist, records, rest, transport};
 
-/// Reads bytes as the answer of each command.
+/// Parses bytes as the output of each command.
 pub fn answers(bytes: &[u8]) {
     transport::fuzz_frame(bytes);
     let text = String::from_utf8_lossy(bytes);
@@ -22,7 +22,7 @@ pub fn answers(bytes: &[u8]) {
     }
 }
 
-/// Reads bytes as a job's log.
+/// Parses bytes as a job's log.
 pub fn log(bytes: &[u8]) {
     if let Some(id) = JobId::parse("7") {
         logs::fuzz_log(&id, bytes);

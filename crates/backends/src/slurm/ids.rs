@@ -4,7 +4,7 @@
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// A job id that may be put on a command line.
+/// A job id that is safe on a command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     /// Number of the job, of the array, or of the first component.
@@ -14,12 +14,12 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// The id of a whole job.
+    /// Returns the id of a whole job.
     pub fn whole(number: u64) -> Self {
         Self { number, task: None }
     }
 
-    /// Reads `123`, `123_4`, `123+1` (as its whole job) and `123;cluster`.
+    /// Parses `123`, `123_4`, `123+1` (as its whole job) and `123;cluster`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = text.split_once(';').map_or(text, |(id, _)| id);
@@ -31,10 +31,10 @@ impl JobId {
         }
     }
 
-    /// The job a handle names.
+    /// Returns the job that a handle names.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] where the handle's last part is no job id.
+    /// [`ErrorKind::Usage`] if the last part of the handle is not a job id.
     pub fn of(handle: &JobHandle) -> Result<Self> {
         Self::parse(handle.name()).ok_or_else(|| {
             Error::new(ErrorKind::Usage, format!("`{handle}` names no Slurm job"))
@@ -56,8 +56,8 @@ fn number(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
 }
 
-/// The job id sbatch printed: the last line of `--parsable` output that is one, since site wrappers and plugins print
-/// lines of their own around it.
+/// Returns the job id that sbatch printed: the last line of the `--parsable` output that is an id, since site
+/// wrappers and plugins print other lines around it.
 pub fn submitted(stdout: &str) -> Option<JobId> {
     stdout.lines().rev().find_map(|line| {
         let (id, cluster) = line.split_once(';').map_or((line, "x"), |(id, cluster)| (id, cluster));

@@ -1,5 +1,5 @@
-//! Where a job is: asked of slurmctld first, of accounting second (which lags, and is wrong about exit codes before
-//! 26.05), of the job's own exit file last.
+//! Finds a job: first in slurmctld, then in accounting (which lags, and reports wrong exit codes before
+//! 26.05), then in the job's own exit file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +11,28 @@ use super::ids::JobId;
 use super::records::{Job, Marker, Shown};
 use super::{quote, state, status, submit};
 
-/// What is known of one job.
+/// The state of one job.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Its rows: one, or one for each task or component.
     pub rows: Vec<Job>,
-    /// What `scontrol` told, where it was asked: only of jobs that failed.
+    /// Output of `scontrol show job`; fetched only for jobs that failed.
     pub shown: Option<Shown>,
 }
 
 impl Found {
-    /// The job's summary.
+    /// Returns the job's summary.
     pub fn summary(&self, handle: JobHandle) -> JobSummary {
         status::summary(handle, &self.rows.iter().collect::<Vec<_>>(), self.shown.as_ref())
     }
 
-    /// The job's phase.
+    /// Returns the job's phase.
     pub fn phase(&self) -> JobPhase {
         self.summary(JobHandle::new("slurm", "x", ["0"])).phase
     }
 }
 
-/// Looks for a job; none if nobody knows it any more.
+/// Looks for a job; none if it is unknown everywhere.
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let rows = client.rows(id).await?;
     if !rows.is_empty() {
@@ -47,13 +47,13 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
     gone(client, id).await
 }
 
-/// A job that slurmctld has forgotten.
+/// Looks for a job that slurmctld has forgotten.
 async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let own = exit_file(client, id).await?;
     let (lives, down) = client.accounted_if_up(id).await?;
     let mut rows: Vec<Job> = Vec::new();
     for life in lives.into_iter().filter(|job| job.belongs_to(id)) {
-        // The last life of each task counts.
+        // The last run of each task counts.
         rows.retain(|job| job.printed != life.printed);
         rows.push(life);
     }
@@ -63,7 +63,7 @@ async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
         _ => {}
     }
     match down {
-        // Nobody who answers knows it, and who may know it does not answer.
+        // The sources that answered do not have the job, and the one that may have it did not answer.
         Some(error) if rows.is_empty() => Err(error),
         down => {
             client.note(down);
@@ -72,26 +72,27 @@ async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
     }
 }
 
-/// A job's exit file: what it left behind when it ended.
+/// A job's exit file, written when it ended.
 #[derive(Debug)]
 struct Exit {
     job: Job,
-    /// The beginning of the submission, which the file's name ends with.
+    /// The beginning of the submission id, which is the end of the file's name.
     short: String,
 }
 
-/// What a job of ours left behind when it ended.
+/// Returns the row of a weftrun job from its exit file.
 async fn exit_file(client: &Client, id: &JobId) -> Result<Option<Job>> {
     let found = exit_files(client, &format!("-name '*-{id}-????????.exit'")).await?;
     Ok(found.into_iter().map(|exit| exit.job).rfind(|job| job.belongs_to(id)))
 }
 
-/// The exit files that `find` selects, oldest first. Their submissions are the names of folders beside them.
+/// Returns the exit files that `find` selects, oldest first. The full submission ids are the names of folders
+/// beside them.
 async fn exit_files(client: &Client, selection: &str) -> Result<Vec<Exit>> {
     if !client.has_files() {
         return Ok(Vec::new());
     }
-    // grep, so that a file of another shape is none.
+    // grep, so that a file with other contents is ignored.
     let program = format!(
         "{}cd -- \"$dir\" 2> /dev/null || exit 0\n\
          find . -maxdepth 1 -type f {selection} -exec stat -c 'time %Y %n' -- {{}} + -exec grep -a -H -m 1 '^[0-9]' -- {{}} + 2> /dev/null\n\
@@ -101,7 +102,8 @@ async fn exit_files(client: &Client, selection: &str) -> Result<Vec<Exit>> {
     Ok(read_exits(&client.read(&program).await?.text()))
 }
 
-/// Reads `time SECONDS ./NAME-ID-SHORT.exit`, `./NAME-ID-SHORT.exit:CODE ATTEMPT` and `./.submit-SUBMISSION`.
+/// Parses `time SECONDS ./NAME-ID-SHORT.exit`, `./NAME-ID-SHORT.exit:CODE ATTEMPT` and
+/// `./.submit-SUBMISSION`.
 fn read_exits(text: &str) -> Vec<Exit> {
     let submissions: Vec<SubmissionId> =
         text.lines().filter_map(|line| SubmissionId::parse(line.strip_prefix("./.submit-")?)).collect();
@@ -137,7 +139,7 @@ fn read_exits(text: &str) -> Vec<Exit> {
     exits
 }
 
-/// Looks for a job that must be there.
+/// Looks for a job that must exist.
 pub async fn must_find(client: &Client, handle: &JobHandle) -> Result<(JobId, Found)> {
     let id = JobId::of(handle)?;
     match look(client, &id).await? {
@@ -146,14 +148,14 @@ pub async fn must_find(client: &Client, handle: &JobHandle) -> Result<(JobId, Fo
     }
 }
 
-/// The error of a job nobody knows.
+/// Returns the error for a job that is unknown everywhere.
 pub fn not_found(client: &Client, id: &JobId) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no Slurm job {id}"))
         .with("target", &client.target)
         .hint("slurmctld forgets ended jobs after MinJobAge, and accounting does not know it either")
 }
 
-/// All jobs of the user, ended ones too where asked.
+/// Returns all jobs of the user, and the ended ones if requested.
 pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
     let mut rows: Vec<Job> = client.snapshot().await?.iter().cloned().collect();
     if ended {
@@ -167,14 +169,14 @@ pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
         let exits = exit_files(client, "-name '*-*-????????.exit' -mtime -9").await?;
         last.values_mut().for_each(|job| correct_code(job, &exits));
         rows.extend(last.into_values());
-        // What slurmctld has forgotten and accounting does not know: there is none, or slurmdbd is down.
+        // Jobs that are neither in slurmctld nor in accounting: there is no accounting, or slurmdbd is down.
         known.extend(rows.iter().map(|job| job.number));
         rows.extend(exits.into_iter().map(|exit| exit.job).filter(|job| !known.contains(&job.number)));
     }
     Ok(rows)
 }
 
-/// Replaces accounting's exit code by that of the exit file, where a job of ours has one.
+/// Replaces accounting's exit code by that of the exit file, for a weftrun job that has one.
 fn correct_code(job: &mut Job, exits: &[Exit]) {
     let Some(marker) = job.marker.as_ref().filter(|_| job.exit_code.is_some_and(|code| code != 0)) else {
         return;
@@ -185,7 +187,7 @@ fn correct_code(job: &mut Job, exits: &[Exit]) {
     job.exit_code = own.and_then(|own| own.job.exit_code).or(job.exit_code);
 }
 
-/// Rows grouped into jobs, newest first.
+/// Returns the rows grouped into jobs, newest first.
 pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
     let mut groups: BTreeMap<u64, Vec<&Job>> = BTreeMap::new();
     for row in rows {
@@ -197,7 +199,7 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
     groups.into_iter().rev().map(summary).collect()
 }
 
-/// Drops the jobs that are copies: their submission was claimed by another job, so that they run nothing.
+/// Drops duplicates: jobs whose submission was claimed by another job, so that they run nothing.
 pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
     let mut seen = BTreeSet::new();
     let of_several =
@@ -213,9 +215,9 @@ pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<
     Ok(())
 }
 
-/// The states of the nodes that are not well, for the reason of a requeue.
+/// Returns the states of the unhealthy nodes, for the reason of a requeue.
 pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
-    // slurmrestd tells of a node's failure in the job's own state only.
+    // slurmrestd reports a node's failure only in the job's own state.
     if nodes.is_empty() || client.access.is_rest() {
         return Ok(Vec::new());
     }

@@ -60,7 +60,7 @@ async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
 }
 
 impl Slurm {
-    /// Makes the backend of a target; nothing is run yet.
+    /// Creates the backend of a target; runs nothing yet.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
@@ -86,7 +86,7 @@ impl Backend for Slurm {
             dry_run: true,
             suspend: false,
             hold: true,
-            // No version of slurmrestd queues a job again.
+            // No version of slurmrestd can requeue a job.
             requeue: !self.client.access.is_rest(),
             signal: true,
             delete: false,
@@ -102,7 +102,7 @@ impl Backend for Slurm {
             restarts: true,
             time_limit: true,
             max_name: 200,
-            // MaxScriptSize is 4 MiB unless the site changed it; the script carries the arguments.
+            // MaxScriptSize is 4 MiB unless the site changed it; the script contains the arguments.
             max_args_bytes: 3 << 20,
         }
     }
@@ -128,8 +128,9 @@ impl Backend for Slurm {
     }
 
     fn arrives_within(&self) -> std::time::Duration {
-        // With files, `find` knows itself when sbatch began, and says when absence is not certain yet. Without, slurmctld may
-        // queue a job long after its answer was given up (MessageTimeout, a busy controller).
+        // With access to files, `find` itself reads when sbatch started, and reports when absence is not
+        // certain yet. Without, slurmctld may queue a job long after the wait for its answer ended
+        // (MessageTimeout, a busy controller).
         if self.client.has_files() {
             return std::time::Duration::ZERO;
         }

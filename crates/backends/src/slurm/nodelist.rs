@@ -1,16 +1,17 @@
-//! Node lists: `gpu-st-p5-[1-4,07-09],login1`. Names hold dashes and digits themselves.
+//! Node lists: `gpu-st-p5-[1-4,07-09],login1`. Names may contain dashes and digits themselves.
 
-/// Most names a list is expanded to: a hostile `[0-99999999]` must not fill the memory.
+/// Largest number of names that a list is expanded to: a hostile `[0-99999999]` must not exhaust memory.
 const MOST: usize = 65_536;
-/// Longest item that is expanded, and most brackets of one: Slurm's own limit of dimensions is lower. What is longer, or
-/// counts with more digits than a number has, is no list of nodes, and would be expanded to gigabytes.
+/// Longest item that is expanded, and largest number of brackets of one: Slurm's own limit of dimensions is
+/// lower. An item that is longer, or whose numbers have too many digits, is not a node list and would expand
+/// to gigabytes.
 const LONGEST: usize = 32 * 1024;
 const DIMENSIONS: usize = 8;
 const DIGITS: usize = 20;
 /// Longest name around a range of numbers.
 const NAME: usize = 1024;
 
-/// Expands a node list. What cannot be read stays as it is.
+/// Expands a node list. Text that cannot be parsed is returned unchanged.
 pub fn expand(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     for item in split_outside_brackets(list) {
@@ -19,7 +20,7 @@ pub fn expand(list: &str) -> Vec<String> {
     names
 }
 
-/// The number of nodes of a list.
+/// Returns the number of nodes of a list.
 pub fn count(list: &str) -> usize {
     expand(list).len()
 }

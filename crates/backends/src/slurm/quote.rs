@@ -1,11 +1,11 @@
-//! Words for a POSIX shell: data stay data.
+//! Quoting for a POSIX shell, so that data is never executed.
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Quotes one word for `sh` and `bash`: plain words stay as they are, everything else goes into single quotes.
+/// Quotes one word for `sh` and `bash`: plain words are unchanged, all others are put into single quotes.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidSpec`] for a NUL byte, which no shell can carry.
+/// [`ErrorKind::InvalidSpec`] for a NUL byte, which no shell supports.
 pub fn word(text: &str) -> Result<String> {
     refuse_nul(text)?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&b);
@@ -15,7 +15,8 @@ pub fn word(text: &str) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// Returns the shell text that sets `limit` to what ends a command after some seconds, where the host has `timeout`.
+/// Returns shell code that sets `limit` to a prefix that ends a command after some seconds, if the host has
+/// `timeout`.
 pub fn limit(seconds: u64) -> String {
     format!("limit=\nif command -v timeout > /dev/null 2>&1; then limit='timeout -k 2 {seconds}'; fi\n")
 }
@@ -28,23 +29,25 @@ pub fn words<S: AsRef<str>>(argv: impl IntoIterator<Item = S>) -> Result<String>
     Ok(argv.into_iter().map(|arg| word(arg.as_ref())).collect::<Result<Vec<_>>>()?.join(" "))
 }
 
-/// Quotes the right side of an assignment, where a value that looks like `a=b` or `~` needs quotes too.
+/// Quotes the right side of an assignment, where values such as `a=b` or `~` need quotes too.
 ///
 /// # Errors
 /// As [`word`].
 pub fn value(text: &str) -> Result<String> {
     let quoted = word(text)?;
-    // `~` behind a `:` or at the start of an assignment would be expanded.
+    // `~` after a `:` or at the start of an assignment would be expanded.
     Ok(if quoted.starts_with('\'') || !text.contains(['~', '=']) { quoted } else { format!("'{text}'") })
 }
 
-/// Writes the shell text that runs `command` with `text` as its standard input, byte for byte, under `dash` and `bash`.
+/// Returns shell code that runs `command` with `text` as its standard input, byte for byte, under `dash` and
+/// `bash`.
 ///
-/// Text that ends with a newline becomes a here-document, which people can read. Other text goes through `printf`: a
-/// here-document would add a newline, and sbatch refuses a script in which a carriage return stands before a newline.
+/// Text that ends with a newline becomes a readable here-document. Other text goes through `printf`: a
+/// here-document would add a newline, and sbatch refuses a script with a carriage return before a newline.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidSpec`] for a NUL byte: shells drop it, so that a line of the text could become the delimiter.
+/// [`ErrorKind::InvalidSpec`] for a NUL byte: shells drop it, and a line of the text could then become the
+/// delimiter.
 pub fn feed(command: &str, text: &str) -> Result<String> {
     refuse_nul(text)?;
     if text.contains('\r') {
@@ -57,8 +60,9 @@ pub fn feed(command: &str, text: &str) -> Result<String> {
     Ok(format!("{command} <<'{end}'\n{text}{end}\n"))
 }
 
-/// Returns a delimiter that occurs nowhere in the text, not even as a part of a line: what a shell or a transport drops
-/// from a line can then not make the line the delimiter. One pass, however often the text names delimiters.
+/// Returns a delimiter that occurs nowhere in the text, not even as a part of a line: if a shell or a
+/// transport drops bytes from a line, it still cannot become the delimiter. One pass over the text,
+/// regardless of how many delimiters it contains.
 fn delimiter(text: &str) -> String {
     const END: &str = "WEFTRUN_END";
     if !text.contains(END) {
@@ -73,7 +77,8 @@ fn delimiter(text: &str) -> String {
     format!("{END}_{free:08x}")
 }
 
-/// A text as the format of `printf`, a quoted piece for each line. Everything but printable ASCII is escaped.
+/// Returns a text as the format of `printf`, one quoted piece per line. Everything but printable ASCII is
+/// escaped.
 fn printf_format(text: &str) -> String {
     let piece = |line: &str| {
         let mut quoted = String::from("'");
@@ -93,7 +98,7 @@ fn printf_format(text: &str) -> String {
     text.split_inclusive('\n').map(piece).collect::<Vec<_>>().join("\\\n")
 }
 
-/// Refuses what no script can hold, in a line that is put into one as it is.
+/// Refuses characters that a script cannot contain, in a line that is inserted unchanged.
 ///
 /// # Errors
 /// As [`word`].
@@ -109,11 +114,11 @@ fn refuse_nul(text: &str) -> Result<()> {
         .hint("remove the NUL byte from the field that holds it"))
 }
 
-/// A value of an `#SBATCH` line. sbatch reads these lines itself, not the shell: double quotes keep blanks and `#`, a
-/// backslash keeps the next byte (source: `_get_next_opt`, slurm 22.05 `src/sbatch/opt.c`).
+/// Returns a value for an `#SBATCH` line. sbatch parses these lines itself, not the shell: double quotes keep
+/// blanks and `#`, a backslash keeps the next byte (source: `_get_next_opt`, slurm 22.05 `src/sbatch/opt.c`).
 ///
 /// # Errors
-/// [`ErrorKind::InvalidSpec`] for control characters, which end the line or disturb Slurm's own output.
+/// [`ErrorKind::InvalidSpec`] for control characters, which end the line or corrupt Slurm's own output.
 pub fn directive(name: &str, text: &str) -> Result<String> {
     if text.chars().any(char::is_control) {
         return Err(Error::new(ErrorKind::InvalidSpec, format!("`{name}` may not hold control characters"))
@@ -137,7 +142,7 @@ mod tests {
 
     const SHELLS: [&str; 2] = ["dash", "bash"];
 
-    /// Runs a script that a shell reads from its standard input, and returns what it prints.
+    /// Runs a script that a shell reads from its standard input, and returns its output.
     fn run(shell: &str, script: &str) -> Vec<u8> {
         let mut child = Command::new(shell)
             .arg("-s")

@@ -1,5 +1,5 @@
-//! What `squeue`, `sacct` and `scontrol show job` print, as rows. Text in a form that every release from 22.05 to 26.05
-//! prints alike: own separators that no name can hold, epoch seconds, the free text last.
+//! Rows of `squeue`, `sacct` and `scontrol show job`. The requested text form is the same in every release
+//! from 22.05 to 26.05: separators that no name can contain, epoch seconds, free text last.
 
 use jiff::Timestamp;
 use weftrun_core::job::SubmissionId;
@@ -8,12 +8,12 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ids::JobId;
 
-/// Between two fields: squeue and sacct take any separator (seen on 22.05, 24.11, 26.05).
+/// Separates two fields: squeue and sacct accept any separator (seen on 22.05, 24.11, 26.05).
 pub const FIELD: char = '\u{1f}';
-/// Behind a row of squeue, since a name may hold newlines.
+/// Ends a row of squeue, since a name may contain newlines.
 pub const ROW: char = '\u{1e}';
 
-/// The columns of a [`Job`] for `squeue -o`; the free texts stand last.
+/// The columns of a [`Job`] for `squeue -o`; the free texts are last.
 const QUEUE: [&str; 14] =
     ["%i", "%A", "%K", "%T", "%r", "%N", "%D", "%P", "%V", "%S", "%e", "%u", "%k", "%j"];
 /// The columns of a [`Job`] for `sacct --format`.
@@ -32,7 +32,7 @@ const ACCOUNTING: [&str; 12] = [
     "JobName",
 ];
 
-/// One row: a job, a task of an array, a component of a heterogeneous job, or one life of a requeued job.
+/// One row: a job, a task of an array, a component of a heterogeneous job, or one run of a requeued job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
     /// The id as printed (`50_3`, `55+1`).
@@ -45,31 +45,31 @@ pub struct Job {
     pub component: Option<u32>,
     /// State word.
     pub state: String,
-    /// Slurm's reason.
+    /// Slurm's reason for the state.
     pub reason: String,
-    /// Node list, unexpanded.
+    /// Node list, not expanded.
     pub nodes: String,
     /// Number of nodes.
     pub node_count: u32,
     /// Partition.
     pub partition: String,
-    /// Submitted.
+    /// Time of submission.
     pub submitted: Option<Timestamp>,
-    /// Started, or expected to.
+    /// Actual or expected start.
     pub started: Option<Timestamp>,
-    /// Ended, or expected to.
+    /// Actual or expected end.
     pub ended: Option<Timestamp>,
     /// Owner.
     pub user: String,
-    /// Our marker, where the row carries it.
+    /// weftrun's marker, if the row contains it.
     pub marker: Option<Marker>,
     /// Name.
     pub name: String,
-    /// Exit code, where the source knows it.
+    /// Exit code, if the source has it.
     pub exit_code: Option<i32>,
 }
 
-/// What a job of ours carries in its comment: `weftrun:SUBMISSION:FABRIC`.
+/// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The submission that made it.
@@ -79,7 +79,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// The comment.
+    /// Returns the comment.
     pub fn text(&self) -> String {
         format!("weftrun:{}:{}", self.submission, self.fabric)
     }
@@ -94,31 +94,31 @@ impl Marker {
 }
 
 impl Job {
-    /// The id of the whole job this row belongs to.
+    /// Returns the id of the whole job that this row belongs to.
     pub fn whole(&self) -> JobId {
         JobId::whole(self.number)
     }
 
-    /// Whether the row is about this id: the whole job, or one task of it.
+    /// Returns whether the row belongs to this id: the whole job, or one task of it.
     pub fn belongs_to(&self, id: &JobId) -> bool {
         self.number == id.number && (id.task.is_none() || id.task == self.task)
     }
 }
 
-/// `-o` of squeue.
+/// Returns the argument of squeue's `-o`.
 pub fn queue_format() -> String {
     let mut format = QUEUE.join(&FIELD.to_string());
     format.push(ROW);
     format
 }
 
-/// `--format` of sacct.
+/// Returns the argument of sacct's `--format`.
 pub fn accounting_format() -> String {
     ACCOUNTING.join(",")
 }
 
-/// Reads squeue's rows; a row that is none is left out. Text without a single row is no answer of squeue: to take it for
-/// an empty queue would say that all jobs are gone.
+/// Parses squeue's rows; a malformed row is skipped. Text without a single row is not output of squeue:
+/// treating it as an empty queue would report all jobs as gone.
 ///
 /// # Errors
 /// [`ErrorKind::Protocol`] with the beginning of such a text.
@@ -172,7 +172,7 @@ fn queue_row(row: &str) -> Option<Job> {
     })
 }
 
-/// Reads sacct's rows, oldest life first. A name, or the line it was submitted with, may hold newlines: those continue
+/// Parses sacct's rows, oldest run first. A name or the submit line may contain newlines, which continue
 /// their row.
 pub fn accounting(text: &str) -> Vec<Job> {
     let begins = |line: &str| {
@@ -225,7 +225,7 @@ fn component(printed: &str) -> Option<u32> {
     printed.split_once('+')?.1.parse().ok()
 }
 
-/// Epoch seconds, as `SLURM_TIME_FORMAT=%s` prints them; `N/A`, `Unknown` and `0` are none.
+/// Parses epoch seconds, as `SLURM_TIME_FORMAT=%s` prints them; `N/A`, `Unknown` and `0` are none.
 fn time(text: &str) -> Option<Timestamp> {
     text.trim()
         .parse()
@@ -234,34 +234,35 @@ fn time(text: &str) -> Option<Timestamp> {
         .and_then(|seconds| Timestamp::from_second(seconds).ok())
 }
 
-/// What only `scontrol show job` tells of a job.
+/// What only `scontrol show job` reports of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// State word.
     pub state: String,
-    /// Exit code as shells tell it.
+    /// Exit code as in a shell: 128 + signal for a signal.
     pub exit_code: Option<i32>,
-    /// The worst exit code of its steps.
+    /// The highest exit code of its steps.
     pub step_exit_code: Option<i32>,
-    /// How often it was queued again.
+    /// Number of requeues.
     pub restarts: u32,
     /// Whether it is queued again after a node failure.
     pub requeue: bool,
     /// File of its standard output.
     pub stdout: Option<String>,
-    /// File of its standard error, where that is another.
+    /// File of its standard error, if different.
     pub stderr: Option<String>,
     /// First node.
     pub batch_host: Option<String>,
-    /// Array task, if it is one.
+    /// Array task, if the job is one.
     pub task: Option<u64>,
     /// Node list.
     pub nodes: Option<String>,
-    /// Further lines for people: key, value.
+    /// Further display rows: key, value.
     pub facts: Vec<(String, String)>,
 }
 
-/// Reads `scontrol show job -d ID`, also with `-o`. Without it each path stands on a line of its own, blanks and all.
+/// Parses `scontrol show job -d ID`, also with `-o`. Without `-o` each path is on a line of its own and may
+/// contain blanks.
 pub fn shown(text: &str) -> Vec<Shown> {
     let mut jobs = Vec::new();
     for line in text.lines() {
@@ -304,7 +305,7 @@ fn shown_line(job: &mut Shown, line: &str) {
     }
 }
 
-/// The path behind a key: to the end of the line, or (with `-o`) to the next key.
+/// Returns the path of a key: up to the end of the line, or (with `-o`) up to the next key.
 fn path_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let at = line.find(key).filter(|at| *at == 0 || line.as_bytes().get(at - 1) == Some(&b' '))?;
     let value = line.get(at + key.len()..)?;

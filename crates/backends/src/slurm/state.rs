@@ -1,9 +1,9 @@
-//! Slurm's job states and pending reasons in weftrun's words.
+//! Maps Slurm's job states and pending reasons to weftrun's.
 
 use weftrun_core::job::JobPhase;
 
-/// The phase of a state word. `CANCELLED by 2001` (sacct) and `RUNNING+` are read too; an unknown word is
-/// [`JobPhase::Unknown`], and the word itself stays in the reason.
+/// Returns the phase of a state word. `CANCELLED by 2001` (sacct) and `RUNNING+` are accepted too; an unknown
+/// word is [`JobPhase::Unknown`], and the word itself is kept in the reason.
 pub fn phase(state: &str, reason: &str) -> JobPhase {
     let word = state.split([' ', '+']).next().unwrap_or_default();
     match word {
@@ -27,12 +27,13 @@ fn is_held(reason: &str) -> bool {
         || reason.starts_with("launch_failed_requeued_held")
 }
 
-/// What is said of a job that failed, until its exit code says more.
+/// The reason of a failed job until its exit code is known.
 pub const FAILED: &str = "exited with an error";
-/// The exit code of a job whose output file or folder slurmstepd cannot open: it ends it with real-time signal 53.
+/// The exit code of a job whose output file or folder slurmstepd cannot open: slurmstepd ends it with
+/// real-time signal 53.
 pub const UNUSABLE_OUTPUT: i32 = 128 + 53;
 
-/// How a failed job ended, in words.
+/// Describes how a failed job ended.
 pub fn exit_words(code: i32) -> String {
     match code {
         UNUSABLE_OUTPUT => {
@@ -44,7 +45,7 @@ pub fn exit_words(code: i32) -> String {
     }
 }
 
-/// What a state and Slurm's reason mean, in a sentence; empty where there is nothing to say.
+/// Describes a state and Slurm's reason in a sentence; empty if there is nothing to add.
 pub fn sentence(state: &str, reason: &str) -> String {
     let word = state.split([' ', '+']).next().unwrap_or_default();
     let reason = if matches!(reason, "None" | "(null)" | "") { "" } else { reason };
@@ -61,7 +62,7 @@ pub fn sentence(state: &str, reason: &str) -> String {
         ("BOOT_FAIL", _) => "a node did not boot",
         ("DEADLINE", _) => "its deadline passed",
         ("CANCELLED", _) => "was cancelled",
-        // 22.05 calls every end by a signal a launch failure; the exit code tells them apart.
+        // 22.05 reports every end by a signal as a launch failure; the exit code distinguishes them.
         ("FAILED", "NonZeroExitCode" | "JobLaunchFailure" | "") => FAILED,
         ("FAILED", signal) if signal.starts_with("RaisedSignal:") => FAILED,
         ("FAILED", known) if never(known).is_some() => {
@@ -93,8 +94,8 @@ fn pending(reason: &str) -> String {
     text.to_owned()
 }
 
-/// Why a pending job can never start, where its reason means that. Slurm accepts such requests unless the site set
-/// `EnforcePartLimits` (seen on 22.05 and 26.05).
+/// Returns why a pending job can never start, if its reason means that. Slurm accepts such requests unless
+/// the site set `EnforcePartLimits` (seen on 22.05 and 26.05).
 pub fn never(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "PartitionNodeLimit" => "it asks more nodes than the partition has or allows",
@@ -120,7 +121,7 @@ pub fn never(reason: &str) -> Option<&'static str> {
     })
 }
 
-/// The exit code of `code:signal`, as shells tell it: 128 + signal for a signal.
+/// Parses the exit code of `code:signal`, as in a shell: 128 + signal for a signal.
 pub fn exit_code(text: &str) -> Option<i32> {
     let (code, signal) = text.split_once(':').unwrap_or((text, "0"));
     let (code, signal): (i32, i32) = (code.trim().parse().ok()?, signal.trim().parse().ok()?);

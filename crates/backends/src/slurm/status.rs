@@ -1,4 +1,4 @@
-//! Slurm's rows become a job's summary.
+//! Converts Slurm's rows to a job's summary.
 
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -6,7 +6,7 @@ use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use super::records::{Job, Shown};
 use super::{nodelist, state};
 
-/// The summary of one job from all its rows (tasks of an array, components of a heterogeneous job).
+/// Returns the summary of one job from all its rows (tasks of an array, components of a heterogeneous job).
 pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSummary {
     let phase = whole_phase(rows);
     let mut summary = JobSummary::new(handle, phase);
@@ -31,7 +31,7 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     summary
 }
 
-/// Slurm's state and reason in a sentence, with the exit code where the job failed by itself.
+/// Describes Slurm's state and reason in a sentence, with the exit code if the job failed by itself.
 fn reason(job: &Job, exit_code: Option<i32>) -> String {
     let sentence = state::sentence(&job.state, &job.reason);
     match exit_code.filter(|code| *code != 0) {
@@ -43,13 +43,13 @@ fn reason(job: &Job, exit_code: Option<i32>) -> String {
 fn exit_code(phase: JobPhase, row: &Job, shown: Option<&Shown>) -> Option<i32> {
     match phase {
         JobPhase::Succeeded => Some(0),
-        // slurmctld knows the whole code, accounting before 26.05 loses its highest bit (255 → 127).
+        // slurmctld has the whole code; accounting before 26.05 loses its highest bit (255 → 127).
         JobPhase::Failed => shown.and_then(|shown| shown.exit_code).or(row.exit_code),
         _ => None,
     }
 }
 
-/// One phase for many rows: what still lives decides, then what failed.
+/// Returns one phase for many rows: active rows decide first, then failed ones.
 fn whole_phase(rows: &[&Job]) -> JobPhase {
     const ORDER: [JobPhase; 10] = [
         JobPhase::Running,
@@ -81,12 +81,12 @@ fn counted(rows: &[&Job], reason: &str) -> String {
     if reason.is_empty() { parts.join(", ") } else { format!("{}; {reason}", parts.join(", ")) }
 }
 
-/// The fabric of a marker.
+/// Parses the fabric of a marker.
 pub fn fabric(word: &str) -> Option<Fabric> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
-/// The nodes of a job, or the tasks of an array.
+/// Returns the nodes of a job, or the tasks of an array.
 pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     let mut replicas = Vec::new();
     for job in rows {

@@ -5,10 +5,10 @@ use futures_util::stream::BoxStream;
 use tokio::sync::mpsc;
 use weftrun_core::Result;
 
-/// Where a task puts what its stream gives.
+/// The sender through which a task feeds its stream.
 pub type Feed<T> = mpsc::Sender<Result<T>>;
 
-/// Makes a stream of what `work` puts into its feed.
+/// Returns a stream of the items that `work` sends to its feed.
 pub fn fed<T, F, W>(work: W) -> BoxStream<'static, Result<T>>
 where
     T: Send + 'static,
@@ -29,7 +29,7 @@ where
             }
         });
     };
-    // The task starts with the first poll: making a stream does nothing yet.
+    // The task starts with the first poll: creating a stream does nothing yet.
     futures_util::stream::unfold((Some(start), items), |(start, mut items)| async move {
         if let Some(start) = start {
             start();
@@ -39,7 +39,7 @@ where
     .boxed()
 }
 
-/// Puts an item into the feed; false if nobody reads any more.
+/// Sends an item to the feed; returns false if the reader is gone.
 pub async fn put<T>(feed: &Feed<T>, item: T) -> bool {
     feed.send(Ok(item)).await.is_ok()
 }

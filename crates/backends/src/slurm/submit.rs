@@ -1,12 +1,14 @@
-//! Submitting exactly once, and finding a submission again.
+//! Submits exactly once, and finds a submission again.
 //!
-//! The program that runs `sbatch` makes a folder named after the submission first. `mkdir` succeeds once: a second run
-//! of the same program, after a lost answer, starts no second `sbatch` but reads the first one's answer. Where even
-//! that is lost (the head node died, the disk was full), the marker in the job's comment finds it.
+//! The program that runs `sbatch` first creates a folder named after the submission. `mkdir` succeeds once: a
+//! second run of the same program, after a lost answer, starts no second `sbatch` but reads the first one's
+//! answer. If even that is lost (the head node died, the disk was full), the marker in the job's comment
+//! finds it.
 //!
-//! After an answer that is neither an id nor a clear refusal, nothing is sent again: the job is looked for as long as
-//! slurmctld may take to queue it. Should Slurm have it twice all the same, the script's first lines let only one of
-//! the jobs run: it claims the submission by a link in the submission's folder (`render/script.rs`).
+//! After an answer that is neither an id nor a clear refusal, nothing is sent again: the job is searched for
+//! as long as slurmctld may take to queue it. If Slurm nevertheless has it twice, the script's first lines
+//! let only one of the jobs run: it claims the submission by a link in the submission's folder
+//! (`render/script.rs`).
 
 use std::time::Duration;
 
@@ -22,14 +24,14 @@ use super::render::Script;
 use super::transport::Answer;
 use super::{BACKEND, error, quote};
 
-/// Exit code of the program where the log folder cannot be made or written.
+/// Exit code of the program if the log folder cannot be created or written.
 const NO_LOG_DIR: i32 = 92;
-/// How often a submission is tried that certainly did not reach slurmctld.
+/// How often a submission is sent that certainly did not reach slurmctld.
 const ATTEMPTS: u32 = 4;
 /// Seconds after which an `sbatch` that does not end is killed on the cluster.
 const SBATCH_LIMIT: i64 = 300;
 
-/// Submits what was rendered.
+/// Submits a rendered job.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     if let Some(hole) = rendered.holes.first() {
         return Err(Error::new(
@@ -57,7 +59,8 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
                 if attempt == ATTEMPTS {
                     return settle(client, rendered, lost).await;
                 }
-                // The same program again is safe: where the first run began, it starts no second sbatch.
+                // Running the same program again is safe: if the first run started, it starts no second
+                // sbatch.
                 lost
             }
             Err(failed) => return Err(failed),
@@ -72,7 +75,7 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
 }
 
-/// What an answer of the submitting program means, where it is no refusal.
+/// The meaning of the submitting program's answer, if it is not a refusal.
 enum Outcome {
     /// Slurm has the job.
     Job(JobHandle),
@@ -94,7 +97,8 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
     let said = if answer.stderr.trim().is_empty() { &text } else { &answer.stderr };
     let error = error::of_command("sbatch", said, answer.code);
     match error::verdict(answer.code, said) {
-        // Only what certainly made no job frees the submission: after anything else slurmctld may have it.
+        // The submission is freed only if it certainly created no job; in all other cases slurmctld may have
+        // it.
         Verdict::Refused => {
             free(client, &rendered.submission).await?;
             Err(error)
@@ -107,8 +111,8 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
     }
 }
 
-/// Looks for a job whose answer was lost, for as long as slurmctld may take to queue it. Nothing is sent again: what is
-/// not found stays unknown, and [`find`] decides later.
+/// Searches for a job whose answer was lost, for as long as slurmctld may take to queue it. Nothing is sent
+/// again: a job that is not found remains unknown, and [`find`] decides later.
 pub async fn settle(client: &Client, rendered: &Rendered, lost: Error) -> Result<JobHandle> {
     let bound = absence_bound(client).await;
     let end = tokio::time::Instant::now() + bound;
@@ -128,7 +132,7 @@ pub async fn settle(client: &Client, rendered: &Rendered, lost: Error) -> Result
     }
 }
 
-/// The error of a submission whose fate is not known, of a kind that is never taken for a refusal.
+/// Returns the error of a submission whose fate is unknown, of a kind that is never treated as a refusal.
 fn unknown(lost: Error, rendered: &Rendered, bound: Duration) -> Error {
     let kind = if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
     let message = lost.message().to_owned();
@@ -143,9 +147,10 @@ fn unknown(lost: Error, rendered: &Rendered, bound: Duration) -> Error {
         .hint("run `weftrun list` before you submit it again: it finds the job, or says that there is none")
 }
 
-/// How long a job may still appear after its `sbatch` ended without an answer: the target's `absence-seconds`, else by
-/// slurmctld's own timeouts. A message waits at most MessageTimeout to be read, to be served and to be answered, and
-/// connections are opened for TCPTimeout, to the first controller and to the backup.
+/// Returns how long a job may still appear after its `sbatch` ended without an answer: the target's
+/// `absence-seconds`, otherwise a bound from slurmctld's own timeouts. A message waits at most MessageTimeout
+/// each to be read, processed and answered, and connecting takes up to TCPTimeout, to the first controller
+/// and to the backup.
 async fn absence_bound(client: &Client) -> Duration {
     const LEAST: u64 = 30;
     const MOST: u64 = 900;
@@ -164,14 +169,14 @@ async fn absence_bound(client: &Client) -> Duration {
     Duration::from_secs((3 * message.min(MOST) + 2 * tcp.min(MOST)).clamp(LEAST, MOST))
 }
 
-/// A duration in the output of `scontrol show config`, such as `MessageTimeout          = 10 sec`.
+/// Parses a duration in the output of `scontrol show config`, such as `MessageTimeout          = 10 sec`.
 fn seconds_of(config: &str, name: &str) -> Option<u64> {
     let value = config.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == name)?.1;
     value.split_whitespace().next()?.parse().ok()
 }
 
 fn no_log_dir(client: &Client, answer: &Answer) -> Error {
-    // Of the table's rows only those of full and forbidden file systems are about a folder.
+    // Only the rows for full and read-only file systems and for missing permissions apply to a folder.
     let failed = error::of_command("mkdir", &answer.stderr, 1);
     let hint = failed.hints().first().filter(|_| failed.kind() == ErrorKind::Refused).cloned();
     Error::new(
@@ -182,7 +187,7 @@ fn no_log_dir(client: &Client, answer: &Answer) -> Error {
     .hint(hint.unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()))
 }
 
-/// Makes the folder for logs, where it can be reached without `sbatch`.
+/// Creates the log folder, if it can be reached without `sbatch`.
 pub async fn make_log_dir(client: &Client) -> Result<()> {
     if !client.has_files() {
         return Ok(());
@@ -192,16 +197,16 @@ pub async fn make_log_dir(client: &Client) -> Result<()> {
     if answer.code == 0 { Ok(()) } else { Err(no_log_dir(client, &answer)) }
 }
 
-/// Lets the submission be tried again: it is certain that there is no job of it.
+/// Allows the submission to be sent again: it is certain that no job of it exists.
 async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
     let program = format!("{}rm -rf -- \"$dir/.submit-{submission}/sent\"", client.enter_log_dir()?);
     client.run(&program).await.map(drop)
 }
 
-/// Finds the job of a submission; none where it is certain that there is none.
+/// Finds the job of a submission; none if it is certain that none exists.
 ///
 /// # Errors
-/// [`ErrorKind::Timeout`] where that is not certain yet: an `sbatch` without an answer ended too short a time ago.
+/// [`ErrorKind::Timeout`] if that is not certain yet: an `sbatch` without an answer ended too recently.
 pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<JobHandle>> {
     client.forget_snapshot().await;
     let seen = search(client, submission).await?;
@@ -218,16 +223,17 @@ pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<J
         .retryable())
 }
 
-/// What was found of a submission.
+/// The result of a search for a submission.
 #[derive(Debug)]
 pub struct Seen {
     /// Its job.
     pub job: Option<JobHandle>,
-    /// What the submitting program wrote down on the cluster.
+    /// The submitting program's notes on the cluster.
     sent: Sent,
 }
 
-/// Looks for the job of a submission: in the folder that the submission has on the cluster, in the queue, in accounting.
+/// Searches for the job of a submission: in the submission's folder on the cluster, in the queue, in
+/// accounting.
 pub async fn search(client: &Client, submission: &SubmissionId) -> Result<Seen> {
     let sent = if client.has_files() { Sent::read(client, submission).await? } else { Sent::default() };
     let is_it =
@@ -235,7 +241,7 @@ pub async fn search(client: &Client, submission: &SubmissionId) -> Result<Seen> 
     let mut job = sent.claim.clone();
     if job.is_none() {
         let queue = client.snapshot().await?;
-        // Of two copies that both wait, the one that was queued first is likely to start first.
+        // Of two pending copies, the one queued first is likely to start first.
         job = queue.iter().filter(|job| is_it(&job.marker)).map(super::records::Job::whole).min();
     }
     job = job.or_else(|| sent.answer.clone());
@@ -246,18 +252,18 @@ pub async fn search(client: &Client, submission: &SubmissionId) -> Result<Seen> 
     Ok(Seen { job: job.map(|id| handle(client, &id)), sent })
 }
 
-/// What the folder of a submission says.
+/// The contents of a submission's folder.
 #[derive(Debug, Default)]
 struct Sent {
     /// The job that claimed the submission when it started.
     claim: Option<JobId>,
     /// The id that sbatch printed.
     answer: Option<JobId>,
-    /// When sbatch was started, by the cluster's clock.
+    /// Start of sbatch, by the cluster's clock.
     begun: Option<i64>,
-    /// When sbatch ended.
+    /// End of sbatch.
     ended: Option<i64>,
-    /// The cluster's clock now.
+    /// Current time of the cluster's clock.
     now: i64,
 }
 
@@ -287,7 +293,7 @@ impl Sent {
         })
     }
 
-    /// Seconds until a job that was not seen is certainly not there.
+    /// Returns the seconds until a job that was not seen is certainly absent.
     fn certain_in(&self, bound: Duration) -> i64 {
         let bound = i64::try_from(bound.as_secs()).unwrap_or(i64::MAX);
         let last = self.ended.or_else(|| self.begun.map(|begun| begun.saturating_add(SBATCH_LIMIT)));
@@ -295,7 +301,7 @@ impl Sent {
     }
 }
 
-/// The jobs of submissions that several jobs carry, by what each submission was claimed by.
+/// Returns the jobs that claimed each of the submissions, for submissions that several jobs carry.
 ///
 /// # Errors
 /// As [`Client::read`].
@@ -309,7 +315,7 @@ pub async fn claims(client: &Client, submissions: &[SubmissionId]) -> Result<Vec
     Ok(found)
 }
 
-/// The handle of a job.
+/// Returns the handle of a job.
 pub fn handle(client: &Client, id: &JobId) -> JobHandle {
     JobHandle::new(BACKEND, &client.target, [id.to_string()])
 }
@@ -324,7 +330,8 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
     let comment =
         prepared.and_then(|script| script.value("comment")).map_or_else(|| marker.text(), str::to_owned);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);
-    // On the command line too: sacct keeps the line where it does not keep the comment (AccountingStoreFlags).
+    // On the command line too: sacct keeps the submit line in cases where it does not keep the comment
+    // (AccountingStoreFlags).
     let (name, comment) = (
         quote::word(&format!("--job-name={}", rendered.name))?,
         quote::word(&format!("--comment={comment}"))?,
@@ -339,8 +346,8 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
     };
     let sbatch =
         quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}{output}"), &script.text)?;
-    // Folders of submissions are kept while a copy of one may still wait in the queue. Nobody waits for the tidying, and
-    // one submission in sixteen does it.
+    // Folders of submissions are kept while a copy of one may still be pending. The cleanup runs in the
+    // background, for one submission in sixteen.
     let old = "  find \"$dir\" -maxdepth 1 -name '.submit-*' -user \"$(id -u)\" -mtime +30 -exec rm -rf -- {} + > /dev/null 2>&1 &\n";
     let tidy = if submission.as_str().starts_with('0') { old } else { "" };
     Ok(format!(
@@ -384,7 +391,7 @@ exit \"$(cat -- \"$sent/code\")\"
 mod tests {
     use super::*;
 
-    /// A folder with programs in the place of Slurm's, for the submitting program.
+    /// Creates a folder with fake Slurm programs, for the submitting program.
     struct Host {
         dir: tempfile::TempDir,
         client: Client,
@@ -414,7 +421,7 @@ mod tests {
             Rendered::new(name, SubmissionId::from_random(7), document)
         }
 
-        /// Runs the submitting program, as the transport hands it over, with one of the shells.
+        /// Runs the submitting program, as the transport passes it, with one of the shells.
         fn run(&self, shell: &str, program: &str) -> std::process::Output {
             use std::io::Write as _;
             let path =
@@ -500,7 +507,7 @@ mod tests {
         }
     }
 
-    /// Point A4 of issue 14: in a log folder that others write to, a planted link is not followed.
+    /// Point A4 of issue 14: in a log folder that other users can write to, a planted link is not followed.
     #[test]
     fn a_planted_folder_of_a_submission_is_refused() {
         for shell in ["dash", "bash"] {

@@ -1,4 +1,4 @@
-//! Watching: one look at the queue every two seconds, whoever watches whatever, told as what changed.
+//! Watches jobs: one query of the queue every two seconds, shared by all watchers, converted to events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::lookup::{self, Found};
 use super::stream::{Feed, put};
 use super::{findings, status};
 
-/// What was last told of a job.
+/// The last reported state of a job.
 #[derive(Debug, Default)]
 struct Told {
     summary: Option<JobSummary>,
@@ -27,7 +27,7 @@ struct Told {
     ended: bool,
 }
 
-/// Feeds the events of all jobs of a filter; ends when every job asked for by handle has ended.
+/// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
     let ids: Vec<(JobHandle, JobId)> = filter
         .handles
@@ -52,7 +52,7 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     }
 }
 
-/// Whether the cluster answers; told once each way.
+/// Whether the cluster answers; each change is reported once.
 #[derive(Debug, Default)]
 struct Link {
     failures: u32,
@@ -72,7 +72,7 @@ impl Link {
         }
     }
 
-    /// A cluster that does not answer is asked less and less often, at last every 30 s.
+    /// Returns the pause, which grows up to 30 s while the cluster does not answer.
     fn pause(&self) -> Duration {
         Duration::from_secs(u64::from(self.failures).saturating_mul(2).min(28))
     }
@@ -145,7 +145,7 @@ async fn all(
     Ok(!feed.is_closed())
 }
 
-/// Tells what changed of one job.
+/// Reports what changed of one job.
 async fn tell(
     client: &Client,
     handle: &JobHandle,
@@ -207,7 +207,7 @@ fn message(handle: &JobHandle, finding: Finding) -> JobEvent {
     }
 }
 
-/// Tells that the job was queued again, with the node that failed where one did.
+/// Reports that the job was requeued, with the failed node if there is one.
 async fn tell_requeue(
     client: &Client,
     handle: &JobHandle,

@@ -27,10 +27,10 @@ pub struct Bed {
 
 static SAID: Once = Once::new();
 
-/// The cluster; none where there is none, and it is said.
+/// Returns the test cluster; none, with a message, if there is none.
 pub fn bed() -> Option<Bed> {
     let Some(state) = std::env::var_os("WEFTRUN_TEST_KUBE_STATE") else {
-        // Once, and past the capture of a test that passes, which nobody would see.
+        // Once, and not captured: the output of a passing test would be hidden.
         SAID.call_once(|| {
             let said = "skipped: there is no Kubernetes to test on. test-cluster/kubernetes/ci.sh builds one and runs these tests on it";
             let _ = writeln!(std::io::stderr(), "{said}");
@@ -52,7 +52,7 @@ impl Bed {
         said
     }
 
-    /// Whether kubectl could do it, and what it said.
+    /// Returns whether kubectl succeeded, and its output.
     pub fn kubectl_says(&self, args: &[&str]) -> (bool, String) {
         let output = Command::new(self.state.join("kubectl"))
             .arg("--kubeconfig")
@@ -71,7 +71,7 @@ impl Bed {
         serde_json::from_str(&self.kubectl(&all)).unwrap()
     }
 
-    /// Applies a manifest as an administrator, in the researcher's namespace unless it says another.
+    /// Applies a manifest as an administrator, in the researcher's namespace unless it names another.
     pub fn apply(&self, yaml: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), yaml).unwrap();
@@ -98,7 +98,7 @@ impl Bed {
         self.with_token(name, token.trim())
     }
 
-    /// The researcher's kubeconfig with a token that the cluster does not, or no longer, know.
+    /// Returns the researcher's kubeconfig with a token that is unknown to the cluster, or has expired.
     pub fn expired(&self) -> PathBuf {
         self.with_token("expired", "expired")
     }
@@ -132,7 +132,7 @@ impl Bed {
         command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
         std::fs::write(self.state.join("pids").join(process), format!("{}\n", child.id())).unwrap();
-        // Whoever is killed is a child that somebody must wait for.
+        // A killed child must be reaped.
         std::thread::spawn(move || drop({ child }.wait()));
     }
 
@@ -192,7 +192,7 @@ pub async fn plan(backend: &dyn Backend, spec: JobSpec) -> PlannedJob {
     planned
 }
 
-/// A name nobody else has.
+/// Returns a unique name.
 pub fn name(what: &str) -> String {
     format!("{what}-{:05x}", fastrand::u32(..0xf_ffff))
 }
@@ -235,7 +235,7 @@ pub struct Running {
     pub handle: JobHandle,
 }
 
-/// What a log said.
+/// The contents of a log.
 #[derive(Debug, Default)]
 pub struct Read {
     pub text: String,

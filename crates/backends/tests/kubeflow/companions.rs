@@ -72,7 +72,8 @@ async fn companions_belong_to_their_job_and_go_with_it() {
     let handle = backend.submit(&first).await.unwrap();
     let uid = json!(handle.uid().unwrap());
     assert_eq!(owners(&bed, &job_name), [uid.clone(), uid.clone()]);
-    // The submitting process ended before it made the job their owner: whoever finds the job does.
+    // The submitting process ended before it set the job as their owner; the process that finds the job does
+    // so.
     let orphan = |kind: &str, object: &str| {
         bed.kubectl(&[
             "patch",

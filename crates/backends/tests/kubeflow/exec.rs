@@ -13,7 +13,7 @@ use weftrun_core::log::LogOptions;
 use crate::bed::{Bed, PATIENCE, Read, bed, job};
 use crate::line::Line;
 
-/// A plugin that gives its answers one after the other, the last one for ever.
+/// A plugin that returns its answers in order, and then repeats the last one.
 struct Plugin {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -79,7 +79,7 @@ fn certificate(folder: &std::path::Path, authority: &std::path::Path) -> serde_j
     serde_json::json!({"clientCertificateData": read("crt"), "clientKeyData": read("key")})
 }
 
-/// The plugin runs once for a connection, whatever is asked over it.
+/// The plugin runs once per connection, regardless of the number of requests.
 #[tokio::test]
 async fn a_token_of_a_plugin_is_used_and_asked_for_once() {
     let Some(bed) = bed() else { return };
@@ -88,8 +88,8 @@ async fn a_token_of_a_plugin_is_used_and_asked_for_once() {
     assert_eq!(plugin.runs(), 1);
 }
 
-/// A token that the API server refuses is asked for again, and the request is sent with the new one; one that stays bad is an
-/// error that says so, after two runs.
+/// A token that the API server refuses is fetched again, and the request is sent with the new one; one that
+/// stays invalid is an error after two runs.
 #[tokio::test]
 async fn a_refused_token_of_a_plugin_is_renewed() {
     let Some(bed) = bed() else { return };
@@ -104,7 +104,7 @@ async fn a_refused_token_of_a_plugin_is_renewed() {
     assert_eq!(plugin.runs(), 2);
 }
 
-/// So is a client certificate, for which the connection is made anew.
+/// So is a client certificate, for which a new connection is created.
 #[tokio::test]
 async fn a_certificate_of_a_plugin_is_used_and_renewed() {
     let Some(bed) = bed() else { return };
@@ -123,8 +123,8 @@ async fn a_certificate_of_a_plugin_is_used_and_renewed() {
     assert_eq!(plugin.runs(), 2);
 }
 
-/// A token that the API server refuses while a job is followed is asked for again, by the logs and by the watch: nothing is
-/// lost, and nobody is told to log in.
+/// A token that the API server refuses while a job is followed is fetched again, by the logs and by the
+/// watch: nothing is lost, and the user is not asked to log in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_plugin_expires_while_following() {
     let Some(bed) = bed() else { return };

@@ -81,7 +81,8 @@ fn a_rule_that_is_switched_off_leaves_nothing() {
     }
 }
 
-/// Part of a node gets no EFA, whatever else is free there: pods with and without would wait for each other for ever.
+/// Part of a node gets no EFA, even if some is free there: pods with and without would wait for each other
+/// forever.
 #[test]
 fn part_of_a_node_gets_no_efa() {
     let Some(bed) = bed() else { return };

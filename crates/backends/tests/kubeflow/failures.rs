@@ -164,8 +164,8 @@ fn is(event: &JobEvent, of: &Running, phase: JobPhase) -> bool {
     matches!(event, JobEvent::Status { job } if job.handle == of.handle && job.phase == phase)
 }
 
-/// A watch that was away for so long that the server no longer knows what happened since (410 Gone) lists again: what went
-/// meanwhile is told to be gone, and what is still there goes on.
+/// A watch that was interrupted for so long that the server has dropped its position (410 Gone) lists again:
+/// objects deleted meanwhile are reported as gone, and the others continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_a_watch_that_is_too_old_lists_again() {
     let Some(bed) = bed() else { return };
@@ -238,7 +238,7 @@ async fn alone_the_api_server_dies_while_submitting() {
     backend.act(&handle, Action::Delete).await.unwrap();
 }
 
-/// Once the cluster is known, a submit asks for two things: whether it would do, and that it be done.
+/// Once the cluster facts are cached, a submit sends two requests: the dry run and the create.
 #[tokio::test]
 async fn a_second_submit_needs_two_requests() {
     let Some(bed) = bed() else { return };
@@ -281,8 +281,8 @@ async fn a_probe_finds_whether_efa_is_added() {
     );
 }
 
-/// Whoever may read the cluster's own objects learns from them what a plan rests on; that EFA is given out by resource claims is one
-/// of them.
+/// A user who may read the cluster's own objects gets the facts behind a plan; one of them is that EFA is
+/// assigned by resource claims.
 #[tokio::test]
 async fn an_administrator_sees_nodes_levels_and_device_classes() {
     let Some(bed) = bed() else { return };
@@ -319,7 +319,8 @@ async fn an_administrator_sees_nodes_levels_and_device_classes() {
     assert!(!facts.notes.iter().any(|note| note.code == "K8S-HIDDEN"), "{:?}", facts.notes);
 }
 
-/// One watch of the jobs, one of the pods and one of the events, whatever the number of jobs: of one more job only its object is read.
+/// One watch each of the jobs, the pods and the events, regardless of the number of jobs: for one more job
+/// only its object is read.
 #[tokio::test]
 async fn many_jobs_are_watched_by_as_many_requests_as_one() {
     let Some(bed) = bed() else { return };
@@ -365,7 +366,8 @@ async fn many_jobs_are_watched_by_as_many_requests_as_one() {
     }
 }
 
-/// What a job names or asks is held against the cluster before it is sent: queues, where somebody keeps them, and quotas.
+/// The names and amounts in a job are compared with the cluster before it is sent: queues, if there is a
+/// queueing system, and quotas.
 #[tokio::test]
 async fn queues_priorities_and_quotas_are_looked_at_before() {
     let Some(bed) = bed() else { return };
@@ -440,8 +442,8 @@ async fn a_suspended_job_waits_and_an_ended_one_goes() {
     poll("its removal", || (!bed.kubectl_says(&["get", "pytorchjob", &name]).0).then_some(()));
 }
 
-/// A busy API server turns requests away: reads are sent again after 429, 503 and a reset, a create after 429, and after as long as
-/// the server asks.
+/// A busy API server rejects requests: reads are repeated after 429, 503 and a reset, a create after 429, and
+/// after as long as the server requests.
 #[tokio::test]
 async fn requests_that_are_turned_away_are_sent_again() {
     let Some(bed) = bed() else { return };

@@ -159,8 +159,9 @@ async fn f06_an_ended_job_is_not_running() {
     running.delete().await;
 }
 
-/// 6 too: with `ExitCode` the operator makes a failed pod again under the same name, whatever `backoffLimit` says. Each attempt is told
-/// and read once, the conditions that flip are followed, and the job can be cancelled.
+/// 6 too: with `ExitCode` the operator creates a failed pod again under the same name, regardless of
+/// `backoffLimit`. Each attempt is reported and read once, the changing conditions are followed, and the job
+/// can be cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn f06_pods_that_are_made_again_are_attempts() {
     let Some(bed) = bed() else { return };
@@ -192,7 +193,7 @@ async fn f06_pods_that_are_made_again_are_attempts() {
         .collect();
     // Two watches may see different pods of a second each: each counts what it sees.
     assert!(attempts.len() >= 2 && attempts.is_sorted(), "{attempts:?}");
-    // The one that is cancelled may end before it says anything.
+    // The cancelled one may end before it writes anything.
     let times = read.count("one more");
     assert!(times >= 3 && times <= read.sources.len(), "{times} of {:?}: {:?}", read.sources, read.marks);
     running.delete().await;
@@ -264,7 +265,7 @@ async fn f07_logs_of_workers_that_end_after_their_master_stay() {
     assert!(read.gaps().is_empty(), "{read:?}");
     let detail = running.backend.describe(&running.handle).await.unwrap();
     assert!(detail.findings.is_empty() && detail.summary.reason.is_empty(), "{detail:?}");
-    // A pod that is gone took its log along, which is said.
+    // The log of a deleted pod is gone, which is reported.
     bed.kubectl(&["delete", "pod", &format!("{}-worker-1", running.handle.name())]);
     for options in [LogOptions::default(), LogOptions::follow()] {
         let read = running.read(options).await;
@@ -275,8 +276,8 @@ async fn f07_logs_of_workers_that_end_after_their_master_stay() {
     running.delete().await;
 }
 
-/// 7 too: workers that run on after their job has ended hold their GPUs. `list` and `describe` say so, and `cancel` ends them
-/// without the logs of the others.
+/// 7 too: workers that run on after their job has ended hold their GPUs. `list` and `describe` report it, and
+/// `cancel` ends them and keeps the logs of the others.
 #[tokio::test]
 async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
     let Some(bed) = bed() else { return };
@@ -316,8 +317,8 @@ async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
     running.delete().await;
 }
 
-/// An MPIJob whose launcher the cluster refuses does not run, although all its workers do: the phase and the finding say so in
-/// `list`, `describe` and `watch`.
+/// An MPIJob whose launcher the cluster refuses is not running, although all its workers are: the phase and
+/// the finding show it in `list`, `describe` and `watch`.
 #[tokio::test]
 async fn a_launcher_that_cannot_be_made_is_a_finding_while_workers_run() {
     let Some(bed) = bed() else { return };
@@ -364,7 +365,7 @@ async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
         let up = |pod: &&Value| pod["status"]["phase"] == "Running";
         (pods_of(bed, &running).iter().filter(up).count() == 2).then_some(())
     });
-    // The operator tries again and again; what it says stays true while the workers run.
+    // The operator retries again and again; its message stays true while the workers run.
     for _ in 0..3 {
         let detail = running.backend.describe(&running.handle).await.unwrap();
         assert_eq!(detail.summary.phase, JobPhase::Starting, "{detail:?}");
@@ -384,7 +385,7 @@ fn pods_of(bed: &Bed, running: &Running) -> Vec<Value> {
     bed.get(&["pods", "-l", &selector])["items"].as_array().unwrap().clone()
 }
 
-/// 10: deleting returns at once; pods go later, and what they still say is read.
+/// 10: deleting returns at once; pods disappear later, and their last output is read.
 #[tokio::test]
 async fn f10_a_deleted_job_is_gone_and_its_logs_end() {
     let Some(bed) = bed() else { return };
@@ -490,7 +491,7 @@ async fn f07_a_train_job_runs_and_ends() {
     running.delete().await;
 }
 
-/// 8: a dead node's pods stay `Running` until somebody deletes them, and their logs cannot be read.
+/// 8: a dead node's pods stay `Running` until they are deleted, and their logs cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_f08_a_node_dies() {
     let Some(bed) = bed() else { return };

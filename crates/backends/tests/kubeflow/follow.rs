@@ -59,7 +59,7 @@ fn an_mpi_job_of_32_ranks() {
     shell.delete(&handle_of(&ran));
 }
 
-/// One rank fails: exit 1, and what it said before is there.
+/// One rank fails: exit 1, and its earlier output is shown.
 #[test]
 fn a_failing_job_is_exit_code_1() {
     let Some(bed) = bed() else { return };
@@ -96,7 +96,7 @@ fn a_train_job_of_32_ranks() {
     shell.delete(&handle_of(&ran));
 }
 
-/// Planned EFA that runs on sockets is exit 7, and the finding says what to do.
+/// Planned EFA that runs on sockets is exit 7, and the finding contains the fix.
 #[test]
 fn sockets_where_efa_was_planned_is_exit_code_7() {
     let Some(bed) = bed() else { return };
@@ -111,8 +111,8 @@ fn sockets_where_efa_was_planned_is_exit_code_7() {
     shell.delete(&handle_of(&ran));
 }
 
-/// A job that cannot start is followed until the time is out, and why it does not start is said with what to do; one that is deleted
-/// under its follower ends the following, and is no success.
+/// A job that cannot start is followed until the time limit, and the reason is reported with the fix; one
+/// that is deleted while it is followed ends the command without success.
 #[test]
 fn a_followed_job_that_cannot_end_well_says_why() {
     let Some(bed) = bed() else { return };

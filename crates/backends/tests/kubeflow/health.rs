@@ -10,7 +10,7 @@ use weftrun_core::job::JobPhase;
 use crate::bed::{bed, job, name, poll};
 use crate::shell::Shell;
 
-/// The service as a shell can play it: it knows only text, as NCCL before 2.28.7.
+/// The service as a shell script: it supports only text, as NCCL before 2.28.7.
 const SERVER: &str = r#"
 if [ "$1" = talk ]; then
     while IFS= read -r line; do
@@ -83,7 +83,7 @@ fn the_rank_that_hangs_is_named_over_a_port_or_by_a_command() {
     shell.delete(&handle);
 }
 
-/// A forwarded port carries bytes both ways, to the rank that is named; where nothing listens the error says so.
+/// A forwarded port carries bytes both ways, to the given rank; if nothing listens, the error reports it.
 #[tokio::test]
 async fn a_port_of_a_rank_is_connected_to() {
     let Some(bed) = bed() else { return };

@@ -43,7 +43,8 @@ async fn the_server_takes_mutated_jobs() {
     }
 }
 
-/// The kind is what fits the launch among those the cluster serves, or what the user says; where there is none, what to install.
+/// The kind is one that fits the launch mode among those the cluster serves, or the user's choice; if there
+/// is none, the error names what to install.
 #[tokio::test]
 async fn the_kind_is_one_that_the_cluster_serves() {
     weftrun_backends::link();

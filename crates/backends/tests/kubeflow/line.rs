@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Line {
-    /// A line for whoever a kubeconfig is of.
+    /// Returns a line for the user of a kubeconfig.
     pub async fn of(kubeconfig: &std::path::Path) -> Self {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let server = text.split("https://").nth(1).unwrap().split('"').next().unwrap().to_owned();

@@ -36,7 +36,7 @@ async fn ended(bed: &Bed, what: &str, script: &str) -> Running {
     running
 }
 
-/// Whoever comes when all is over reads the same as whoever was there.
+/// A reader that starts after the end reads the same as one that followed.
 #[tokio::test]
 async fn a_job_that_is_over_is_followed_to_its_end() {
     let Some(bed) = bed() else { return };
@@ -66,7 +66,7 @@ async fn a_job_that_is_over_is_followed_to_its_end() {
     running.delete().await;
 }
 
-/// Pods that are gone have no logs, which is said; an empty answer would look like a job that wrote nothing.
+/// Pods that are gone have no logs, which is reported; an empty answer would look like a job without output.
 #[tokio::test]
 async fn a_job_without_pods_says_that_there_is_no_log() {
     let Some(bed) = bed() else { return };
@@ -145,7 +145,7 @@ async fn streams_that_the_server_ends_are_opened_again() {
     running.delete().await;
 }
 
-/// Init containers are read when they are asked for.
+/// Init containers are read on request.
 #[tokio::test]
 async fn init_containers_on_request() {
     let Some(bed) = bed() else { return };
@@ -159,7 +159,7 @@ async fn init_containers_on_request() {
     let (whole, plain) =
         tokio::join!(running.read(following(|options| options.init = true)), running.follow());
     assert_eq!((init(&plain), init(&whole)), (0, 1), "{:?} {:?}", plain.sources, whole.sources);
-    // The operator's own asks for the master's name.
+    // The operator's own one looks up the master's name.
     assert!(whole.text.contains("-master-0") && !plain.text.contains("-master-0"), "{}", whole.text);
     assert!(plain.count("trained") >= 1 && whole.count("trained") >= 1, "{}", plain.text);
     running.delete().await;
@@ -201,7 +201,8 @@ async fn a_followed_log_is_rotated() {
     running.delete().await;
 }
 
-/// The log is rotated while the line is cut: the node serves the new file only, so lines are lost, which is said where they are.
+/// The log is rotated while the connection is cut: the node serves only the new file, so lines are lost,
+/// which is reported at that position.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_rotated_while_the_line_is_cut() {
     let Some(bed) = bed() else { return };
@@ -209,7 +210,7 @@ async fn a_log_is_rotated_while_the_line_is_cut() {
     let line = Line::start(&bed).await;
     let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
     let mut logs = backend.logs(&running.handle, LogOptions::follow());
-    // Numbers as they come, and where something was said to be missing.
+    // The numbers in order, and the positions of reported gaps.
     let (mut seen, mut gaps) = (Vec::<u64>::new(), Vec::new());
     let reading = async {
         let mut cut = false;
@@ -246,8 +247,8 @@ async fn a_log_is_rotated_while_the_line_is_cut() {
     running.delete().await;
 }
 
-/// A token that expires while a job is followed: one that was written anew into its file is read again, and nothing is lost; one that
-/// stays is refused, and it is said to log in again.
+/// A token expires while a job is followed: one that was renewed in its file is read again, and nothing is
+/// lost; one that stays is refused, with the hint to log in again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_expires_while_following() {
     let Some(bed) = bed() else { return };

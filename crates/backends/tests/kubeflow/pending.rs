@@ -1,4 +1,4 @@
-//! What keeps a job from running and what no operator ever says: each cause is told, with what to do about it.
+//! What keeps a job from running and is never reported by an operator: each cause is a finding with its fix.
 
 use serde_json::json;
 use weftrun_core::backend::PlannedJob;

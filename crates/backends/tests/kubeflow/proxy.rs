@@ -1,5 +1,5 @@
-//! A connection that a test stands in: `kubectl proxy` speaks plain HTTP with the researcher's credentials, and what stands before it
-//! decides what is passed on.
+//! A connection that a test intercepts: `kubectl proxy` serves plain HTTP with the researcher's credentials,
+//! and the interceptor decides what is forwarded.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use crate::replayed::{handle_of, job, over_efa};
 use crate::shell::{Shell, whole_cluster};
 use crate::submit::MAPPED;
 
-/// `logs --rank` prints the lines of a rank, wherever its rank is proved only by later lines, and nobody else's; a rank that is not
-/// there is an error.
+/// `logs --rank` prints the lines of a rank, even if its rank is proved only by later lines, and no others;
+/// an unknown rank is an error.
 #[test]
 fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
     let Some(bed) = bed() else { return };

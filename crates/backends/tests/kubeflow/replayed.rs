@@ -38,7 +38,8 @@ pub fn expected_lines(replay: &Replay) -> BTreeMap<String, usize> {
 /// Every line of every rank once, and the map is the truth's.
 pub fn assert_complete(ran: &Ran, replay: &Replay) {
     let (mut seen, wanted) = (ran.lines(), expected_lines(replay));
-    // Pods say more than ranks do (mpirun's and ssh's warnings); none of the ranks' lines may be missing or twice.
+    // Pods print more than ranks do (mpirun's and ssh's warnings); none of the ranks' lines may be missing or
+    // repeated.
     seen.retain(|line, _| wanted.contains_key(line) || line.contains("NCCL"));
     let missing: Vec<_> =
         wanted.iter().filter(|(line, count)| seen.get(*line) != Some(*count)).take(5).collect();

@@ -55,7 +55,7 @@ fn mutate_and_apply_make_the_same_pods() {
             "efa",
             "--instance-type",
             "p5.48xlarge",
-            // What a job file has by itself, a filter over somebody's manifest has when it is asked.
+            // A job file enables this by default; a filter on an existing manifest needs the flag.
             "--detect",
             "--webhook",
             "yes",
@@ -72,7 +72,7 @@ fn mutate_and_apply_make_the_same_pods() {
     }
 }
 
-/// What is refused: the exit code, and a sentence that says what to do. Nothing is submitted.
+/// Refusals: the exit code, and a sentence with the fix. Nothing is submitted.
 #[test]
 fn refusals_say_what_to_do() {
     let Some(bed) = bed() else { return };
@@ -123,7 +123,7 @@ fn refusals_say_what_to_do() {
     shell.delete(first.stdout.trim());
 }
 
-/// Whoever has the least rights submits and follows all the same; what is hidden is said.
+/// A user with the fewest rights can submit and follow; what is hidden is reported.
 #[test]
 fn a_guest_submits_and_is_told_what_is_hidden() {
     let Some(bed) = bed() else { return };
@@ -151,7 +151,7 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
     crate::bed::poll("no job", || {
         (!shell.bed.kubectl_says(&["get", "pytorchjob", &format!("{name}-map")]).0).then_some(())
     });
-    // The check of the plan is the server's dry run: of a name that is taken it says so.
+    // The check of the plan is the server's dry run, which reports a taken name.
     let plan = shell.weftrun(&["plan", "-b", "kubeflow", "--online", "job.toml"]);
     assert!(plan.code == 4 && plan.stderr.contains("already exists"), "{}: {}", plan.code, plan.stderr);
     shell.write("next.toml", &text.replace(&name, &format!("{name}-next")));
@@ -249,7 +249,7 @@ async fn an_interrupted_submit_names_its_job() {
         assert!(done.success());
     };
     interrupt();
-    // The answer is let through once it has said that it waits for it.
+    // The answer is released once the client has printed that it waits for it.
     let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
     let mut stderr = String::new();
     while !stderr.contains("waiting for the cluster's answer") {

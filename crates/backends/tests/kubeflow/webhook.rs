@@ -67,7 +67,7 @@ impl Space {
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": self.name}, "webhooks": [webhook],
         }));
-        // The API server learns of it after a moment.
+        // The API server loads it after a moment.
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "labels": {
                 "training.kubeflow.org/job-name": "probe", "training.kubeflow.org/job-role": "launcher"}},

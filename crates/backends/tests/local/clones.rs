@@ -48,7 +48,7 @@ async fn hanging(local: &Local, server: &Silent, time_limit: Option<Duration>) -
     panic!("git did not connect");
 }
 
-/// The processes that carry the mark of a job: git and the helper that speaks HTTP for it.
+/// Returns the processes with the mark of a job: git and its HTTP helper.
 fn marked(job: &Submitted) -> Vec<String> {
     let mark = format!("WEFTRUN_SUBMISSION={}", job.rendered.submission.as_str());
     let entries = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Whatever is killed, the list tells the truth and nothing is left that it does not list.
+//! After any process is killed, the list is correct and nothing is left that it does not list.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

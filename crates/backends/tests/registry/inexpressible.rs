@@ -13,7 +13,7 @@ use weftrun_core::catalogue::Catalogue;
 use weftrun_core::spec::Launch;
 use weftrun_testkit::fabric_matrix::cells;
 
-/// A backend, with what it is told beside the job.
+/// A backend, with its settings besides the job.
 struct Way {
     name: &'static str,
     backend: &'static str,

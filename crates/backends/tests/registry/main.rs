@@ -1,5 +1,5 @@
-//! What is linked in is what the features say, a name stands for one backend only, and what each cannot express is a
-//! checked-in table.
+//! The linked backends are those of the features, a name belongs to one backend only, and what each cannot
+//! express is a checked-in table.
 
 #[cfg(all(feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 mod inexpressible;

@@ -95,7 +95,7 @@ async fn a_proxy_of_the_target_or_of_the_environment_is_used() {
     assert_eq!(error.kind(), ErrorKind::Unreachable);
 }
 
-/// Every version gives tokens in its own way, and a new one is asked for before the old one ends.
+/// Every version issues tokens in its own way, and a new one is fetched before the old one expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_renewed_before_they_end() {
     let cases = [18, 19, 20, 21, 24].map(async |minor| {
@@ -128,7 +128,7 @@ async fn a_refused_token_is_renewed_once() {
     assert_eq!(fake.seen("POST", "/api/v2/token").len(), 3);
 }
 
-/// A good token, as somebody else would ask for one.
+/// Returns a valid token, as another client would fetch it.
 async fn token(fake: &FakeRunAi) -> String {
     connect(target(fake)).await.unwrap().discover(&Scope::default()).await.unwrap();
     fake.state().tokens.last().unwrap().0.clone()
@@ -176,7 +176,7 @@ async fn tokens_come_from_the_environment_a_file_a_command_or_the_official_login
     assert!(works(official).await);
 }
 
-/// A file is read anew when its token is refused: whoever renews it need not tell us.
+/// A file is read again when its token is refused, so it can be renewed without notifying weftrun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_file_may_change() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_token_file_may_change() {
     backend.list(&JobFilter::all()).await.unwrap();
 }
 
-/// What a job leaves behind on this machine is nobody else's.
+/// The files that a job leaves on this machine are private.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_is_private() {
     let fake = FakeRunAi::start(24).await.unwrap();

@@ -131,7 +131,8 @@ fn the_epfl_job_is_a_master_and_two_workers() {
     }
 }
 
-/// The launcher asks no fabric devices and runs `mpirun`; the workers have no command, so that they run sshd.
+/// The launcher requests no fabric devices and runs `mpirun`; the workers have no command, so that they run
+/// sshd.
 #[test]
 fn an_mpi_job_has_a_launcher_of_its_own() {
     for (_, spec) in cases().into_iter().filter(|(_, spec)| spec.launch == Launch::Mpi) {

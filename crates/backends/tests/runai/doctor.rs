@@ -1,4 +1,4 @@
-//! What `doctor` says of a control plane: what is there, and what is in the way.
+//! The output of `doctor` for a control plane: its facts, and what prevents its use.
 
 use weftrun_core::ErrorKind;
 use weftrun_core::backend::{ClusterFacts, Scope};
@@ -40,7 +40,7 @@ async fn a_private_control_plane_is_described() {
     assert!(facts.notes.is_empty(), "{:?}", facts.notes);
 }
 
-/// A certificate of an authority nobody knows: the error carries who answers there.
+/// A certificate of an unknown authority: the error contains the server's certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_not_trusted_is_shown() {
     let fake = FakeRunAi::start_tls(21, false).await.unwrap();
@@ -70,7 +70,7 @@ async fn what_is_in_the_way_is_named() {
     assert!(codes(&facts).contains(&"RUNAI-CLUSTER-API"), "{:?}", facts.notes);
 }
 
-/// Of 3.0 nothing is known, and that is said.
+/// 3.0 is an unknown version, which is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_version_is_said_to_be_one() {
     let fake = FakeRunAi::start(24).await.unwrap();

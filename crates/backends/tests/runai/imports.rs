@@ -1,5 +1,5 @@
-//! Command lines of the official `runai` that people published, imported and rendered. Each is shortened to what tells, with
-//! names of its own; the shapes are those of the places named beside them (read 2026-11-22).
+//! Published command lines of the official `runai`, imported and rendered. Each is shortened to the relevant
+//! part, with changed names; the forms are those of the sources named beside them (read 2026-11-22).
 
 use std::fmt::Write as _;
 

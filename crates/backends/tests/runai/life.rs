@@ -31,7 +31,8 @@ async fn suspend_resume_delete_in_every_version() {
     }
 }
 
-/// Whoever cancelled sees a job that has ended, in the list too; to others it is suspended, as the platform says.
+/// On the machine that cancelled it, the job has ended, in the list too; elsewhere it is suspended, as the
+/// platform reports it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_job_has_ended_where_it_was_cancelled() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -56,7 +57,7 @@ async fn what_a_version_cannot_do_is_said() {
     assert!(error.hints()[0].contains("2.20"), "{error}");
 }
 
-/// A preemption and a suspend are told while they are watched; broken answers between are no end.
+/// A preemption and a suspend are reported during a watch; broken answers in between do not end it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_tells_of_preemption_and_resume() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -173,7 +174,7 @@ async fn a_workload_that_was_just_created_is_waited_for() {
     for verb in ["describe", "list", "watch", "logs", "suspend", "cancel", "delete"] {
         let submitter = connect(target(&fake)).await.unwrap();
         let handle = submit(&submitter, &format!("new-{verb}"), 2, "echo new").await;
-        // Another process, which knows of the create by the state folder or by the list.
+        // Another process, which learns of the create from the state folder or from the list.
         let mut elsewhere = target(&fake);
         let other = tempfile::tempdir().unwrap();
         if verb == "describe" {

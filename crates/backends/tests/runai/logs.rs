@@ -186,7 +186,7 @@ fn note(marks: &[Mark]) -> &str {
     text
 }
 
-/// A pending workload has no log: that is said with the reason, and `-f` waits for the first pod.
+/// A pending workload has no log: that is reported with the reason, and `-f` waits for the first pod.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pending_workload_is_named_and_waited_for() {
     let fake = FakeRunAi::start(24).await.unwrap();

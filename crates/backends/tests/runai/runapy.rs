@@ -1,7 +1,8 @@
 //! The vendor's own Python client (`runapy`, PyPI) as the referee: its requests are what our control plane takes, and
 //! our bodies are what its models take, in its version for each control plane.
 //!
-//! `.ci/runapy` puts the versions into the cache folder. Where they are not, the tests say that they were skipped.
+//! `.ci/runapy` puts the versions into the cache folder. Without them, the tests report that they were
+//! skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

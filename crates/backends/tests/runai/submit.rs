@@ -1,4 +1,4 @@
-//! A submit ends with exactly one workload and its handle, whatever happens on the way.
+//! A submit ends with exactly one workload and its handle, whatever fails on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,8 +128,8 @@ async fn what_stays_broken_is_told() {
     cases.join_all().await;
 }
 
-/// Beyond a token, the project's ids and the create, a submit asks nothing; a plan asks for the version, and a check
-/// whether the name is taken.
+/// Apart from a token, the project's ids and the create, a submit sends no request; a plan also queries the
+/// version, and a check whether the name is taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_submit_costs_what_the_api_needs() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_researcher_without_rights_can_submit() {
     backend.submit(&rendered).await.unwrap();
 }
 
-/// Names that the server does not know are found before the job is sent, with what was meant.
+/// Names that are unknown to the server are found before the job is sent, with suggestions.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_looked_up() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -255,7 +255,7 @@ async fn names_are_looked_up() {
     assert_eq!(body["templateId"], "550e8400-e29b-41d4-a716-446655440000");
 }
 
-/// Pages are short, and `next` alone says where the list ends.
+/// Pages are short, and only `next` shows where the list ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_are_read_to_their_end() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -352,8 +352,8 @@ async fn what_is_rendered_is_what_is_sent() {
     }
 }
 
-/// `Retry-After` is honoured as seconds and as a date, however often it comes, up to the target's limit, and the error
-/// says how long was tried.
+/// `Retry-After` is followed as seconds and as a date, however often it comes, up to the target's limit, and
+/// the error contains how long was tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_that_the_control_plane_asks_for_is_kept() {
     let fake = FakeRunAi::start(24).await.unwrap();

@@ -1,4 +1,4 @@
-//! Targets on a running bed.
+//! Targets on a running test cluster.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Bed {
         Arc::new(Slurm::new(&self.target(way)).expect("the target is good"))
     }
 
-    /// A target where a program stands before one of Slurm's.
+    /// Returns a target where a program replaces one of Slurm's.
     pub fn wrapped(&self, way: Way, name: &str, script: &str) -> TargetConfig {
         self.target(way).with("bin-dir", self.wrapper(way, name, script).display().to_string())
     }

@@ -1,5 +1,6 @@
-//! What breaks under a job: daemons, nodes, links, disks. On a bed of its own (`WEFTRUN_TEST_SLURM_BARE`), since it takes
-//! the cluster apart: without accounting, and with a slurmctld that forgets ended jobs after two seconds.
+//! Failures under a running job: daemons, nodes, links, disks. On a separate test cluster
+//! (`WEFTRUN_TEST_SLURM_BARE`), since they disrupt it: without accounting, and with a slurmctld that forgets
+//! ended jobs after two seconds.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ async fn what_breaks_is_told_and_nothing_is_lost() {
     forgotten_without_accounting(&bed).await;
 }
 
-/// The real sacct with a slurmdbd that refuses connections, and with one that takes them and says nothing.
+/// The real sacct with a slurmdbd that refuses connections, and with one that accepts them and does not
+/// answer.
 async fn slurmdbd_down(bed: &Bed) {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = silent.local_addr().expect("an address").port();
@@ -227,7 +229,7 @@ async fn a_cut_link(bed: &Bed) {
     assert!(detail.is_ok_and(|detail| detail.summary.phase == JobPhase::Failed), "and stays so");
 }
 
-/// After slurmctld forgot the job and without accounting, its own files tell of it.
+/// After slurmctld has forgotten the job, and without accounting, its own files contain the result.
 async fn forgotten_without_accounting(bed: &Bed) {
     for way in crate::bed::WAYS {
         let backend = bed.connect(way);

@@ -70,8 +70,9 @@ async fn plugins_and_login_scripts_that_print_do_no_harm() {
     std::fs::write(&bashrc, "").expect("written");
 }
 
-/// What torchrun does with signals and failures: it starts the ranks of its node, handles no USR1, and ends its ranks and fails
-/// when one of them fails. The bed has no torch, and its scripts are Perl, which every Debian has.
+/// Fakes torchrun's handling of signals and failures: it starts the ranks of its node, does not handle USR1,
+/// and ends its ranks and fails when one of them fails. The test cluster has no torch, and its scripts are in
+/// Perl, which every Debian has.
 const TORCHRUN: &str = r#"#!/usr/bin/perl
 my ($each, $node);
 for (@ARGV) { $each = $1 if /^--nproc-per-node=(\d+)/; $node = $1 if /^--node-rank=(\d+)/ }
@@ -153,7 +154,7 @@ async fn a_failed_rank_of_torchrun_starts_those_of_all_nodes_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exec_ends_with_its_caller() {
     let Some(bed) = Bed::find() else { return };
-    // Over ssh: the local commands of the bed are wrappers that do not pass signals on.
+    // Over ssh: the local commands of the test cluster are wrappers that do not forward signals.
     for way in [Way::Ssh] {
         let backend = bed.connect(way);
         let rendered = backend.render(&planned(job("exec-caller", "echo up; sleep 600"))).expect("renders");
@@ -249,7 +250,7 @@ async fn lost_answers_make_no_second_job() {
     }
 }
 
-/// These take the cluster apart, and so stand in one test, one after the other.
+/// These disrupt the cluster, so they run in one test, one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daemons_and_nodes_that_die() {
     let Some(bed) = Bed::find() else { return };

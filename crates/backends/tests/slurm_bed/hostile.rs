@@ -17,9 +17,9 @@ use crate::bed::{Bed, EVERY};
 /// What must come back as it is.
 pub const NASTY: &str = "it's \"$HOME\" `id` $(id); rm -rf / \\ \n two\t# * ~ !x é🦀 %j a=b,c";
 
-/// How long a stream may go on: no test waits for ever.
+/// Time limit of a stream, so that no test waits forever.
 const LONGEST: Duration = Duration::from_mins(3);
-/// How many of the last items are told of a stream that did not end.
+/// How many of the last items are shown of a stream that did not end.
 const SHOWN: usize = 20;
 
 /// A stream that fails the test, with the last things it gave, where it does not end in time.

@@ -1,7 +1,8 @@
-//! The Slurm backend on a real cluster: `WEFTRUN_TEST_SLURM=DIR` names a running bed (`test-cluster/slurm/up.sh DIR`).
+//! The Slurm backend on a real cluster: `WEFTRUN_TEST_SLURM=DIR` names a running test cluster
+//! (`test-cluster/slurm/up.sh DIR`).
 //!
-//! Each test runs over local commands (the bed's shims) and over ssh. `test-cluster/slurm/ci.sh` stands a bed up, runs
-//! them and takes it down.
+//! Each test runs over local commands (the cluster's wrappers) and over ssh. `test-cluster/slurm/ci.sh`
+//! starts a cluster, runs the tests and stops it.
 #![cfg(feature = "slurm")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]

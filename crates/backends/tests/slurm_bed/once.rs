@@ -1,5 +1,5 @@
-//! Points B1 and B2 of issue 14: one submission is one job that runs, whatever becomes of sbatch's or slurmrestd's answer, and
-//! what is not known is never taken for a refusal.
+//! Points B1 and B2 of issue 14: one submission is one job that runs, whatever happens to the answer of
+//! sbatch or slurmrestd, and an unknown outcome is never treated as a refusal.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,8 @@ fn slurm(bed: &Bed, way: Way, script: &str, absence: u64) -> Slurm {
     Slurm::new(&target.with("command-seconds", 5)).expect("the target is good")
 }
 
-/// An sbatch that says why it failed, and whose job is queued only after some seconds. `once` leaves a note of each call.
+/// Returns an sbatch that prints why it failed, and whose job is queued only after some seconds. `once`
+/// records each call.
 fn late(seconds: u32, said: &str, note: &str) -> String {
     format!(
         "case \" $* \" in *' --test-only '*) exec \"$real\" \"$@\";; esac\necho call >> {note}\n\
@@ -169,7 +170,7 @@ async fn b1_a_silent_squeue_leaves_a_submission_unknown() {
     let name = unique("silent");
     let slurm = slurm(&bed, Way::Here, &late(0, "Unexpected message received", "/dev/null"), 3);
     let rendered = rendered(&slurm, &name);
-    // squeue and sacct fail too: nothing can be asked.
+    // squeue and sacct fail too, so nothing can be queried.
     let dir = bed.wrapper(Way::Here, "sbatch", &late(0, "Unexpected message received", "/dev/null"));
     for program in ["squeue", "sacct"] {
         let from =
@@ -222,8 +223,8 @@ async fn b1_the_same_job_passes_its_claim_again_after_a_requeue() {
     let handle = slurm.submit(&rendered(&slurm, &name)).await.expect("is taken");
     until("it runs", || runs(&bed, &name).len() == 1).await;
     bed.ctl(&format!("head scontrol requeue {}", handle.name()));
-    // Slurm waits two minutes before it starts a requeued job again, unless it is asked for. In the second in which it ended
-    // the first run, slurmd would refuse the same job again ("Job credential revoked").
+    // Slurm waits two minutes before it restarts a requeued job, unless a restart is requested. In the second
+    // in which it ended the first run, slurmd would refuse the same job again ("Job credential revoked").
     tokio::time::sleep(Duration::from_secs(3)).await;
     let start = format!("head -u root scontrol update JobId={} StartTime=now", handle.name());
     until("it runs again", || {
@@ -333,7 +334,7 @@ fn answer_of(slurm: &Lossy) -> String {
     slurm.answer.map_or_else(|| "reset".to_owned(), |text| text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Point B2: whatever the answer to the POST, it is sent once, and the job is found by its marker.
+/// Point B2: for every answer, the POST is sent once, and the job is found by its marker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn b2_no_post_is_repeated_whatever_the_answer() {
     let Some(bed) = Bed::find() else { return };

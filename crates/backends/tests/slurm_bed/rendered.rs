@@ -29,7 +29,7 @@ async fn slurm_takes_every_rendered_case() {
         let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let script = std::fs::read_to_string(case.join("script.sh")).expect("a script");
         let script = script.replace("afterok:1234", &format!("afterok:{}", held.trim()));
-        // The bed has one g5 node, and no InfiniBand.
+        // The test cluster has one g5 node, and no InfiniBand.
         let script = if name.contains("g5") { script.replace("--nodes=2", "--nodes=1") } else { script };
         let script = script.replace("#SBATCH --constraint=h100\n", "");
         let file = bed.dir.join("case.sh");
@@ -193,7 +193,7 @@ async fn pyxis_arrays_components_and_the_rest_run() {
     ];
     assert_eq!((got, phase), (wanted.map(str::to_owned).to_vec(), JobPhase::Succeeded));
 
-    // torchrun is not on the bed: a stand-in says how it was called.
+    // torchrun is not installed on the test cluster: a fake one prints how it was called.
     let programs = bed.dir.join("shared/fsx/programs");
     std::fs::create_dir_all(&programs).expect("a folder");
     std::fs::write(programs.join("torchrun"), "#!/bin/sh\necho \"$@\"\n").expect("written");
@@ -242,7 +242,7 @@ async fn checkpoints_before_the_limit_and_dependencies_that_fail() {
         "a dependency that failed ends the job instead of letting it wait for ever"
     );
 
-    // The shell also says that the signal ended its `sleep`.
+    // The shell also reports that the signal ended its `sleep`.
     let text = output(&backend, &checkpoint).await;
     let told = text.lines().filter(|line| *line == "checkpointed").count();
     assert_eq!((told, wait(&backend, &checkpoint).await), (2, JobPhase::Succeeded), "{text}");

@@ -1,4 +1,4 @@
-//! Slurm over slurmrestd: what the suite does not ask.
+//! Slurm over slurmrestd: tests that are not in the suite.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

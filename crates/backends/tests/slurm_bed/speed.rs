@@ -1,4 +1,5 @@
-//! What weftrun adds to Slurm's own time, printed; the bounds are those of the issue with room for a busy machine.
+//! weftrun's overhead over Slurm's own time, printed; the bounds are those of the issue with a margin for a
+//! busy machine.
 
 use std::time::{Duration, Instant};
 

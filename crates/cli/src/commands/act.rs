@@ -45,7 +45,7 @@ pub fn cancel(context: &Context, args: &CancelArgs) -> Result<u8> {
     run(context, &args.handles, args.signal.map_or(Action::Cancel, Action::Signal))
 }
 
-/// Stops jobs and removes their records, after asking on a terminal.
+/// Stops jobs and removes their records, after a confirmation on a terminal.
 pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
     if !args.yes && std::io::stdin().is_terminal() {
         context.out.stderr(&format!("delete {} and the logs kept with it? [y/N]", args.handles.join(", ")));
@@ -58,7 +58,7 @@ pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
     run(context, &args.handles, Action::Delete)
 }
 
-/// Does one action to each job; the first failure is the result, and the others are still done.
+/// Applies one action to each job; the first failure is the result, and the other jobs are still processed.
 pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
@@ -66,7 +66,8 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
         for text in handles {
             let done = async {
                 let job = context.job(&client, text).await?;
-                // Cancelling what has ended is no error, and changes nothing: who asks is told how it had ended.
+                // Cancelling an ended job is not an error, and changes nothing: the user is shown how it had
+                // ended.
                 let ended = if action == Action::Cancel { ended(&job).await } else { None };
                 job.act(action).await?;
                 let said = ended
@@ -90,7 +91,7 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
     })
 }
 
-/// How a job has ended, if it has and its cluster says so.
+/// Returns how a job has ended, if it has and its cluster reports it.
 async fn ended(job: &weftrun::Job) -> Option<JobPhase> {
     let phase = job.describe().await.ok()?.summary.phase;
     phase.is_terminal().then_some(phase)

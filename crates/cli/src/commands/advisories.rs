@@ -1,4 +1,4 @@
-//! `advisories`: versions of the fabric's libraries that are known to be bad.
+//! `advisories`: versions of the fabric's libraries with known defects.
 
 use clap::Args;
 use weftrun::Result;
@@ -33,7 +33,7 @@ fn pair(text: &str) -> std::result::Result<(String, String), String> {
     }
 }
 
-/// Lists the advisories, or those about some versions.
+/// Lists the advisories, or those about the given versions.
 pub fn run(context: &Context, args: &AdvisoriesArgs) -> Result<u8> {
     let found: Vec<(&str, &str)> = args.found.iter().map(|(name, version)| (&**name, &**version)).collect();
     let shown: Vec<Advisory> =

@@ -1,4 +1,4 @@
-//! `backends`: what is linked in, and what each can do.
+//! `backends`: the linked backends, and their capabilities.
 
 use clap::Args;
 use serde_json::Value;
@@ -33,14 +33,14 @@ pub fn run(context: &Context, _args: &BackendsArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// What a backend can do, asked of its default target without talking to any cluster.
+/// Returns a backend's capability, from its default target without any request to a cluster.
 fn capability(context: &Context, entry: &BackendEntry) -> Result<Capability> {
     let client = context.client()?;
     let target = client.target(entry.name)?;
     context.block_on(async { Ok(client.connect(&target).await?.capability()) })
 }
 
-/// The names of what is possible.
+/// Returns the names of the supported features.
 fn words(capability: &Capability) -> String {
     let Ok(Value::Object(fields)) = serde_json::to_value(capability) else { return String::new() };
     let can = fields.iter().filter(|(_, value)| **value == Value::Bool(true));

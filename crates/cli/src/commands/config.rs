@@ -1,4 +1,4 @@
-//! `config`: what is configured, where each value is from, and changes of the user's file.
+//! `config`: the configured values, their sources, and changes of the user's file.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -134,7 +134,8 @@ fn place(setting: &Setting) -> String {
     }
 }
 
-/// Backends read tokens from files and variables, but nothing keeps anybody from writing one down.
+/// Hides values that may be tokens: backends read tokens from files and variables, but a user may have
+/// written one into the configuration.
 fn hidden(path: &[String], value: &Value) -> Value {
     const WORDS: [&str; 5] = ["token", "secret", "password", "credential", "api_key"];
     const NAMES_ONLY: [&str; 4] = ["_env", "_file", "_command", "_path"];

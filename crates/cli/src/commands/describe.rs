@@ -1,4 +1,4 @@
-//! `describe`: everything known of a job.
+//! `describe`: the details of a job.
 
 use clap::Args;
 use weftrun::Result;
@@ -20,7 +20,7 @@ pub struct DescribeArgs {
     pub handle: String,
 }
 
-/// Prints everything known of a job.
+/// Prints the details of a job.
 pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     let client = context.client()?;
     let (job, detail, why) = context.block_on(async {

@@ -1,4 +1,4 @@
-//! `doctor`: what is reachable, with which rights, and what would stop a job.
+//! `doctor`: which endpoints are reachable, with which rights, and what would prevent a job.
 
 use clap::Args;
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
     text
 }
 
-/// A value on one line: of a list of objects their names.
+/// Formats a value on one line: for a list of objects, their names.
 fn brief(value: &Value) -> String {
     let name = |object: &Value| object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     let names: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(name).collect());

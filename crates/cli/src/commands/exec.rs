@@ -1,4 +1,4 @@
-//! `exec`: a command beside a rank of a running job.
+//! `exec`: runs a command beside a rank of a running job.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ pub struct ExecArgs {
     pub command: Vec<String>,
 }
 
-/// Runs a command beside a rank, and passes its output and exit code on.
+/// Runs a command beside a rank, and forwards its output and exit code.
 pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
     let mut request = ExecRequest::new(args.command.iter().cloned());
     request.rank = args.rank;
@@ -53,6 +53,6 @@ pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
     });
     stdout.finish()?;
     stderr.finish()?;
-    // A shell reads the exit code of what a signal ended as 128 and more; what is no byte is a failure all the same.
+    // A shell reports the end by a signal as 128 and more; a code that is not a byte is still a failure.
     code.map(|code| u8::try_from(code).unwrap_or(u8::MAX))
 }

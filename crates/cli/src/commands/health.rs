@@ -1,4 +1,4 @@
-//! `health`: what NCCL's RAS service says about a running job.
+//! `health`: the reports of NCCL's RAS service about a running job.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub struct InitArgs {
     pub command: Vec<String>,
 }
 
-/// Writes the file. Asks what no flag said, where somebody can answer.
+/// Writes the file. Prompts for missing flags on a terminal.
 pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     let file = args.file.as_ref().filter(|path| path.as_os_str() != "-");
     if let Some(path) = file.filter(|path| !args.force && path.exists()) {
@@ -73,7 +73,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// What makes a job that runs: two nodes, all their GPUs, torchrun and a script.
+/// Adds the defaults of a job that runs: two nodes, all their GPUs, torchrun and a script.
 fn with_defaults(args: &InitArgs, catalogue: &weftrun::core::catalogue::Catalogue) -> Overrides {
     let given = &args.keys.given;
     let gpus =
@@ -119,7 +119,7 @@ fn ask_all(out: &Output, answers: &mut InitArgs) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the value of a flag, unless it was given; an empty answer is the default.
+/// Prompts for the value of a flag, unless it was given; an empty answer is the default.
 fn ask(out: &Output, question: &str, flags: &mut Overrides, flag: &'static str, default: &str) -> Result<()> {
     if flags.get(flag).is_none() {
         let given = answer(out, question, default)?;
@@ -130,7 +130,7 @@ fn ask(out: &Output, question: &str, flags: &mut Overrides, flag: &'static str, 
     Ok(())
 }
 
-/// Asks a question on stderr; an empty answer is the default.
+/// Prompts on stderr; an empty answer is the default.
 fn answer(out: &Output, question: &str, default: &str) -> Result<String> {
     let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
     let failed = |error: std::io::Error| Error::new(ErrorKind::Io, format!("cannot ask: {error}"));
@@ -143,7 +143,7 @@ fn answer(out: &Output, question: &str, default: &str) -> Result<String> {
     Ok(if line.is_empty() { default } else { line }.to_owned())
 }
 
-/// Writes a file that must not be there yet, unless it may be replaced.
+/// Writes a file that must not exist yet, unless it may be replaced.
 fn write(path: &std::path::Path, text: &str, replace: bool) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(!replace).create(replace).truncate(replace);

@@ -1,4 +1,4 @@
-//! `instances`: what is known of instance types.
+//! `instances`: the catalogue of instance types.
 
 use clap::Args;
 use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric, bandwidths};
@@ -128,7 +128,7 @@ fn table(rows: &[&InstanceType]) -> String {
     text
 }
 
-/// Every column of a row that is known, with what its source says beside it.
+/// Lists every known column of a row with its source.
 fn detail(row: &InstanceType) -> String {
     let (bold, dim) = (style::BOLD, style::DIM);
     let mut text = format!("{bold}{}{bold:#}\n", row.name);

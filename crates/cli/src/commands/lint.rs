@@ -1,4 +1,4 @@
-//! `lint`: what is worth saying about a manifest, a script or a job file, though nothing is changed.
+//! `lint`: findings about a manifest, a script or a job file, without changing it.
 
 mod fix;
 mod sarif;
@@ -90,7 +90,7 @@ fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {
     }
 }
 
-/// The fabric that a job file asks for or shows; settings are judged by it.
+/// Returns the fabric that a job file requests or implies, by which its settings are judged.
 fn fabric_of(spec: &JobSpec) -> Fabric {
     if spec.fabric.kind != Fabric::Auto {
         return spec.fabric.kind;

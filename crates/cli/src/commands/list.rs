@@ -25,7 +25,7 @@ pub struct ListArgs {
     pub limit: Option<usize>,
 }
 
-/// Lists the jobs of a target, and submissions whose end is not known.
+/// Lists the jobs of a target, and submissions with an unknown outcome.
 pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
@@ -51,7 +51,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// Says what became of a submission whose end was not known.
+/// Describes the outcome of a submission that was unknown.
 fn note(record: &Record, outcome: &Outcome) -> String {
     let Record { name, created, target, .. } = record;
     match outcome {

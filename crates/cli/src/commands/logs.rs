@@ -1,4 +1,4 @@
-//! `logs`: what the ranks wrote.
+//! `logs`: the output of the ranks.
 
 use clap::Args;
 use futures_util::StreamExt;

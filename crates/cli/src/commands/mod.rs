@@ -1,4 +1,4 @@
-//! One file a verb: its arguments, and what it does.
+//! One file per verb: its arguments, and its implementation.
 
 pub mod act;
 pub mod advisories;
@@ -37,7 +37,7 @@ use weftrun::core::job::Action;
 use crate::args::Command;
 use crate::context::Context;
 
-/// Runs a verb; the result is the exit code.
+/// Runs a verb and returns the exit code.
 pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
     match command {
         None => tui::run(context, tui::TuiArgs::default()),

@@ -1,4 +1,4 @@
-//! `plan`: every decision with its why.
+//! `plan`: every decision with its reason.
 
 use clap::Args;
 use weftrun::core::convert::decision_text;
@@ -26,7 +26,7 @@ pub struct PlanArgs {
     pub check_image: bool,
 }
 
-/// Prints every decision with its why.
+/// Prints every decision with its reason.
 pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
@@ -40,11 +40,12 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.block_on(check_image(context, &mut plan))?;
     }
     let (fabric, mut findings) = (plan.fabric(), plan.findings());
-    // What is seen only in what would be sent: values that the cluster has no field for, names and amounts that it does
-    // not have, the folder the job runs in.
+    // Findings that only rendering shows: values without a field on the cluster, names and amounts that it
+    // does not have, the working directory.
     let rendered = context.block_on(plan.render());
     findings.extend(rendered.iter().flat_map(|rendered| rendered.findings.iter().cloned()));
-    // What the cluster would refuse, as `submit --dry-run=server` queries it; the plan is printed in any case.
+    // What the cluster would refuse, as `submit --dry-run=server` queries it; the plan is printed in any
+    // case.
     let checked = match &rendered {
         Ok(rendered) if args.online => context.block_on(plan.check_rendered(rendered)),
         _ => Ok(Vec::new()),
@@ -60,12 +61,13 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.text(&text(&plan))?;
         context.out.findings(&findings);
     } else {
-        // On stderr they were said when the job file was read.
+        // They were printed on stderr when the job file was read.
         findings.extend(context.noted());
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     checked?;
-    // What cannot be rendered cannot be submitted; offline, a cluster that is not there is no fault of the job.
+    // A job that cannot be rendered cannot be submitted; offline, a missing cluster is not an error of the
+    // job.
     rendered.map(drop).or_else(|error| match error.kind() {
         ErrorKind::InvalidSpec | ErrorKind::InvalidConfig | ErrorKind::Unsupported | ErrorKind::Usage => {
             Err(error)
@@ -77,7 +79,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 
-/// Reads the job's images, says what is in them, and adds to the plan's findings.
+/// Reads the job's images, prints their contents, and adds to the plan's findings.
 pub async fn check_image(context: &Context, plan: &mut Plan) -> Result<()> {
     let out = context.out;
     for image in plan.check_image(|text| out.say(text)).await? {
@@ -86,7 +88,7 @@ pub async fn check_image(context: &Context, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// The plan for a person: what is set, and below it why.
+/// Formats the plan as text: each setting, followed by its reason.
 pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;

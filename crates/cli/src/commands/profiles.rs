@@ -1,4 +1,4 @@
-//! `profiles`: the sites that are known, and the values of each with their sources.
+//! `profiles`: the known sites, and the values of each with their sources.
 
 use clap::Args;
 use weftrun::Result;

@@ -51,7 +51,7 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// Prints the documents to stdout, and what they leave open to stderr.
+/// Prints the documents to stdout, and their unresolved values to stderr.
 pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Result<()> {
     if context.out.format != Format::Table {
         return context.out.value(&RenderReport { schema: SchemaName, rendered, findings });
@@ -74,7 +74,7 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
     Ok(())
 }
 
-/// Says what was decided or asked for and is not in the documents.
+/// Prints what was decided or requested and is not in the documents.
 pub fn lost(context: &Context, rendered: &Rendered) {
     for lost in &rendered.inexpressible {
         context

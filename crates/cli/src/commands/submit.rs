@@ -102,7 +102,7 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
 }
 
 async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
-    // What it cannot be rendered for, submitting it says.
+    // If it cannot be rendered, the submission reports why.
     if let Ok(rendered) = planned.render().await {
         render::lost(context, &rendered);
     }
@@ -133,14 +133,14 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     Ok(exit_codes::OK)
 }
 
-/// How long a job whose submission was cut off is waited for: longer than a request is on its way on any cluster but Slurm,
-/// whose controller may take minutes.
+/// How long to wait for a job whose submission was interrupted: longer than a request is in flight on any
+/// cluster but Slurm, whose controller may take minutes.
 const ARRIVAL: Duration = Duration::from_secs(65);
-/// How long a submission by another process is waited for.
+/// How long to wait for a submission by another process.
 const OTHER: Duration = Duration::from_secs(5);
 
-/// The job of an earlier submission of the same job file that was cut off before its handle was known, if the cluster has it and
-/// the user does not want another one.
+/// Returns the job of an earlier submission of the same job file that was interrupted before its handle was
+/// known, if the cluster has it and the user does not want another one.
 async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<Option<Job>> {
     let began = Instant::now();
     let mut said = false;
@@ -195,7 +195,8 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
     }
 }
 
-/// Whether the user, asked on a terminal, wants another job beside the one that was found.
+/// Returns whether the user confirms on a terminal that another job is wanted in addition to the one that was
+/// found.
 fn another_is_wanted(context: &Context, args: &SubmitArgs) -> bool {
     if args.yes || !std::io::stdin().is_terminal() || !context.out.is_terminal() {
         return false;
@@ -206,14 +207,14 @@ fn another_is_wanted(context: &Context, args: &SubmitArgs) -> bool {
     read.is_ok() && matches!(answer.trim(), "n" | "N" | "no")
 }
 
-/// The result of a job that had ended when the time was out; else the error.
+/// Returns the result of a job that had ended when the time limit passed; else the error.
 async fn late(context: &Context, job: &Job, error: Error) -> Result<u8> {
     let Some(summary) = follow::ended_meanwhile(job, &error).await else { return Err(error) };
     context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
     Ok(follow::exit_code_of(&summary))
 }
 
-/// Prints the handle: all that stdout holds, or the first JSON event.
+/// Prints the handle: the only output on stdout, or the first JSON event.
 pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
     if !context.out.is_data() {
         return context.out.document(&format!("{}\n", job.handle()));

@@ -1,4 +1,4 @@
-//! `supervise`: the parent of a local job's processes. Hidden: the local backend starts it, nobody types it.
+//! `supervise`: the parent of a local job's processes. Hidden, since only the local backend starts it.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub fn run(args: &SuperviseArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// Says that this binary was built without the local backend.
+/// Reports that this binary was built without the local backend.
 #[cfg(not(feature = "local"))]
 pub fn run(_args: &SuperviseArgs) -> Result<u8> {
     let _ = exit_codes::OK;

@@ -1,4 +1,4 @@
-//! `targets`: the configured places.
+//! `targets`: the configured targets.
 
 use clap::Args;
 use weftrun::Result;

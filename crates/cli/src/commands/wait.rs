@@ -1,4 +1,4 @@
-//! `wait`: until a job has ended.
+//! `wait`: waits until a job has ended.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `watch`: what happens to a job.
+//! `watch`: the events of a job.
 
 use clap::Args;
 use futures_util::StreamExt;
@@ -18,7 +18,7 @@ pub struct WatchArgs {
     pub handle: String,
 }
 
-/// Prints what happens to a job until it ends; the exit code is the job's result.
+/// Prints the events of a job until it ends; the exit code is the job's result.
 pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {

@@ -31,7 +31,7 @@ pub struct WhyArgs {
     pub inputs: Vec<String>,
 }
 
-/// Says why a job failed or hangs. The exit code does not depend on the answer.
+/// Prints why a job failed or hangs. The exit code does not depend on the answer.
 pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
     let why = match args.inputs.as_slice() {
         [job] if is_job(job) => {
@@ -68,14 +68,14 @@ fn of_files(named: &[String]) -> Result<Why> {
     Ok(why(&map, None))
 }
 
-/// Says it on stderr.
+/// Prints it on stderr.
 pub fn say(out: &Output, why: &Why) {
     for line in why.lines() {
         out.say(clean_text(&line));
     }
 }
 
-/// Why a job that was waited for failed. Nothing here is an error: the job's own result counts.
+/// Returns why a followed job failed. Errors are ignored here: the job's own result counts.
 pub async fn why_of(job: &Job) -> Why {
     match job.why().await {
         Ok(why) => why,

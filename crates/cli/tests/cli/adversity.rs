@@ -82,7 +82,7 @@ fn a_state_folder_that_is_a_file_is_said() {
 /// A command without HOME and with a temporary folder of its own.
 fn homeless(place: &Place, line: &str) -> Command {
     let mut command = place.command(line.split_whitespace());
-    // An empty home is none: without the variable the system's own list of users is asked.
+    // An empty HOME counts as unset: without it, the system's user database is read.
     command.env("HOME", "").env("TMPDIR", place.path("tmp"));
     command
 }
@@ -145,10 +145,10 @@ fn without_a_terminal_nothing_is_drawn_and_nothing_is_asked() {
     place.write("job.toml", SMALL_JOB);
     let done = place.run("submit --follow job.toml").ok();
     assert!(!done.out.contains('\u{1b}') && !done.err.contains('\u{1b}'), "{done:?}");
-    // The job asks no GPU: that it says nothing of its transports is no fault of it.
+    // The job requests no GPU, so missing transports are not reported.
     assert!(!done.err.contains("NCCL-DEBUG") && !done.err.contains("transport:"), "{}", done.err);
     place.run("init made.toml").ok();
-    // No stdout, no stderr: what cannot be said is not a crash.
+    // No stdout, no stderr: output that cannot be written does not cause a crash.
     let closed = within(&place, "sh", &["-c", "exec \"$@\" <&- >&- 2>&-", "sh"], "list -a");
     assert_eq!(Done::of(closed).code, 0);
 }
@@ -245,7 +245,7 @@ fn a_busy_api_server_is_reported_while_the_command_waits() {
     place.configure(&format!("[target.busy]\nbackend = \"kubeflow\"\nkubeconfig = {kubeconfig:?}\n"));
     let mut child =
         place.command(["list", "-b", "busy"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // The pause it was asked for is far longer than this test takes.
+    // The requested pause is far longer than this test takes.
     let first = BufReader::new(child.stderr.take().unwrap()).lines().next();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! Job files nobody should have to read: each is refused with a clear error, within a bound of memory and of processor
-//! time that the system enforces.
+//! Malformed job files: each is refused with a clear error, within limits of memory and of processor time
+//! that the system enforces.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Jobs that misbehave are told as what they are, and no byte of theirs is lost.
+//! Jobs that misbehave are reported correctly, and none of their output is lost.
 
 use std::process::Command;
 
@@ -54,7 +54,7 @@ fn a_flood_is_printed_whole() {
     assert_eq!(Done::of(printed).ok().out, Done::of(wanted).ok().out);
 }
 
-/// A full disk is told as what it is, and what was not written is not listed as if it were.
+/// A full disk is reported as such, and a job that was not written is not listed.
 #[test]
 fn a_disk_that_is_full() {
     let place = Place::new();
@@ -74,7 +74,7 @@ fn a_disk_that_is_full() {
     };
     place.write("ok.toml", "name = \"ok\"\nranks_per_node = 1\ncommand = [\"sh\", \"-c\", \"echo well\"]\n");
     run("submit --wait ok.toml").ok();
-    // The rank itself fills the disk: it fails by what the system told it, and the list says so.
+    // The rank itself fills the disk: it fails with the system's error, and the list shows it.
     place.write(
         "fill.toml",
         "name = \"fill\"\nranks_per_node = 1\ncommand = [\"head\", \"-c\", \"9000000\", \"/dev/zero\"]\n",
@@ -86,7 +86,7 @@ fn a_disk_that_is_full() {
         jobs["jobs"].as_array().unwrap().iter().filter_map(|j| j["phase"].as_str()).collect();
     assert_eq!(phases.len(), 2, "{jobs:#}");
     assert!(phases.iter().all(|phase| ["failed", "succeeded"].contains(phase)), "{jobs:#}");
-    // Nothing more can be taken, and that is said.
+    // No further job is accepted, and the error names the reason.
     let done = run("submit --name more ok.toml");
     assert!(done.code != 0 && done.err.contains("no space left"), "{}: {}", done.code, done.err);
     assert!(done.err.contains("WEFTRUN_STATE_DIR"), "a hint: {}", done.err);

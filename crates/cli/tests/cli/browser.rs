@@ -71,7 +71,7 @@ fn a_browser_shows_from_disk_what_the_json_says() {
     // One row is the head.
     assert_eq!(ranks.matches("<tr>").count(), length("ranks") + 1, "{ranks}");
     assert!(dom.contains("id=\"matrix\"") && dom.contains("id=\"verdict\""), "{dom}");
-    // The log's own markup is text to the browser, and the page asks for nothing.
+    // The log's own markup is text to the browser, and the page sends no requests.
     assert_eq!((count("<img"), count("<script")), (0, 0), "{dom}");
     assert!(dom.contains("&lt;img src=x"), "{dom}");
     assert!(!log.contains("CONSOLE"), "{log}");

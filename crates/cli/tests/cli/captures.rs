@@ -1,4 +1,4 @@
-//! `transport -o json` over every capture of a real run gives the truth that stands beside it.
+//! `transport -o json` over every capture of a real run matches its expected result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

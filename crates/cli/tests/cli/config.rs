@@ -1,4 +1,4 @@
-//! The configuration: what each layer may say, and that every key is honoured.
+//! The configuration: the keys that each layer may set, and that every key has its effect.
 
 use crate::place::{Done, Place, SMALL_JOB};
 

@@ -1,4 +1,4 @@
-//! Whatever is killed, a later `list` tells the truth, and nothing runs that it does not list.
+//! After any process is killed, a later `list` is correct, and nothing runs that it does not list.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::place::Place;
 
-/// A job that says `up`, and its process ids, and then waits for a file.
+/// A job that prints `up` and its process ids, and then waits for a file.
 const WAITS: &str = r#"
 name = "waits"
 launch = "per-rank"

@@ -20,7 +20,7 @@ fn the_demo_ends_with_the_verdict_and_what_it_costs() {
     }
     let last = done.err.find("What a transport costs").unwrap();
     assert!(done.err.find("transport: socket").unwrap() < last, "the verdict comes before the cost");
-    // Its logs stay, and say the same again.
+    // Its logs stay, and give the same result again.
     let again = place.run(&format!("transport -o json {handle}")).ok().json();
     assert_eq!(again["verdict"]["fabric"], "socket");
     assert_eq!(again["totals"]["torn_channel_lines"], 0);

@@ -85,7 +85,7 @@ fn a_name_that_is_taken_is_refused_with_4() {
 #[test]
 fn nobody_there_is_5() {
     let place = Place::new();
-    // A port nobody listens on: 1 is tcpmux, which no machine has had for decades.
+    // A port without a listener: 1 is tcpmux, which has been unused for decades.
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\n\
                       contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n";
     let path = place.write("kubeconfig", kubeconfig);
@@ -102,7 +102,7 @@ fn another_fabric_than_planned_is_7() {
     let line = format!("transport --fabric efa {}", capture.display());
     place.run(&line).code(7);
     place.run(&line.replace("efa", "tcp")).ok();
-    // Silence proves nothing: 0, and 7 only where it was asked strictly.
+    // Silence proves nothing: 0, and 7 only with `--strict`.
     let silent = repo("crates/core/tests/cases/nccl/captures/debug_warn_only");
     let line = format!("transport --fabric efa {}", silent.display());
     place.run(&line).ok();

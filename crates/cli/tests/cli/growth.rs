@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::place::{Done, Place};
 
-/// Time that says nothing: a start of the program on a busy machine.
+/// Time that is not significant: a start of the program on a busy machine.
 const START: Duration = Duration::from_secs(3);
 
 fn repeat(count: usize, line: impl Fn(usize) -> String) -> String {

@@ -128,7 +128,7 @@ const RECORD: (&str, &str) =
 /// Runs the program behind srun's own options.
 const SRUN: (&str, &str) =
     ("srun", r#"while case "$1" in -*) ;; *) false ;; esac; do shift; done; exec "$@""#);
-/// The same in the folder that srun is told to go to.
+/// The same in the folder that srun is given.
 const SRUN_IN_FOLDER: &str = r#"while case "$1" in -*) ;; *) false ;; esac; do case "$1" in --chdir=*) cd "${1#*=}" ;; esac; shift; done; exec "$@""#;
 const TORCHRUN: (&str, &str) =
     ("torchrun", r#"while [ "$1" != record.py ]; do shift; done; shift; exec record "$@""#);
@@ -183,8 +183,8 @@ fn containers<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// What Kubernetes makes of a word where no name is known that could be filled in: the rule of its own code, said once
-/// more, since a test that asks our escaping what it escapes would prove nothing.
+/// Expands a word as Kubernetes does without any variables: its own rule, implemented a second time, since a
+/// test that used weftrun's escaping would prove nothing.
 fn expanded(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text.chars().peekable();
@@ -394,7 +394,7 @@ fn only_the_first_of_two_copies_of_a_submission_runs() {
     let folder = tempfile::tempdir().unwrap();
     programs(folder.path(), &[RECORD, SRUN, SCONTROL]);
     fs::create_dir_all(folder.path().join("weftrun")).unwrap();
-    // Submitted by hand: as often as somebody likes.
+    // Submitted by hand: any number of times.
     for id in ["7", "8"] {
         assert_eq!(run(folder.path(), &[("SLURM_JOB_ID", id)]), (Some(0), true), "by hand, job {id}");
     }

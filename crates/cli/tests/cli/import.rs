@@ -192,7 +192,7 @@ fn a_plan_for_slurm_says_where_the_job_runs_and_what_a_node_failure_does() {
     );
 }
 
-/// Point 2 of issue 15: what is reported stands in the script.
+/// Point 2 of issue 15: what is reported is also in the script.
 #[test]
 fn what_a_script_cannot_carry_is_named_as_not_applied() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! `init` asks on a terminal, and takes flags in a script.
+//! `init` prompts on a terminal, and accepts flags in a script.
 
 use crate::place::{Done, Place};
 
@@ -37,7 +37,7 @@ fn on_a_terminal_it_asks() {
         return;
     }
     place.write("answers", "asked\n\np5.48xlarge\n3\nefa\ngo.py --lr 1\n");
-    // The answers come one after the other, each when it was asked for: a terminal's line buffer keeps them.
+    // The answers are sent without waiting for each prompt: a terminal's line buffer keeps them.
     let init = place.command(["init", "job.toml"]);
     let line = format!("{} init job.toml", init.get_program().display());
     let mut command = std::process::Command::new("sh");

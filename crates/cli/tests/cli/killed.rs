@@ -22,7 +22,7 @@ use weftrun::{Backend, Capability, Finding, Result};
 
 use crate::place::{Done, Place};
 
-/// The local backend, stopped where a file says.
+/// The local backend, stopped at the points that a file names.
 #[derive(Debug)]
 struct Barriers {
     inner: Arc<dyn Backend>,
@@ -30,7 +30,7 @@ struct Barriers {
 }
 
 impl Barriers {
-    /// Stays here for ever if the file `stop-at` names this step.
+    /// Blocks here forever if the file `stop-at` names this step.
     async fn step(&self, name: &str) {
         if fs::read_to_string(self.folder.join("stop-at")).is_ok_and(|step| step == name) {
             fs::write(self.folder.join("reached"), name).unwrap();
@@ -120,7 +120,7 @@ fn runs(place: &Place) -> usize {
     fs::read_to_string(place.path("runs")).unwrap_or_default().lines().count()
 }
 
-/// The journal's records, as they stand on the disk.
+/// Returns the journal's records on disk.
 fn records(place: &Place) -> Vec<Value> {
     let entries = fs::read_dir(place.state().join("journal")).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -128,7 +128,7 @@ fn records(place: &Place) -> Vec<Value> {
     paths.map(|path| serde_json::from_slice(&fs::read(path).unwrap()).expect("a record is whole")).collect()
 }
 
-/// What `weftrun list` says: the jobs, and the talk beside them.
+/// Returns the output of `weftrun list`: the jobs, and the messages.
 fn list(place: &Place) -> (Vec<Value>, String) {
     let done = place.run("list -a -o json").ok();
     (done.json()["jobs"].as_array().unwrap().clone(), done.err)
@@ -168,7 +168,7 @@ pub fn start_at(place: &Place, step: &str) -> Child {
     child
 }
 
-/// Submits again, as a person would who read what `list` said, and sees that it ran once more.
+/// Submits again, as a user would after reading the output of `list`, and checks that it ran once more.
 fn submit_again(place: &Place) {
     let before = runs(place);
     place.run("submit --wait job.toml").ok();
@@ -256,7 +256,7 @@ fn list_without_note(place: &Place) -> Vec<Value> {
 #[test]
 fn killed_before_the_handle_was_printed_the_job_is_listed() {
     let place = place();
-    // A pipe that is full: whoever prints into it stays there.
+    // A full pipe: a process that writes to it blocks.
     let (reader, writer) = std::io::pipe().unwrap();
     let mut child = full(&writer, place.command(["submit", "job.toml"]));
     wait_for("the journal", || records(&place).iter().any(|record| record["state"] == "submitted"));
@@ -348,7 +348,7 @@ fn explained(place: &Place, at: &str) {
         assert!(["submitted", "running", "succeeded"].contains(&phase) || !reason.is_empty(), "{at}: {job}");
     }
     assert!(runs(place) <= 1, "{at}: it ran {} times", runs(place));
-    // Whatever is left, the same job can be submitted again, or one is told what is in the way.
+    // In any state, the same job can be submitted again, or an error names the obstacle.
     let again = place.run("submit --wait job.toml");
     assert!(again.code == 0 || again.err.contains("still runs"), "{at}: {again:?}");
     assert!(leftovers(&place.state()).is_empty(), "{at}: {:?}", leftovers(&place.state()));

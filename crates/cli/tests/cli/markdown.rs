@@ -30,7 +30,7 @@ impl Block {
         self.info.split([' ', ',']).next().unwrap_or_default()
     }
 
-    /// Whether a word stands behind the language.
+    /// Returns whether a word follows the language.
     pub fn has(&self, word: &str) -> bool {
         self.info.split([' ', ',']).skip(1).any(|other| other == word)
     }

@@ -33,7 +33,7 @@ fn flags(place: &Place, folder: &Path) -> String {
         place.write("runtime.yaml", &runtime);
         flags.extend(["--runtime".to_owned(), "runtime.yaml".to_owned()]);
     }
-    // The specification's cases are those of DGX Cloud, unless a fabric is asked for.
+    // The specification's cases are those of DGX Cloud, unless a fabric is requested.
     if options["profile"].is_null() && options["fabric"].is_null() {
         flags.push("--profile dgxc".to_owned());
         // Beside a webhook, which a named profile of a mounted stack assumes, every template has its opt-out too.
@@ -128,7 +128,7 @@ fn a_review_names_the_rule_and_the_reason_of_each_part() {
     assert!(!ran.out.contains('\u{1b}'), "no colour where it is no terminal");
     let coloured = place.run("mutate --profile dgxc --diff --color always -f job.yaml");
     assert!(coloured.out.contains('\u{1b}'));
-    // What a reviewer reads is what a patch says.
+    // The reviewer's text is the same as the patch.
     let plain: String =
         ran.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     place.write("job.patch", &plain);

@@ -1,5 +1,5 @@
-//! What README and the pages of `docs/` promise: links lead somewhere, commands are understood and run, job files and
-//! configurations are read by the real parsers.
+//! Checks the README and the pages of `docs/`: links have targets, commands are valid and run, job files and
+//! configurations are parsed by the real parsers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::commands_in_pages::{self as commands, Ours};
 use crate::markdown::{Block, Page, pages, root};
 use crate::place::{Done, Place};
 
-/// Verbs that need no cluster, whatever they are given.
+/// Verbs that need no cluster with any arguments.
 const OFFLINE: [&str; 11] = [
     "plan",
     "render",
@@ -144,7 +144,7 @@ fn place_of(page: &Page) -> Place {
     place
 }
 
-/// Whether a command can be run here: it asks no cluster, and nobody feeds it.
+/// Returns whether a command can be run here: it needs no cluster and no input.
 fn runs_here(ours: &Ours) -> bool {
     let verb = ours.words.iter().find(|word| OFFLINE.contains(&word.as_str()));
     let online =
@@ -230,7 +230,7 @@ fn kind_of(block: &Block) -> Toml {
         _ if is(&["[dependencies]", "[dev-dependencies]", "[package]"]) => Toml::Cargo,
         Some(name) if name.ends_with("config.toml") || name.ends_with(".weftrun.toml") => Toml::Config,
         None if is(&keys) => Toml::Config,
-        // A piece of a job: what every job has stands in front of it.
+        // A part of a job: the keys of every job are put before it.
         _ if !is(&["name ="]) => Toml::Job(format!("name = \"x\"\ncommand = [\"true\"]\n{}", block.text)),
         _ => Toml::Job(block.text.clone()),
     }

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// A home, a configuration, a state folder and a working folder that nobody else uses. Jobs that still run when it is
-/// dropped are cancelled.
+/// A private home, configuration, state folder and working folder. Jobs that still run when it is dropped are
+/// cancelled.
 pub struct Place {
     dir: tempfile::TempDir,
 }
@@ -27,7 +27,7 @@ impl Place {
         std::fs::create_dir(dir.path().join("home")).unwrap();
         let work = dir.path().join("work");
         std::fs::create_dir(&work).unwrap();
-        // Whatever the umask of who runs the tests: a project's file counts only where nobody else can write.
+        // Independent of the umask: a project's file is used only if no other user can write to it.
         std::fs::set_permissions(&work, std::fs::Permissions::from_mode(0o755)).unwrap();
         Self { dir }
     }

@@ -1,5 +1,6 @@
-//! What `docs/security.md` promises of the whole program: nothing is asked of the network at start-up, no secret is ever
-//! told, files are their owner's alone, no name leads out of the state folder, a project's file says only harmless things.
+//! The guarantees of `docs/security.md` for the whole program: no network request at start-up, no secret in
+//! any output, files private to their owner, no name that leads out of the state folder, only harmless
+//! settings in a project's file.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -65,7 +66,8 @@ fn nothing_is_asked_of_the_network_at_start_up() {
     }
 }
 
-/// A server that tells back everything it is told, as an error. Gives its address and the requests it got.
+/// Starts a server that answers every request with an error that repeats it. Returns its address and the
+/// requests it received.
 fn parrot() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -104,7 +106,7 @@ fn read_request(mut stream: TcpStream) -> String {
 }
 
 fn answer(mut stream: TcpStream, request: &str) {
-    // A token for who asks for one with the secret in the old way, a repetition of everything for all else.
+    // A token for a request with the secret in the old form, the repeated request for all others.
     let (status, body) = if request.starts_with("POST /api/v2/token") && !request.contains("wrong") {
         ("200 OK", serde_json::json!({"access_token": format!("{SECRET}-token"), "expires_in": 3600}))
     } else {
@@ -360,7 +362,7 @@ fn an_error_leaves_stdout_empty() {
         ("broken", "kind: PyTorchJob\napiVersion: kubeflow.org/v1\nspec: [\n".to_owned()),
         ("unequal", unequal),
     ] {
-        // The first document is good, and stands ready when the second one fails.
+        // The first document is valid, and ready when the second one fails.
         let done = place.feed("mutate -f - --profile eks-image", format!("{good}---\n{bad}").as_bytes());
         assert_eq!((done.code, done.out.as_str()), (3, ""), "{name}: {}", done.err);
     }

@@ -48,7 +48,7 @@ fn a_job_goes_by_its_name() {
     assert_eq!(place.run("logs -b plane named").ok().out.matches(LINE).count(), 2);
     let listed = place.run("list -a -b plane -o json").ok().json();
     assert_eq!(listed["jobs"][0]["fabric"], "tcp", "{listed:#}");
-    // A name that is neither a file nor a job says both.
+    // The error for a name that is neither a file nor a job mentions both.
     let missing = place.run("transport -b plane nothing");
     assert!(missing.code != 0 && missing.err.contains("no job `nothing`"), "{missing:?}");
     assert!(missing.err.contains("no file or folder `nothing`"), "{missing:?}");

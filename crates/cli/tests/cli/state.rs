@@ -15,7 +15,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// How often a text stands in another.
+/// Counts the occurrences of a text in another.
 fn count(text: &str, what: &str) -> usize {
     text.matches(what).count()
 }
@@ -312,7 +312,7 @@ fn walk(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Asserts that nobody but the owner has any right to what lies in the state and configuration folders.
+/// Asserts that only the owner has rights to the state and configuration folders and their contents.
 fn assert_private(place: &Place, when: &str) -> usize {
     let roots = [place.state(), place.config().parent().unwrap().to_owned()];
     let mut all = roots.to_vec();
@@ -359,7 +359,7 @@ fn state_and_configuration_stay_private_whatever_verb_runs() {
         careless(&place, line);
         assert!(assert_private(&place, line) > 8, "{line}");
     }
-    // What an earlier version, or somebody's chmod, opened is closed at the next use.
+    // Access that an earlier version, or a chmod, granted to others is removed at the next use.
     let mut all = vec![place.state()];
     walk(&place.state(), &mut all);
     for path in &all {

@@ -1,5 +1,6 @@
-//! Nothing that a cluster, a file, a log or an argument says reaches a terminal as a control sequence, whichever verb
-//! prints it: every verb runs in a real terminal with hostile names, and what comes out is text and styles.
+//! No text from a cluster, a file, a log or an argument reaches a terminal as a control sequence, whichever
+//! verb prints it: every verb runs in a real terminal with hostile names, and its output must be text and
+//! styles.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -26,7 +27,7 @@ use crate::place::Place;
 /// overrides, invisible characters.
 const HOSTILE: &str = "evil\u{1b}]52;c;QUJD\u{7}\u{9d}0;title\u{9c}\u{1b}P1$r\u{1b}\\\u{1b}[2J\u{9b}3J\u{1b}c\u{8}\u{7f}\u{85}\u{90}\u{202e}\u{2066}\u{200b}\u{1b}[8mend";
 
-/// What of it may stand in YAML as it is: it turns and hides text.
+/// The part of it that YAML may contain verbatim: it reverses and hides text.
 const UNSEEN: &str = "evil\u{202e}\u{2066}\u{200b}\u{85}end";
 
 /// The first thing in what a terminal got that is neither text nor a style; none if there is none.
@@ -208,7 +209,8 @@ fn weftrun_with_a_hostile_cluster() {
     std::process::exit(i32::from(code));
 }
 
-/// The command lines that are run, each as its words; `HOSTILE` stands for the text and `FILE` for a hostile file.
+/// Returns the command lines to run, each as its words; `HOSTILE` is replaced by the text and `FILE` by a
+/// hostile file.
 fn lines() -> Vec<Vec<String>> {
     let handle = handle().to_string();
     let texts = [

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A run of four ranks on two simulated nodes over sockets: `core/tests/cases/nccl/captures/README.md` says how it was made.
+/// A run of four ranks on two simulated nodes over sockets; for its origin see
+/// `core/tests/cases/nccl/captures/README.md`.
 fn capture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures").join(name)
 }

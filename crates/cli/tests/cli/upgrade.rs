@@ -63,7 +63,7 @@ fn what_a_later_version_wrote_is_left_alone_and_said() {
     let done = place.run("targets");
     assert!(done.code != 0 && done.err.contains("from_the_future"), "{done:?}");
     place.configure("");
-    // A record with more in it than this version knows is a record all the same.
+    // A record with additional fields is still valid.
     let folder = versions()[0].join("home/.local/state/weftrun/journal");
     let record = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
     let mut value: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();

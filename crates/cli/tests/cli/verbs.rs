@@ -148,7 +148,7 @@ fn suspended_ranks_stand_still() {
         assert!(done.err.contains("suspend"), "{}", done.err);
     } else {
         let phase = |of: &Place| of.run("list --all -o json").ok().json()["jobs"][0]["phase"].clone();
-        // At once: the verb ends when the processes were stopped and the record says so.
+        // Immediately: the verb returns when the processes are stopped and the record shows it.
         assert_eq!(phase(&place), "suspended");
         let before = ticks();
         place.run(&format!("resume {handle}")).ok();

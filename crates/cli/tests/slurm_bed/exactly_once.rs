@@ -1,4 +1,4 @@
-//! One `submit` is one job, whatever becomes of sbatch's answer.
+//! One `submit` creates one job, whatever happens to sbatch's answer.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn journalled(user: &User<'_>) -> String {
     record["state"].as_str().expect("a state").to_owned()
 }
 
-/// Point B1 of issue 14: what is not known is journalled as unknown, and `list` says later what became of it.
+/// Point B1 of issue 14: an unknown outcome is recorded as unknown, and a later `list` reports what happened.
 #[test]
 fn b1_an_unknown_submission_is_found_by_list_once_it_appears() {
     let Some(bed) = Bed::find() else { return };
@@ -55,7 +55,7 @@ fn b1_an_unknown_submission_is_found_by_list_once_it_appears() {
     }
 }
 
-/// Point B1 of issue 14: that a submission never arrived is said only when it is certain.
+/// Point B1 of issue 14: a submission is reported as never arrived only when that is certain.
 #[test]
 fn b1_list_says_that_a_submission_never_arrived_only_when_that_is_certain() {
     let Some(bed) = Bed::find() else { return };

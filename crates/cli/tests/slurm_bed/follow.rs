@@ -96,7 +96,7 @@ fn the_exit_code_is_the_jobs_result() {
         assert_eq!(output.status.code(), Some(7), "{way:?}: {}", said(&output));
         let handle = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(handle.starts_with("slurm://bed/") && handle.lines().count() == 1, "{way:?}: {handle}");
-        // 255 is what sacct tells as 127, and each command knows it: also when the job is long gone.
+        // sacct reports 255 as 127, but every command shows 255, even long after the job's end.
         user.file("fails.toml", "name = \"fails\"\nlaunch = \"per-node\"\ncommand = [\"sh\", \"-c\", \"echo about to fail; exit 255\"]\n");
         let output = user.weftrun(&["submit", "--follow", "fails.toml"]);
         assert_eq!(output.status.code(), Some(1), "{way:?}: {}", said(&output));
@@ -121,8 +121,9 @@ fn lossy_job(name: &str, further: &str) -> String {
     )
 }
 
-/// Follows the job until a node was lost and a new attempt is told: `loses` it, a word of bedctl, happens to the second
-/// node once the lines until then are `ready`. Gives the node, the event and every line of the log.
+/// Follows the job until a node was lost and a new attempt is reported: `loses` it, a command of bedctl, is
+/// applied to the second node once the lines until then are `ready`. Returns the node, the event and every
+/// line of the log.
 fn followed_over_a_loss(
     bed: &Bed,
     user: &User<'_>,

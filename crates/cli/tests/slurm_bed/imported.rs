@@ -1,4 +1,4 @@
-//! A script that somebody has becomes a job file, and the job does what the script did.
+//! An existing script becomes a job file, and the job has the same effect as the script.
 
 use crate::bed::{Bed, Way};
 use crate::run::{User, said};

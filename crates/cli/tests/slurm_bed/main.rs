@@ -1,6 +1,7 @@
 //! `weftrun` as a user runs it, on a real Slurm cluster: over local commands and over ssh.
 //!
-//! `WEFTRUN_TEST_SLURM=DIR` names a running bed; `test-cluster/slurm/ci.sh` stands one up and runs this.
+//! `WEFTRUN_TEST_SLURM=DIR` names a running test cluster; `test-cluster/slurm/ci.sh` starts one and runs
+//! this.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 

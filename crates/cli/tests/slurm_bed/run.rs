@@ -23,7 +23,7 @@ pub struct User<'a> {
 }
 
 impl<'a> User<'a> {
-    /// A user whose target `bed` has the bed's settings, these after them.
+    /// Creates a user whose target `bed` has the test cluster's settings, followed by these.
     pub fn new(bed: &'a Bed, way: Way, further: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let mut text = "[target.bed]\nbackend = \"slurm\"\n".to_owned();
@@ -100,7 +100,7 @@ impl Iterator for Events {
 }
 
 impl Events {
-    /// The exit code, and for messages the last events with what was said on standard error.
+    /// Returns the exit code, and for messages the last events with the standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         for _ in self.by_ref() {}
         let output = self.child.wait_with_output().expect("it ends");

@@ -33,7 +33,8 @@ fn a_submission_to_a_known_cluster_calls_three_commands_at_most() {
     assert!(second.len() <= 3, "{second:?}");
     assert!(second.iter().any(|call| call.starts_with("sbatch --parsable")), "{second:?}");
 
-    // What a kept answer would refuse is asked anew, and what the cluster refuses now is refused.
+    // Before a job is refused because of cached facts, the cluster is queried again; what it refuses now is
+    // refused.
     user.file("large.toml", "name = \"large\"\nnodes = 1000\ncommand = [\"true\"]\n");
     let output = user.weftrun(&["submit", "large.toml"]);
     let text = said(&output);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Capability {
     /// The backend's name, as registered.
     pub backend: String,
-    /// The job goes on when weftrun ends.
+    /// The job continues when weftrun ends.
     pub detach: bool,
     /// The cluster can check a job without taking it.
     pub dry_run: bool,
@@ -21,7 +21,7 @@ pub struct Capability {
     pub requeue: bool,
     /// [`Action::Signal`](crate::job::Action::Signal).
     pub signal: bool,
-    /// [`Action::Delete`](crate::job::Action::Delete): the record goes too.
+    /// [`Action::Delete`](crate::job::Action::Delete): the record is deleted too.
     pub delete: bool,
     /// Jobs run in containers.
     pub containers: bool,

@@ -1,4 +1,4 @@
-//! How a backend makes itself known.
+//! How a backend is registered.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::Result;
 /// The future of a connection.
 pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>>> + Send>>;
 
-/// A backend that is linked in: const, and without any effect until it is connected.
+/// A backend that is linked in: const, and without side effects until it is connected.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendEntry {
     /// The name after `-b`.
     pub name: &'static str,
     /// One line for `weftrun backends`.
     pub summary: &'static str,
-    /// The crate it stands in, for the error about two of one name.
+    /// The crate it is defined in, for the error about two backends with one name.
     pub krate: &'static str,
     /// Makes a backend of a target. Reads files and environment, but does not talk to the cluster yet: `render`
     /// must work offline.

@@ -24,7 +24,7 @@ impl ExecRequest {
     }
 }
 
-/// Which output of a command bytes belong to.
+/// The output of a command that bytes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecStream {
     /// Standard output.
@@ -33,5 +33,5 @@ pub enum ExecStream {
     Stderr,
 }
 
-/// Takes the output of a command as it comes. An error ends the command.
+/// Receives the output of a command as it comes. An error ends the command.
 pub type ExecSink<'a> = dyn FnMut(ExecStream, &[u8]) -> crate::Result<()> + Send + 'a;

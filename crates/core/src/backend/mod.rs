@@ -1,4 +1,4 @@
-//! The seam every cluster stands behind.
+//! The interface to every kind of cluster.
 
 mod capability;
 mod entry;
@@ -29,18 +29,19 @@ use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, 
 use crate::log::{LogBatch, LogOptions};
 use crate::{Error, Finding, Result};
 
-/// A place jobs run: one implementation for each kind of cluster, one value for each configured target.
+/// A place where jobs run: one implementation for each kind of cluster, one value for each configured
+/// target.
 ///
 /// Every operation is implemented; one that the cluster cannot do returns
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) naming the [`Capability`], never nothing.
 /// All streams are cancel-safe: dropping one at any point loses nothing that a new one would not give.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
-    /// What this backend can do.
+    /// Returns what this backend can do.
     fn capability(&self) -> Capability;
 
-    /// Asks the cluster what it has: nodes, queues, limits, versions, rights. What may not be read is said in
-    /// [`ClusterFacts::notes`], and is not an error.
+    /// Queries what the cluster has: nodes, queues, limits, versions, rights. Missing permissions are
+    /// reported in [`ClusterFacts::notes`], and are not an error.
     async fn discover(&self, scope: &Scope) -> Result<ClusterFacts>;
 
     /// Translates a planned job into exactly what will be sent. Pure.
@@ -49,15 +50,16 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Asks the cluster whether it would accept this, without submitting it.
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>>;
 
-    /// Sends what was rendered, exactly once: after a lost answer it looks for
-    /// [`Rendered::submission`] before it ever sends again.
+    /// Sends the rendered documents, exactly once: after a lost answer it searches for
+    /// [`Rendered::submission`] before it sends again.
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle>;
 
     /// Finds the job of a submission, after a lost answer or a crash.
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>>;
 
-    /// How long after a submission was begun its job may still appear, though [`Backend::find`] did not find it and nobody is
-    /// sending it any more: until then it is not called lost. Nothing where what was sent is there at once or never.
+    /// Returns how long after the start of a submission its job may still appear, though [`Backend::find`]
+    /// did not find it and it is no longer being sent: until then it is not reported as lost. Zero where a
+    /// job appears at once or never.
     fn arrives_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -65,28 +67,28 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Lists jobs.
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>>;
 
-    /// Everything known of one job.
+    /// Returns everything known about one job.
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail>;
 
     /// Acts on a job.
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()>;
 
-    /// Watches all jobs of a filter over one connection. The stream ends when every job it was asked for by
-    /// handle has ended; a filter without handles never ends.
+    /// Watches all jobs of a filter over one connection. The stream ends when every job named by handle has
+    /// ended; a filter without handles never ends.
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>>;
 
-    /// The logs of a job, all its containers or ranks. With [`LogOptions::follow`] the stream ends after the job
-    /// has ended and every byte was given.
+    /// Returns the logs of a job, of all its containers or ranks. With [`LogOptions::follow`] the stream
+    /// ends after the job has ended and every byte was returned.
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>>;
 
-    /// Takes what earlier answers went on without and why, such as a daemon that did not answer.
+    /// Returns and clears the notes of earlier calls, such as a daemon that did not answer.
     fn take_notes(&self) -> Vec<Finding> {
         Vec::new()
     }
 
-    /// Runs a command beside a rank of a running job, gives its output to the sink as it comes, and returns its exit code.
-    /// Dropping the future ends the command. A rank that the job does not have is
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run
+    /// Runs a command beside a rank of a running job, passes its output to the sink as it comes, and
+    /// returns its exit code. Dropping the future ends the command. A rank that the job does not have is
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run is
     /// [`ErrorKind::Refused`](crate::ErrorKind::Refused).
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         let _ = (job, request, sink);

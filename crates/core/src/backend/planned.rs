@@ -1,4 +1,4 @@
-//! A job with everything decided.
+//! A job with all decisions made.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::fabric::{FabricPlan, Profile};
 use crate::job::SubmissionId;
 use crate::spec::JobSpec;
 
-/// A job with everything decided; a backend's `render` needs nothing else.
+/// A job with all decisions made; a backend's `render` needs nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PlannedJob {
@@ -17,14 +17,14 @@ pub struct PlannedJob {
     pub plan: FabricPlan,
     /// The profile they were made with.
     pub profile: Profile,
-    /// What the cluster said, or what was assumed offline.
+    /// The facts of the cluster, or the assumptions offline.
     pub facts: ClusterFacts,
     /// The id this submission carries into the cluster.
     pub submission: SubmissionId,
 }
 
 impl PlannedJob {
-    /// Puts a planned job together.
+    /// Makes a planned job from its parts.
     pub fn new(
         spec: JobSpec,
         plan: FabricPlan,

@@ -1,9 +1,9 @@
-//! The backends a program knows, as a value.
+//! The backends of a program, as a value.
 
 use super::BackendEntry;
 use crate::{Error, ErrorKind, Result};
 
-/// A sorted list of backends without two of one name.
+/// A sorted list of backends with unique names.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     entries: Vec<BackendEntry>,
@@ -30,7 +30,7 @@ impl Registry {
         self
     }
 
-    /// Checks that no two backends have one name.
+    /// Checks that no two backends have the same name.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming both crates.
@@ -47,12 +47,12 @@ impl Registry {
         }
     }
 
-    /// The backends, sorted by name.
+    /// Returns the backends, sorted by name.
     pub fn entries(&self) -> &[BackendEntry] {
         &self.entries
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> Vec<&'static str> {
         self.entries.iter().map(|entry| entry.name).collect()
     }
@@ -60,7 +60,7 @@ impl Registry {
     /// Finds a backend by name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming those there are.
+    /// [`ErrorKind::NotFound`] with the available names.
     pub fn get(&self, name: &str) -> Result<&BackendEntry> {
         self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let known = self.names();

@@ -1,4 +1,4 @@
-//! Exactly what will be sent.
+//! The exact documents that are sent.
 
 use std::any::Any;
 use std::fmt;
@@ -26,9 +26,9 @@ pub struct Rendered {
     pub applied: Vec<Op>,
     /// Ops this backend cannot express, each with the reason.
     pub inexpressible: Vec<Inexpressible>,
-    /// What only the server knows, standing in the documents as `<name>`.
+    /// Values that are only known to the server, shown in the documents as `<name>`.
     pub holes: Vec<Placeholder>,
-    /// What the job file says and this kind of job has no place for.
+    /// Settings of the job file that this kind of job has no field for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// What the backend needs to check and send the job, so that it does not read its own documents back.
@@ -37,8 +37,8 @@ pub struct Rendered {
     pub prepared: Prepared,
 }
 
-/// A value that a backend keeps from rendering to sending. It says nothing that the documents do not say, so that two of
-/// them are equal where the documents are.
+/// A value that a backend keeps from rendering to sending. It holds nothing that the documents do not, so
+/// two of them are equal where the documents are.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -48,7 +48,7 @@ impl Prepared {
         Self(Some(Arc::new(value)))
     }
 
-    /// The value, if it is one of this type.
+    /// Returns the value, if it has this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_deref()?.downcast_ref()
     }
@@ -78,7 +78,7 @@ pub struct Document {
     pub text: String,
 }
 
-/// Does not show the text, which holds the job's environment.
+/// Hides the text, which holds the job's environment.
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { title, language, text } = self;
@@ -113,11 +113,11 @@ pub struct Inexpressible {
     pub reason: String,
 }
 
-/// Something only the server knows.
+/// A value that is only known to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Placeholder {
-    /// As it stands in the document, without the angle brackets (`project-id:nlp`).
+    /// Its name in the document, without the angle brackets (`project-id:nlp`).
     pub name: String,
     /// What it is and how it is found out.
     pub what: String,

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, ErrorKind, Result};
 
-/// A configured place to run jobs, handed to [`BackendEntry::connect`](super::BackendEntry::connect).
-/// Its `Debug` shows no value of the environment or of a setting.
+/// A configured place to run jobs, passed to [`BackendEntry::connect`](super::BackendEntry::connect).
+/// `Debug` hides the values of environment variables and settings.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct TargetConfig {
@@ -22,13 +22,13 @@ pub struct TargetConfig {
     pub project: Option<String>,
     /// Profile of the target.
     pub profile: Option<String>,
-    /// The backend's own settings: the target's table in the config file less the keys above.
+    /// The backend's own settings: the target's table in the config file without the keys above.
     pub settings: serde_json::Map<String, serde_json::Value>,
     /// Folder where this target may keep state (journal, job records); made on first use.
     pub state_dir: PathBuf,
-    /// The `weftrun` binary, for backends that start a process of their own (`local`'s supervisor).
+    /// The `weftrun` binary, for backends that start a process (`local`'s supervisor).
     pub binary: Option<PathBuf>,
-    /// Environment variables of the calling program, so that backends need not read the process's.
+    /// Environment variables of the calling program, so that backends need not read those of the process.
     pub env: std::collections::BTreeMap<String, String>,
 }
 
@@ -76,7 +76,8 @@ impl TargetConfig {
         Err(Error::new(ErrorKind::InvalidConfig, message).hint("remove the NUL character"))
     }
 
-    /// Whether `insecure = true` stands in its settings: certificates are not checked, or a token is sent unencrypted.
+    /// Returns whether its settings have `insecure = true`: certificates are not checked, or a token is
+    /// sent unencrypted.
     pub fn is_insecure(&self) -> bool {
         self.settings.get("insecure").and_then(serde_json::Value::as_bool).unwrap_or(false)
     }

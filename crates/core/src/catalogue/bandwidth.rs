@@ -1,4 +1,5 @@
-//! The bus bandwidth that collectives reach on an instance type: `data/expected-bandwidth.tsv`, each row with its source.
+//! The bus bandwidth of collectives on an instance type: `data/expected-bandwidth.tsv`, each row with its
+//! source.
 
 use std::sync::OnceLock;
 
@@ -6,7 +7,7 @@ use serde::Serialize;
 
 const TABLE: &str = include_str!("../../data/expected-bandwidth.tsv");
 
-/// Smaller messages are bound by latency, which says nothing about the fabric.
+/// Smaller messages are bound by latency, which does not show the fabric.
 const LARGE: u64 = 1 << 30;
 
 /// One published figure.
@@ -36,7 +37,7 @@ pub struct Bandwidth {
     pub note: String,
 }
 
-/// What a collective reaches when all is well.
+/// The bandwidth that a collective should reach.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Expected {
@@ -79,13 +80,13 @@ fn row(line: &str) -> Option<Bandwidth> {
 }
 
 impl Bandwidth {
-    /// Whether it is about this instance type.
+    /// Returns whether it is about this instance type.
     pub fn is_of(&self, instance: &str) -> bool {
         let name = instance.strip_prefix("ml.").unwrap_or(instance);
         self.instance.eq_ignore_ascii_case(name)
     }
 
-    /// Whether it holds for so many nodes: `2`, `2-4`, `>=2`, `1 and multi`, `multi`.
+    /// Returns whether it holds for a number of nodes: `2`, `2-4`, `>=2`, `1 and multi`, `multi`.
     fn holds_for(&self, nodes: u32) -> bool {
         let text = self.nodes.as_str();
         let numbers: Vec<u32> =
@@ -100,7 +101,7 @@ impl Bandwidth {
         }
     }
 
-    /// Whether the message was large enough to show the fabric: at least 1 GiB.
+    /// Returns whether the message was large enough to show the fabric: at least 1 GiB.
     fn is_large(&self) -> bool {
         let size = self.message_size.as_str();
         if matches!(size, "large" | "1G-16G avg") {
@@ -116,7 +117,7 @@ impl Bandwidth {
         number.parse::<u64>().is_ok_and(|number| number.saturating_mul(unit) >= LARGE)
     }
 
-    /// The lowest and the highest value.
+    /// Returns the lowest and the highest value.
     fn range(&self) -> Option<(f64, f64)> {
         let text = &self.busbw_gbps;
         let values = text.split(|c: char| !c.is_ascii_digit() && c != '.');
@@ -127,8 +128,9 @@ impl Bandwidth {
     }
 }
 
-/// Returns what a collective of at least 1 GiB reaches on so many nodes of an instance type; none where nothing was
-/// published. Sources that disagree make the range wider. What a site only accepts is not counted.
+/// Returns the published bandwidth of a collective of at least 1 GiB on a number of nodes of an instance
+/// type; none where nothing was published. Sources that disagree widen the range. Thresholds of sites are
+/// not counted.
 pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected> {
     let rows: Vec<&Bandwidth> = bandwidths()
         .iter()

@@ -1,20 +1,20 @@
-//! One cell of the table, with how sure it is.
+//! One cell of the table, with its certainty.
 //!
-//! `~208` and `6400?` are values nobody checked, `5120Mi (unsure)` says the same in words, `?` and an empty cell are
-//! unknown, and `1000 (800 fabric)` carries a remark: each keeps what it says beside the value.
+//! `~208` and `6400?` are unchecked values, `5120Mi (unsure)` is another spelling of that, `?` and an empty
+//! cell are unknown, and `1000 (800 fabric)` has a remark: the marks are kept beside the value.
 
 use std::str::FromStr;
 
-/// A cell taken apart.
+/// A parsed cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell<'a> {
-    /// The cell as it stands.
+    /// The cell, unchanged.
     pub raw: &'a str,
     /// The value without marks and remarks; none if it is unknown or does not apply.
     pub value: Option<&'a str>,
-    /// Whether it is marked as not checked.
+    /// Whether it is marked as unchecked.
     pub unsure: bool,
-    /// Whether it says more than its value.
+    /// Whether it contains more than its value.
     pub remark: bool,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The number the cell begins with; a word behind it (`16 ports`) is a remark, another number (`100 or 200`)
-    /// leaves it unknown.
+    /// Returns the number at the start of the cell; a word after it (`16 ports`) is a remark, another
+    /// number (`100 or 200`) leaves it unknown.
     pub fn number<T: FromStr>(mut self) -> (Self, Option<T>) {
         let Some(value) = self.value else { return (self, None) };
         let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
@@ -47,7 +47,7 @@ impl<'a> Cell<'a> {
         (self, if ambiguous { None } else { number.parse().ok() })
     }
 
-    /// `yes` or `no`.
+    /// Reads `yes` or `no`.
     pub fn answer(self) -> Option<bool> {
         match self.value {
             Some("yes") => Some(true),

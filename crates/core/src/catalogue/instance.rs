@@ -32,7 +32,7 @@ pub enum NodeFabric {
 }
 
 impl NodeFabric {
-    /// The word in files and tables.
+    /// Returns the word in files and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -87,9 +87,9 @@ pub struct InstanceType {
     pub efa_max: Option<u32>,
     /// Network cards (AWS) or fabric NICs (others).
     pub nics: Option<u32>,
-    /// Resource a container asks for the fabric's devices, where it has one name everywhere.
+    /// Resource a container requests for the fabric's devices, where it has one name everywhere.
     pub fabric_resource: Option<String>,
-    /// How many of it a whole-node worker asks, where that is not `efa_max`.
+    /// How many of it a whole-node worker requests, where that is not `efa_max`.
     pub fabric_resource_count: Option<u32>,
     /// Network bandwidth of a node, Gb/s; on GCP the front-end NIC included.
     pub network_gbps: Option<f64>,
@@ -97,7 +97,7 @@ pub struct InstanceType {
     pub nic_gbps: Option<f64>,
     /// Generation of the fabric (`EFAv2`, `NDR CX7`).
     pub fabric_generation: Option<String>,
-    /// Nitro version, by which AWS tells EFA generations apart.
+    /// Nitro version, by which AWS distinguishes EFA generations.
     pub nitro: Option<String>,
     /// RDMA read over the fabric. Where it is `Some(false)`, `FI_EFA_USE_DEVICE_RDMA=1` aborts.
     pub rdma_read: Option<bool>,
@@ -105,7 +105,7 @@ pub struct InstanceType {
     pub rdma_write: Option<bool>,
     /// Whether the NIC reaches GPU memory.
     pub gpudirect_rdma: Option<bool>,
-    /// Huge pages of 2 MiB a whole-node worker asks for, a Kubernetes quantity.
+    /// Huge pages of 2 MiB a whole-node worker requests, a Kubernetes quantity.
     pub hugepages_2mi: Option<String>,
     /// Huge pages of 2 MiB seen allocatable on a real node, MiB.
     pub hugepages_2mi_allocatable_mib: Option<u64>,
@@ -121,21 +121,22 @@ pub struct InstanceType {
     pub confidence: Option<Confidence>,
     /// Keys of the sources (`data/instances.md`).
     pub sources: Vec<String>,
-    /// Columns whose value is from general knowledge or marked unsure: a decision that rests on one says so.
+    /// Columns whose value is from general knowledge or marked unsure: a decision that rests on one reports
+    /// it.
     pub unsure: Vec<String>,
-    /// What else a column says in the data, by column.
+    /// Remarks in the data, by column.
     pub notes: BTreeMap<String, String>,
     /// Whether the user's configuration made or changed it.
     pub from_config: bool,
 }
 
 impl InstanceType {
-    /// Makes a row of a name; everything else starts unknown.
+    /// Makes a row with a name; all other values are unknown.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Whether a column's value is not checked against a source.
+    /// Returns whether a column's value is not checked against a source.
     pub fn is_unsure(&self, column: &str) -> bool {
         self.unsure.iter().any(|name| name == column)
     }

@@ -1,4 +1,5 @@
-//! What an instance type has. The rows are data in the tree: `data/instances.tsv`, explained in `data/instances.md`.
+//! The properties of instance types. The rows are data in the tree: `data/instances.tsv`, explained in
+//! `data/instances.md`.
 
 mod bandwidth;
 mod cell;
@@ -16,14 +17,14 @@ use crate::Result;
 
 const BUILTIN: &str = include_str!("../../data/instances.tsv");
 
-/// The instance types that are known: those in the tree, and the user's own.
+/// The known instance types: those in the tree, and the user's own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     rows: Vec<InstanceType>,
 }
 
 impl Catalogue {
-    /// The rows that are in the tree.
+    /// Returns the rows that are in the tree.
     ///
     /// ```
     /// use weftrun_core::catalogue::Catalogue;
@@ -32,33 +33,33 @@ impl Catalogue {
     /// assert_eq!(catalogue.get("ml.p5.48xlarge").map(|row| row.name.as_str()), Some("p5.48xlarge"));
     /// ```
     pub fn builtin() -> Self {
-        // A row that cannot be read is a broken build; the test below proves that all of them can.
+        // An unreadable row is a bug in the build; the test below reads all of them.
         Self::from_rows(tsv::rows(BUILTIN).filter_map(std::result::Result::ok))
     }
 
-    /// Makes a catalogue of rows; of two with one name, the later wins.
+    /// Makes a catalogue from rows; of two with one name, the later wins.
     pub fn from_rows(rows: impl IntoIterator<Item = InstanceType>) -> Self {
         let by_name: BTreeMap<String, InstanceType> =
             rows.into_iter().map(|row| (row.name.clone(), row)).collect();
         Self { rows: by_name.into_values().collect() }
     }
 
-    /// Adds the user's own rows, by name. A row of a known name changes that one; a new one may start from another
-    /// with `extends`, also from one that stands beside it.
+    /// Adds the user's own rows, by name. A row of a known name changes that one; a new one may start from
+    /// another with `extends`, also from another of the user's.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind::InvalidConfig) with a finding for each row that extends one
-    /// that is not there, or itself, or has no accelerators.
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind::InvalidConfig) with a finding for each row that
+    /// extends a missing one, or itself, or has no accelerators.
     pub fn with(self, overrides: &BTreeMap<String, InstanceOverride>) -> Result<Self> {
         overrides::apply(&self, overrides).map(|new| Self::from_rows(self.rows.into_iter().chain(new)))
     }
 
-    /// All rows, sorted by name.
+    /// Returns all rows, sorted by name.
     pub fn rows(&self) -> &[InstanceType] {
         &self.rows
     }
 
-    /// The row of a name. SageMaker HyperPod puts `ml.` before EC2's names, in its node labels too.
+    /// Returns the row of a name. SageMaker HyperPod puts `ml.` before EC2's names, in its node labels too.
     pub fn get(&self, name: &str) -> Option<&InstanceType> {
         let find = |name: &str| {
             self.rows.binary_search_by(|row| row.name.as_str().cmp(name)).ok().and_then(|i| self.rows.get(i))
@@ -66,7 +67,7 @@ impl Catalogue {
         find(name).or_else(|| find(name.strip_prefix("ml.")?))
     }
 
-    /// The known name nearest to one that is not known.
+    /// Returns the known name nearest to an unknown one.
     pub fn nearest(&self, name: &str) -> Option<&str> {
         crate::text::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))
     }

@@ -47,10 +47,10 @@ pub struct InstanceOverride {
     /// Network cards or fabric NICs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nics: Option<u32>,
-    /// Resource a container asks for the fabric's devices.
+    /// Resource a container requests for the fabric's devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource: Option<String>,
-    /// How many of it a whole-node worker asks.
+    /// How many of it a whole-node worker requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource_count: Option<u32>,
     /// Network bandwidth of a node, Gb/s.
@@ -68,7 +68,7 @@ pub struct InstanceOverride {
     /// Whether the NIC reaches GPU memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpudirect_rdma: Option<bool>,
-    /// Huge pages of 2 MiB a whole-node worker asks for, a Kubernetes quantity.
+    /// Huge pages of 2 MiB a whole-node worker requests, a Kubernetes quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugepages_2mi: Option<String>,
     /// Virtual CPUs.
@@ -82,7 +82,7 @@ pub struct InstanceOverride {
     pub arch: Option<String>,
 }
 
-/// The rows the overrides mean.
+/// Applies the overrides to the rows.
 pub(super) fn apply(
     known: &Catalogue,
     overrides: &BTreeMap<String, InstanceOverride>,
@@ -124,7 +124,7 @@ fn resolve<'a>(
     path.push(name);
     let own = overrides.get(name);
     let base = match own.and_then(|row| row.extends.as_deref()) {
-        // A row may change the known one of its own name, and say so.
+        // A row may change the shipped one of its own name, and name it in `extends`.
         Some(base) if base != name => {
             let row = resolve(base, known, overrides, path)?;
             InstanceType { name: name.to_owned(), ..row }
@@ -147,7 +147,7 @@ fn resolve<'a>(
     Ok(own.map_or(base.clone(), |own| changed(base, own)))
 }
 
-/// Sets what the user set, which makes it sure.
+/// Sets the user's values and marks them as checked.
 fn changed(mut row: InstanceType, own: &InstanceOverride) -> InstanceType {
     macro_rules! set {
         ($($field:ident),*; $($optional:ident),*) => {

@@ -12,7 +12,7 @@ fn every_row_of_the_table_is_read() {
     assert_eq!(Catalogue::builtin().rows().len(), rows.len(), "two rows have one name");
 }
 
-/// One line a row, so that a change of the data shows in a review as the figures it changes.
+/// One line per row, so that a change of the data shows in a review as the changed values.
 #[test]
 fn rows() {
     fn or<T: ToString>(value: Option<T>) -> String {
@@ -68,7 +68,7 @@ fn the_rows_agree_with_themselves() {
             NodeFabric::EfaOrRoce => assert_eq!(row.efa_max, None, "{name}"),
             _ => assert_eq!(row.efa_max, Some(0), "{name}"),
         }
-        // A NIC that cannot write cannot do without reading either; the other way round is p4d.
+        // A NIC with RDMA write also has RDMA read; the converse does not hold: p4d.
         assert!(row.rdma_write != Some(true) || row.rdma_read == Some(true), "{name}");
         for column in &row.unsure {
             assert!(serde_json::to_value(row).unwrap().get(column).is_some(), "{name}: no column {column}");

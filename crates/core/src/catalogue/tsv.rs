@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::{InstanceType, NodeFabric};
 use crate::{Confidence, Error, ErrorKind, Result};
 
-/// The rows of the table, in its order.
+/// Returns the rows of the table, in order.
 pub(super) fn rows(table: &str) -> impl Iterator<Item = Result<InstanceType>> + '_ {
     let mut lines = table.lines();
     let header: Vec<&str> = lines.next().unwrap_or("").split('\t').collect();
@@ -88,7 +88,7 @@ fn set(row: &mut InstanceType, column: &str, cell: Cell<'_>) -> Option<()> {
             column = "hugepages_2mi_allocatable_mib";
             (cell, row.hugepages_2mi_allocatable_mib) = cell.number();
         }
-        // `none` here is "no link between them", an answer; the text is for people, marks and all.
+        // `none` here is a value: "no link between them"; the text is shown as it is, including marks.
         "intra_node" => {
             row.intra_node = (!matches!(cell.raw, "" | "?")).then(|| cell.raw.to_owned());
             return Some(());
@@ -129,8 +129,8 @@ fn confidence(word: &str) -> Option<Confidence> {
     }
 }
 
-/// The resource's name and count, where there is exactly one: `rdma/ib: 1`, `nvidia.com/rdma-vf (16) or …`. A list of
-/// alternatives, a pattern, or "as the cluster set it" names none.
+/// Returns the resource's name and count, where there is exactly one: `rdma/ib: 1`, `nvidia.com/rdma-vf
+/// (16) or …`. A list of alternatives, a pattern, or "as the cluster set it" has none.
 fn resource(text: &str) -> (Option<String>, Option<u32>) {
     if text.contains(['|', '*']) || text.contains("cluster-set") {
         return (None, None);

@@ -1,4 +1,4 @@
-//! Every key a config file may have.
+//! Every key of a config file.
 
 use std::fmt::Write;
 
@@ -42,10 +42,10 @@ pub(super) static CONFIG: Table = Table {
     ],
 };
 
-/// Keys of a target that are no setting of its backend.
+/// Keys of a target that are not settings of its backend.
 pub(super) const TARGET: [&str; 4] = ["backend", "namespace", "project", "profile"];
 
-/// The reference page of the configuration, in Markdown.
+/// Returns the reference page of the configuration, in Markdown.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
@@ -110,7 +110,7 @@ fabric.rules = { "efa.hugepages" = "off" }
 ```
 "#;
 
-/// Whether a job's key may stand in `[job]`.
+/// Returns whether a job's key is accepted in `[job]`.
 pub(super) fn is_default(name: &str) -> bool {
     JOB.key(name).is_some_and(|key: &Key| key.config)
 }

@@ -13,7 +13,7 @@ pub enum Layer {
     Project,
 }
 
-/// The text of one layer, which its `Debug` does not show.
+/// The text of one layer; `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     /// Which layer it is.
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Layer {
-    /// How the values of the layer call their origin.
+    /// Returns the origin of the layer's values.
     pub fn origin(self) -> Origin {
         match self {
             Self::System => Origin::System,
@@ -41,7 +41,7 @@ impl Layer {
         }
     }
 
-    /// The word in tables.
+    /// Returns the word in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",

@@ -1,8 +1,9 @@
-//! Layered configuration: texts in, one configuration out, in which every value knows where it came from.
+//! Layered configuration: merges texts into one configuration in which every value has its origin.
 //!
-//! Later layers win: defaults < system < user < project < profile < `WEFTRUN_*` < job file < flags. The last two are a
-//! job's own ([`Draft`](crate::spec::Draft)). A project's own file counts only if it is trusted; otherwise it is
-//! ignored whole and that is reported, as is what the system's file locked. Nothing here reads a file: the SDK does.
+//! Later layers win: defaults < system < user < project < profile < `WEFTRUN_*` < job file < flags. The
+//! last two belong to a job ([`Draft`](crate::spec::Draft)). A project's own file counts only if it is
+//! trusted; otherwise it is ignored as a whole and that is reported, as are values that the system's file
+//! locked. The SDK reads the files.
 
 mod keys;
 mod layer;
@@ -17,8 +18,8 @@ pub use settings::{Setting, Settings};
 use crate::finding::PatchEdit;
 use crate::{Error, ErrorKind, Result};
 
-/// Sets a value in the text of a config file; comments and order of all else stay. A value that reads as TOML
-/// (`true`, `3`, `["a"]`) is that, anything else is a string.
+/// Sets a value in the text of a config file; comments and the order of everything else stay. A value that
+/// parses as TOML (`true`, `3`, `["a"]`) is that, anything else is a string.
 ///
 /// ```
 /// let text = weftrun_core::config::set("# mine\n", "target.prod.backend", "slurm")?;
@@ -27,7 +28,7 @@ use crate::{Error, ErrorKind, Result};
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidConfig`] where the text is no TOML, or the file would then say something a config file cannot.
+/// [`ErrorKind::InvalidConfig`] where the text is no TOML, or the result would be an invalid config file.
 pub fn set(text: &str, path: &str, value: &str) -> Result<String> {
     let value = format!("v = {value}")
         .parse::<toml::Table>()
@@ -40,7 +41,7 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String> {
     edited(text, &PatchEdit { path: path.to_owned(), op: "set".to_owned(), value: Some(value) })
 }
 
-/// Takes a value out of the text of a config file.
+/// Removes a value from the text of a config file.
 ///
 /// # Errors
 /// As [`set`].

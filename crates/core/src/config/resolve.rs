@@ -16,14 +16,14 @@ use crate::spec::file::shape::Shape;
 use crate::spec::file::{Check, Source as Text, join};
 use crate::{Error, ErrorKind, Finding, Result};
 
-/// What the configuration is made of. Its `Debug` does not show the environment.
+/// The input of the configuration. `Debug` hides the environment.
 #[derive(Clone, Default)]
 pub struct Input {
-    /// The texts there are.
+    /// The existing texts.
     pub sources: Vec<Source>,
-    /// The process's environment; only `WEFTRUN_*` is looked at.
+    /// The process's environment; only `WEFTRUN_*` is read.
     pub env: BTreeMap<String, String>,
-    /// Whether the project's file is trusted; otherwise nothing of it counts, and it is not even parsed.
+    /// Whether the project's file is trusted; otherwise it is ignored, and not even parsed.
     pub trusted: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Config {
     pub findings: Vec<Finding>,
 }
 
-/// Variables that stand for a value of the configuration.
+/// Environment variables that set a value of the configuration.
 const ENV: [(&str, &[&str]); 12] = [
     (env_names::BACKEND, &["default_target"]),
     (env_names::TARGET, &["default_target"]),
@@ -114,7 +114,7 @@ pub fn resolve(input: &Input) -> Result<Config> {
     Err(Error::from_findings(ErrorKind::InvalidConfig, "the configuration has mistakes", errors))
 }
 
-/// The values of one file, or its mistakes.
+/// Returns the values of one file, or its mistakes.
 fn read(source: &Source) -> std::result::Result<Vec<(Vec<String>, Setting)>, Vec<Finding>> {
     let text = Text { file: &source.file, text: &source.text };
     let (document, syntax) = span::toml(&source.text);
@@ -183,7 +183,7 @@ fn locks(value: &Value, file: &str) -> Vec<(Vec<String>, String)> {
     texts.iter().map(|text| (text.split('.').map(str::to_owned).collect(), file.to_owned())).collect()
 }
 
-/// Why a layer may not set the value at a path; none if it may.
+/// Returns why a layer may not set the value at a path; none if it may.
 fn refused(layer: Layer, path: &[String], locked: &[(Vec<String>, String)]) -> Option<Finding> {
     let shown = path_text(path);
     if let (true, Some(file)) = (layer != Layer::System, lock_of(path, locked)) {
@@ -193,7 +193,7 @@ fn refused(layer: Layer, path: &[String], locked: &[(Vec<String>, String)]) -> O
     None
 }
 
-/// Reports a project's file that does not count, with the reason and what to do.
+/// Returns a finding for a project's file that is ignored, with the reason and the fix.
 pub fn ignored(file: &str, why: &str, fix: &str) -> Finding {
     Finding::warning("CONFIG-UNTRUSTED", format!("{file} is ignored: {why}")).fix(fix)
 }
@@ -209,7 +209,7 @@ fn place(finding: Finding, path: &[String], setting: &Setting) -> Finding {
     finding
 }
 
-/// A path as it is written: `job.labels."example.com/team"`.
+/// Returns a path as it is written: `job.labels."example.com/team"`.
 pub fn path_text(path: &[String]) -> String {
     path.iter().fold(String::new(), |path, key| join(&path, key))
 }
@@ -229,22 +229,22 @@ fn from_env(config: &mut Config, env: &BTreeMap<String, String>, locked: &[(Vec<
 }
 
 impl Config {
-    /// A text.
+    /// Returns the text at a path.
     fn text(&self, path: &[&str]) -> Option<String> {
         self.settings.get(path)?.value.as_str().map(str::to_owned)
     }
 
-    /// The target used when none is named.
+    /// Returns the target used when none is named.
     pub fn default_target(&self) -> Option<String> {
         self.text(&["default_target"])
     }
 
-    /// The profile of targets and jobs that name none.
+    /// Returns the profile of targets and jobs that name none.
     pub fn default_profile(&self) -> Option<String> {
         self.text(&["default_profile"])
     }
 
-    /// The targets by name. Where they keep state is the caller's to say.
+    /// Returns the targets by name. The caller sets where they keep state.
     pub fn targets(&self) -> BTreeMap<String, TargetConfig> {
         self.names("target").into_iter().map(|name| (name.clone(), self.target(&name))).collect()
     }
@@ -262,7 +262,7 @@ impl Config {
         target
     }
 
-    /// Namespace, project and profile of a target that is not configured.
+    /// Fills in namespace, project and profile of a target that is not configured.
     pub fn complete(&self, target: &mut TargetConfig) {
         target.namespace = target.namespace.take().or_else(|| self.text(&["namespace"]));
         target.project = target.project.take().or_else(|| self.text(&["project"]));
@@ -276,7 +276,7 @@ impl Config {
         names
     }
 
-    /// The user's profiles, as they stand, by name.
+    /// Returns the user's profiles by name, unchanged.
     pub fn profiles(&self) -> BTreeMap<String, toml::Table> {
         let table = |name: &String| {
             let mut table = self.settings.table(&["profile", name]);
@@ -286,7 +286,7 @@ impl Config {
         self.names("profile").into_iter().filter_map(|name| Some((name.clone(), table(&name)?))).collect()
     }
 
-    /// The catalogue with the user's rows.
+    /// Returns the catalogue with the user's rows.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming each row that is wrong.
@@ -302,13 +302,13 @@ impl Config {
         if rows.is_empty() { Ok(Catalogue::builtin()) } else { Catalogue::builtin().with(&rows) }
     }
 
-    /// Keys, theme and whatever else the terminal UI keeps.
+    /// Returns the settings of the terminal UI, such as keys and theme.
     pub fn tui(&self) -> Value {
         Value::Object(self.settings.table(&["tui"]))
     }
 
-    /// The defaults of a job with a profile: path in a job file, value, origin; the profile's own come between the
-    /// files and the environment.
+    /// Returns the defaults of a job with a profile: path in a job file, value, origin; the profile's own
+    /// come between the files and the environment.
     pub fn job_defaults(&self, profile: Option<&str>) -> Vec<(Vec<String>, Value, Origin)> {
         let mut settings = Settings::default();
         let (env, files): (Vec<_>, Vec<_>) =
@@ -328,7 +328,7 @@ impl Config {
         settings.iter().map(|(path, s)| (path.to_vec(), s.value.clone(), s.origin.clone())).collect()
     }
 
-    /// What is wrong with the whole.
+    /// Returns the mistakes of the whole configuration.
     fn problems(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for name in ["output", "color"] {

@@ -1,4 +1,4 @@
-//! Values by path, each with where it came from.
+//! Values by path, each with its origin.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::finding::Span;
 use crate::request::Origin;
 
-/// A value with where it came from. Its `Debug` does not show the value: an environment or an address with a password may
-/// stand in it.
+/// A value with its origin. `Debug` hides the value, which may contain an environment or an address with a
+/// password.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Setting {
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Setting {
     }
 }
 
-/// Values by path. Setting one replaces what stood at, above or below it.
+/// Values by path. Setting one replaces the values at, above and below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(BTreeMap<Vec<String>, Setting>);
 
@@ -43,17 +43,17 @@ impl Settings {
         self.0.insert(path, setting);
     }
 
-    /// The value at a path.
+    /// Returns the value at a path.
     pub fn get(&self, path: &[&str]) -> Option<&Setting> {
         self.0.get(&path.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
-    /// All values with their paths, sorted.
+    /// Returns all values with their paths, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&[String], &Setting)> {
         self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
     }
 
-    /// The values below a path, with the rest of theirs.
+    /// Returns the values below a path, with the rest of their paths.
     pub(super) fn below<'s>(
         &'s self,
         above: &'s [&str],
@@ -65,7 +65,7 @@ impl Settings {
         })
     }
 
-    /// The values below a path as one tree.
+    /// Returns the values below a path as one tree.
     pub(super) fn table(&self, above: &[&str]) -> Map<String, Value> {
         let mut table = Map::new();
         for (path, setting) in self.below(above) {

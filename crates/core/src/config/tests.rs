@@ -1,4 +1,4 @@
-//! The layers, what may not be said, and what is locked.
+//! The layers, invalid values, and locked values.
 
 use super::*;
 use crate::catalogue::Catalogue;
@@ -111,7 +111,7 @@ fn defaults_stand_below_the_profile_the_environment_the_file_and_the_flags() {
     assert_eq!((spec.queue.as_deref(), spec.priority.as_deref()), (Some("from-profile"), Some("from-env")));
     let spec = job(None, file, &Overrides::default().with("--queue", "flag"));
     assert_eq!(spec.origins.get("queue"), Origin::Flag("--queue".to_owned()));
-    // A file with roles of its own gets no other role by a default.
+    // A file with its own roles gets no other role by default.
     let roles = "name = 'a'\n[roles.gpu]\ncommand = 'x'\n";
     let spec = job(None, roles, &Overrides::default());
     assert_eq!((spec.roles.len(), spec.roles[0].instance_type.as_deref()), (1, Some("p5.48xlarge")));

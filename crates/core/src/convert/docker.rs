@@ -1,5 +1,6 @@
-//! A job as commands for hosts that have docker and no cluster: one container a host on the host's network, `mpirun`
-//! across them. After NVIDIA AI Enterprise's guide for RoCE on VMware ("Run Sample ResNet-50 Multi-Node Training").
+//! Writes a job as commands for hosts that have docker and no cluster: one container per host on the host's
+//! network, `mpirun` across them. After NVIDIA AI Enterprise's guide for RoCE on VMware ("Run Sample
+//! ResNet-50 Multi-Node Training").
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,11 @@ use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
 use crate::{Error, ErrorKind, Result};
 
-/// Stack size in the containers: MPI and UCX want more than the default of 8 MiB.
+/// Stack size in the containers: MPI and UCX need more than the default of 8 MiB.
 const STACK: u32 = 67_108_864;
 
-/// Writes the commands. Hosts are named holes (`<host-1>`), as only the user knows them; the first starts the job.
+/// Writes the commands. Hosts are placeholders (`<host-1>`) for the user to fill in; the first one starts
+/// the job.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a NUL character, and for a name that no environment variable can have.
@@ -78,7 +80,7 @@ fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> Result<String> {
     ))
 }
 
-/// What the ranks get: the job's own, then what the fabric adds, and RDMA said aloud.
+/// Returns the environment of the ranks: the job's own, then the fabric's, and explicit settings for RDMA.
 fn environment(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     if plan.fabric != Fabric::Tcp && plan.fabric != Fabric::Off {
@@ -99,7 +101,7 @@ fn volume(volume: &crate::spec::Volume) -> Option<Result<String>> {
     Some(quote(&format!("{path}:{}{mode}", volume.mount)).map(|word| format!(" -v {word}")))
 }
 
-/// A Kubernetes quantity as docker writes it: `64Gi` is `64g`.
+/// Converts a Kubernetes quantity to docker's form: `64Gi` is `64g`.
 fn docker_size(quantity: &str) -> String {
     match quantity.strip_suffix('i').filter(|rest| rest.ends_with(['K', 'M', 'G'])) {
         Some(rest) => rest.to_ascii_lowercase(),
@@ -113,7 +115,7 @@ fn quote(word: &str) -> Result<String> {
     })
 }
 
-/// A name that stands in the command line unquoted.
+/// Checks a name that is put into the command line unquoted.
 fn variable(name: &str) -> Result<&str> {
     let good = |(at, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit();
     if !name.is_empty() && name.bytes().enumerate().all(good) {

@@ -1,9 +1,9 @@
-//! Documents and scripts of others: Kubernetes objects, sbatch scripts, command lines of Run:ai. Mutated in place, or
-//! read into a job.
+//! Documents and scripts of other tools: Kubernetes objects, sbatch scripts, command lines of Run:ai.
+//! Mutated in place, or read into a job.
 //!
-//! A stream is cut into documents ([`Splitter`]); each is read into a tree that knows its places, its jobs become
-//! [`JobView`](crate::fabric::JobView)s, the engine decides, its operations become data, and the text is changed where
-//! the data differ ([`edit`]). What is not a job passes through unchanged.
+//! A stream is split into documents ([`Splitter`]); each is read into a tree with places, its jobs become
+//! [`JobView`](crate::fabric::JobView)s, the engine decides, its operations become data, and the text is
+//! changed where the data differ ([`edit`]). Documents that are no jobs pass through unchanged.
 
 mod docker;
 mod edit;
@@ -30,7 +30,7 @@ pub use slurm::{
 
 use crate::Finding;
 
-/// Returns what there is to say about one document of a stream, in the order of its text.
+/// Returns the findings about one document of a stream, in the order of its text.
 pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     if is_sbatch(text) {
         lint_sbatch(text, start, settings)

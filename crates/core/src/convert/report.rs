@@ -1,4 +1,4 @@
-//! What `mutate` did with one job.
+//! The report of `mutate` about one job.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
@@ -9,7 +9,7 @@ use crate::fabric::view::{JobKind, JobView};
 use crate::fabric::{Change, Decision, FabricPlan, Op, Skipped};
 use crate::request::Fabric;
 
-/// One job object or script: which one it is, its plan, and what was done to it.
+/// One job object or script: its identity, its plan, and what was done to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JobReport {
@@ -106,7 +106,8 @@ impl schemars::JsonSchema for JobReport {
 }
 
 impl JobReport {
-    /// `overrides` is the field of a TrainJob that takes what its trainer has no field for.
+    /// Makes a report. `overrides` is the field of a TrainJob for changes that its trainer has no field
+    /// for.
     pub(super) fn new(job: &JobView, plan: FabricPlan, overrides: &str) -> Self {
         Self {
             kind: kind_name(job.kind).to_owned(),
@@ -120,7 +121,7 @@ impl JobReport {
         }
     }
 
-    /// Makes the report of a job whose API version is not served any more, or not yet: it stays as it is.
+    /// Makes the report of a job whose API version is no longer served, or not yet: it stays unchanged.
     pub(super) fn of_other_version(object: &Json, file: &str, line: usize) -> Self {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -150,7 +151,7 @@ impl JobReport {
         self.plan.skip().map(|skip| skip.reason.as_str())
     }
 
-    /// Returns what stood in the way, if anything did.
+    /// Returns the error that prevented the changes, if there is one.
     pub fn error(&self) -> Option<&Finding> {
         self.plan.error()
     }
@@ -160,13 +161,13 @@ impl JobReport {
         self.plan.findings.iter().filter(|finding| !finding.is_error())
     }
 
-    /// Keeps the job as it was, for a reason found after the decisions.
+    /// Keeps the job unchanged, for a reason found after the decisions.
     pub(super) fn fail(&mut self, error: Finding) {
         self.pass();
         self.plan.findings.push(error);
     }
 
-    /// Keeps the job as it was.
+    /// Keeps the job unchanged.
     pub(super) fn pass(&mut self) {
         self.changed = false;
         self.actions.clear();
@@ -243,7 +244,7 @@ fn actions(job: &JobView, ops: &[Op], field: &str) -> Vec<String> {
     actions
 }
 
-/// How many `mpirun` with an absolute path are new in a command line.
+/// Returns how many `mpirun` with an absolute path are new in a command line.
 fn new_mpiruns(before: &[String], after: &[String]) -> usize {
     let mut left = mpiruns(before);
     let mut new = 0;

@@ -1,11 +1,11 @@
-//! Lines that do not fit together: torn ones, two jobs in one log, programs that print what looks like NCCL.
+//! Contradictory lines: torn ones, two jobs in one log, programs that print what looks like NCCL.
 
 use super::add_traces;
 use super::seen::Seen;
 use crate::{Confidence, Finding, Severity};
 use weftrun_nccl::{Doubts, Signature, Trace};
 
-/// Everything that does not fit.
+/// Returns a finding for every contradiction.
 pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let (torn, dropped, others) = seen.map.torn_and_dropped();
     let contested = seen.map.contested();

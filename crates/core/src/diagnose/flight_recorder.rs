@@ -1,4 +1,4 @@
-//! What PyTorch's flight recorder says, as findings.
+//! Findings from PyTorch's flight recorder.
 
 use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
 use weftrun_nccl::printable;
@@ -26,7 +26,7 @@ fn finding(disagreement: &Disagreement) -> Option<Finding> {
             let mut finding = Finding::error("FR-COLLECTIVE-MISMATCH", printable(message.as_bytes(), 600));
             finding.rule = Some("R41".to_owned());
             finding.confidence = Some(Confidence::High);
-            // The fewest are the likeliest to be wrong.
+            // The smallest group is the most likely to be wrong.
             let fewest = variants.iter().min_by_key(|variant| variant.ranks.len());
             finding.ranks = fewest.map_or_else(Vec::new, |variant| variant.ranks.clone());
             Some(

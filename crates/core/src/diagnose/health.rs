@@ -7,30 +7,30 @@ use serde::Serialize;
 use weftrun_nccl::TransportMap;
 use weftrun_nccl::ras::{Behind, Communicator, Member, Report};
 
-/// How long no rank that is behind may move before a difference counts as confirmed: two windows of it are a stuck job.
-/// A checkpoint or a slow data loader holds one rank back for tens of seconds.
+/// How long no rank that is behind may move before a difference counts as confirmed: two such windows are a
+/// stuck job. A checkpoint or a slow data loader delays one rank for tens of seconds.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
 /// The shortest time between two requests to one job.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Most culprits that are named.
+/// Most culprits that are reported.
 const MAX_CULPRITS: usize = 4096;
 
 /// Fewest answers that confirm a window.
 const ANSWERS: u32 = 3;
 
-/// What the answers say about a job.
+/// The state of a job according to the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum HealthState {
-    /// All ranks answer, and those that are behind move.
+    /// All ranks answer, and those that are behind make progress.
     Healthy,
-    /// Ranks are behind and were not seen to move, or a rank reports an error.
+    /// Ranks are behind and made no progress so far, or a rank reports an error.
     Suspect,
-    /// Ranks are behind and have not moved for two minutes.
+    /// Ranks are behind and have made no progress for two minutes.
     Stuck,
     /// Ranks are missing.
     Incomplete,
@@ -115,14 +115,14 @@ impl Policy {
     }
 }
 
-/// Returns what is known to go wrong with the RAS service of a version, each with its source.
+/// Returns the known problems of the RAS service of a version, each with its source.
 pub fn advisories_of(version: &str) -> Vec<String> {
     let known = crate::advisories::all().filter(|known| known.id.starts_with("NCCL-RAS"));
     let concerned = known.filter(|known| known.concerns(&[("nccl", version)]));
     concerned.map(|known| format!("NCCL {version}: {} ({})", known.effect, known.source)).collect()
 }
 
-/// Judges the answers of one job, one after another.
+/// Judges the answers for one job, one after another.
 #[derive(Clone, Debug, Default)]
 pub struct Observer {
     /// Operations launched in each communicator, and since when no rank that is behind has moved.
@@ -144,7 +144,8 @@ struct Lag {
 }
 
 impl Observer {
-    /// Takes an answer that came `at` this time after the first one, and returns what all answers together say.
+    /// Takes an answer that came `at` this time after the first one, and returns the state by all answers
+    /// together.
     pub fn observe(&mut self, at: Duration, report: &Report) -> HealthState {
         let lags: BTreeMap<u64, Lag> = report
             .communicators
@@ -152,7 +153,8 @@ impl Observer {
             .filter(|comm| !comm.behind.is_empty())
             .map(|comm| (comm.hash, Lag { behind: counts(&comm.behind), launched: comm.launched }))
             .collect();
-        // Only a communicator in which nothing moved stands still; one whose counts changed makes progress.
+        // Only a communicator whose counts are all unchanged is stuck; one whose counts changed makes
+        // progress.
         let unmoved = lags.iter().any(|(hash, lag)| self.last.get(hash) == Some(lag));
         let first = self.last.is_empty();
         self.last = lags;
@@ -179,8 +181,8 @@ fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
     behind.iter().map(|behind| (behind.rank, behind.count)).collect()
 }
 
-/// Returns the ranks that hold the others up: dead and missing ones, else those that launched the fewest operations. The
-/// smallest communicator explains; a rank that is behind in a larger one waits for it.
+/// Returns the ranks that block the others: dead and missing ones, else those that launched the fewest
+/// operations. The smallest communicator decides; a rank that is behind in a larger one waits for it.
 pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     let mut comms: Vec<&Communicator> = report.communicators.iter().collect();
     comms.sort_by_key(|comm| (comm.size.unwrap_or(u32::MAX), comm.hash));
@@ -218,7 +220,7 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     found.culprits
 }
 
-/// Where a process is in the communicators of a report: hash and rank, by host and process id.
+/// Returns the communicators of each process in a report: hash and rank, by host and process id.
 fn entries(report: &Report) -> HashMap<(&str, u64), Vec<(u64, u32)>> {
     let mut entries: HashMap<(&str, u64), Vec<(u64, u32)>> = HashMap::new();
     for comm in &report.communicators {
@@ -236,7 +238,7 @@ fn entries(report: &Report) -> HashMap<(&str, u64), Vec<(u64, u32)>> {
     entries
 }
 
-/// The ranks of each process id in the logs.
+/// Returns the ranks of each process id in the logs.
 fn pids(logs: &TransportMap) -> HashMap<u64, Vec<Option<u32>>> {
     let mut pids: HashMap<u64, Vec<Option<u32>>> = HashMap::new();
     for view in logs.snapshot().ranks() {
@@ -268,8 +270,9 @@ impl Found<'_> {
         }
     }
 
-    /// The logs name communicators by the same hashes; a process of a split that they do not name is looked up in the
-    /// other communicators it belongs to, and by its process id where only one rank has it.
+    /// Returns the global rank of a member. The logs name communicators by the same hashes; a process of a
+    /// split that they do not name is looked up in its other communicators, and by its process id where
+    /// only one rank has it.
     fn global_rank(&self, of: &Member) -> Option<u32> {
         let logs = self.logs.snapshot();
         let entries = self.entries.get(&(of.host.as_str(), of.pid)).into_iter().flatten();
@@ -281,8 +284,8 @@ impl Found<'_> {
     }
 }
 
-/// Whether a report is about the job of these logs: two jobs of one user on one node share the port. Unknown (and so not
-/// refused) where the logs name no communicator by its hash.
+/// Returns whether a report is about the job of these logs: two jobs of one user on one node share the
+/// port. None (and so not refused) where the logs name no communicator by its hash.
 pub fn is_of(report: &Report, logs: &TransportMap) -> Option<bool> {
     let logs = logs.snapshot();
     let named = logs.communicators().iter().any(|comm| comm.id.starts_with("0x") && !comm.id.contains('/'));

@@ -1,4 +1,4 @@
-//! Why a job failed: what its logs prove, with what the cluster says of it.
+//! Why a job failed: the evidence of its logs combined with its status from the cluster.
 
 use super::cause::{Cause, CauseClass, Why, WhyState, why};
 use crate::finding::Evidence;
@@ -6,7 +6,7 @@ use crate::job::{JobDetail, JobPhase};
 use crate::{Confidence, Finding};
 use weftrun_nccl::TransportMap;
 
-/// Names the first cause of a job's failure out of its logs and its status.
+/// Returns the first cause of a job's failure from its logs and its status.
 pub fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
     let phase = job.summary.phase;
     let known = match phase {
@@ -44,7 +44,7 @@ pub fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
     why
 }
 
-/// What the words of a cluster mean.
+/// Returns the class of a cluster's message.
 fn class(text: &str) -> Option<CauseClass> {
     [
         (&["OOMKilled"][..], CauseClass::OomKilled),
@@ -61,7 +61,7 @@ fn class(text: &str) -> Option<CauseClass> {
     .map(|(_, class)| class)
 }
 
-/// The cause that the cluster names, of the replica that it names.
+/// Returns the cause that the cluster reports, with its replica.
 fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>) -> Option<Cause> {
     let of_replica = job.replicas.iter().find_map(|replica| Some((class(&replica.reason)?, Some(replica))));
     let of_job = || class(&job.summary.reason).map(|class| (class, None));

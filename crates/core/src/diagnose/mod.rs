@@ -1,4 +1,5 @@
-//! Plan and map become findings: what is wrong, how sure that is, which lines prove it, what to change.
+//! Makes findings from plan and map: the problem, its certainty, the lines that prove it, the change that
+//! fixes it.
 
 mod anomalies;
 pub mod cause;
@@ -25,7 +26,7 @@ use weftrun_nccl::{FabricSeen, Found, Kind, Signature, Trace, TransportMap, Verd
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
-/// What a map means for a plan.
+/// The result of comparing a map with a plan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagnosis {
@@ -42,7 +43,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// An error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
+    /// Returns an error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
         if self.planned.and_then(|planned| planned.is_met_by(self.verdict.fabric)) != Some(false) {
             return Ok(self);
@@ -55,7 +56,7 @@ impl Diagnosis {
         Err(Error::from_findings(ErrorKind::FabricNotAsPlanned, message, self.findings))
     }
 
-    /// The same with `unknown` counted as a failure, as `--strict` asks.
+    /// Returns the same with `unknown` counted as a failure, as for `--strict`.
     pub fn into_strict_result(self) -> crate::Result<Self> {
         let asked = self.planned.is_some_and(|planned| !matches!(planned, Fabric::Auto | Fabric::Off));
         if asked && self.ok.is_none() && self.verdict.fabric == FabricSeen::Unknown {
@@ -69,7 +70,7 @@ impl Diagnosis {
     }
 }
 
-/// Diagnoses a map. Without a plan, `ok` says whether anything serious was found on a fabric that is known.
+/// Diagnoses a map. Without a plan, `ok` is whether nothing serious was found on a known fabric.
 pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let planned = plan.map(|plan| plan.fabric);
     let seen = Seen::new(planned, map);
@@ -88,7 +89,8 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
 }
 
-/// Versions in the log that are known to be bad. It is a note: the log need not show the effect.
+/// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the
+/// effect.
 fn known_bad_versions(seen: &Seen<'_>) -> Vec<Finding> {
     let nccl = seen.map.live_versions().map(|version| ("nccl", version));
     let plugins = seen.map.plugins().iter().filter(|plugin| &*plugin.name == "aws-ofi-nccl");
@@ -102,10 +104,10 @@ fn known_bad_versions(seen: &Seen<'_>) -> Vec<Finding> {
     advisories::findings(&found).into_iter().map(note).collect()
 }
 
-/// Whether all is well: by the plan where there is one, else by what was found.
+/// Returns whether all is well: by the plan where there is one, else by the findings.
 fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     let failed = findings.iter().any(Finding::is_error);
-    // A warning that nothing explains may be the beginning of a failure.
+    // An unexplained warning may be the beginning of a failure.
     let doubtful = failed || seen.has(Signature::UnknownWarning);
     if let Some(planned) = seen.planned
         && !matches!(planned, Fabric::Auto | Fabric::Off)
@@ -166,7 +168,7 @@ fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
     }
 }
 
-/// Planned EFA, and the pairs prove something else.
+/// Returns the finding for a plan of EFA where the pairs prove another fabric.
 fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     let planned = seen.planned?;
     if planned.is_met_by(seen.verdict.fabric) != Some(false) {
@@ -190,7 +192,8 @@ fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
     Some(finding.fix("compare `weftrun plan` with the containers: devices, plugin and LD_LIBRARY_PATH of the planned fabric"))
 }
 
-/// The ranks that are an end of a network connection, among the first of the job: naming thousands tells nothing more.
+/// Returns the ranks at an end of a network connection, limited to the first ones: thousands add no
+/// information.
 fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
     const MOST: u32 = 256;
     let pairs = seen.map.pairs_of_ranks(0..MOST);
@@ -205,7 +208,7 @@ fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
+/// Returns whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
 fn is_before_2_3(version: &str) -> bool {
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -214,7 +217,8 @@ fn is_before_2_3(version: &str) -> bool {
     }
 }
 
-/// Nothing can be said without NCCL_DEBUG=INFO: silence proves nothing. Of a job without GPUs nothing is expected.
+/// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs
+/// needs no NCCL lines.
 fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {

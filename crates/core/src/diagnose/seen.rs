@@ -1,4 +1,4 @@
-//! What the rules look at: a map, and what follows from it.
+//! The input of the rules: a map, and what follows from it.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::request::Fabric;
 use weftrun_nccl::{CommView, Kind, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict};
 
-/// Everything the conditions look at, computed once, and what costs much only where it is asked for.
+/// The input of all conditions, computed once; expensive parts are computed on first use.
 pub struct Seen<'a> {
     /// The map at the moment of the diagnosis.
     pub map: Snapshot<'a>,
@@ -23,7 +23,7 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Looks at a map.
+    /// Computes the input from a map.
     pub fn new(planned: Option<Fabric>, map: &'a TransportMap) -> Self {
         let map = map.snapshot();
         Self {
@@ -37,27 +37,27 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Live ranks.
+    /// Returns the live ranks.
     pub fn ranks(&self) -> &[RankView] {
         self.ranks.get_or_init(|| self.map.ranks())
     }
 
-    /// Communicators.
+    /// Returns the communicators.
     pub fn comms(&self) -> &[CommView] {
         self.comms.get_or_init(|| self.map.communicators())
     }
 
-    /// Whether a kind of transport connects any two ranks.
+    /// Returns whether a kind of transport connects any two ranks.
     pub fn connects_by(&self, kind: Kind) -> bool {
         self.transports.iter().any(|used| used.kind == kind)
     }
 
-    /// Connections over sockets, each counted at every end that printed it.
+    /// Returns the number of connections over sockets, each counted at every end that printed it.
     pub fn socket_connections(&self) -> u64 {
         self.transports.iter().filter(|used| *used.name == *"NET/Socket").map(|used| used.connections).sum()
     }
 
-    /// Whether the job spans nodes, as far as the log says.
+    /// Returns whether the job spans nodes, as far as the log shows it.
     pub fn several_nodes(&self) -> Option<bool> {
         if self.map.has_several_nodes() {
             return Some(true);
@@ -111,7 +111,7 @@ impl<'a> Seen<'a> {
         self.networks.iter().any(|name| name.contains(network))
     }
 
-    /// Variables that choose sockets on purpose.
+    /// Returns whether a variable selects sockets on purpose.
     pub fn sockets_on_purpose(&self) -> bool {
         self.has(Signature::IbDisabled)
             || self.has(Signature::SocketsRequested)

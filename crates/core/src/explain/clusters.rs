@@ -1,4 +1,4 @@
-//! What backends say: a cluster's refusals, and why a job does not start or has ended.
+//! Codes of backends: a cluster's refusals, and why a job does not start or has ended.
 
 use super::Code;
 

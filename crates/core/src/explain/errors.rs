@@ -1,4 +1,4 @@
-//! Errors: the object stays as it was.
+//! Errors: the object is unchanged.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! What `--check-image` says of an image.
+//! Codes of `--check-image`.
 
 use super::Code;
 

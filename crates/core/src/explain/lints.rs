@@ -1,4 +1,4 @@
-//! Lints: what `weftrun lint` finds in a file that nobody asked to change.
+//! Codes of `weftrun lint`, which does not change the file.
 
 use super::Code;
 

@@ -1,5 +1,5 @@
-//! Every code a report can name, and every rule and reason, with its page: one table, from which `weftrun explain CODE`
-//! and docs/reference/codes.md are made.
+//! Every code, rule and reason that a report can name, with its page: one table, the source of `weftrun
+//! explain CODE` and docs/reference/codes.md.
 
 mod clusters;
 mod errors;
@@ -18,17 +18,17 @@ use crate::request::rules::{RULES, Rule};
 pub struct Code {
     /// The code (`W-LDPATH-SHADOW`).
     pub code: &'static str,
-    /// What it says, in one line.
+    /// The meaning in one line.
     pub title: &'static str,
     /// What happens, and why it matters.
     pub meaning: &'static str,
     /// What to do.
     pub fix: &'static str,
-    /// Where the fact is written down; empty where it is weftrun's own decision.
+    /// The source of the fact; empty where it is weftrun's own decision.
     pub source: &'static str,
 }
 
-/// What sort of page there is.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug)]
 pub enum Page {
     /// Of a code.
@@ -39,7 +39,7 @@ pub enum Page {
     Diagnosis(&'static diagnose::Rule),
 }
 
-/// The codes that have a table here, by the sections of the reference page.
+/// The codes that are defined here, by the sections of the reference page.
 const SECTIONS: [(&str, &[Code]); 9] = [
     ("Errors", errors::ERRORS),
     ("Warnings and notes", warnings::WARNINGS),
@@ -52,13 +52,14 @@ const SECTIONS: [(&str, &[Code]); 9] = [
     ("Logs", clusters::LOGS),
 ];
 
-/// All codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, what clusters and logs say. The
-/// diagnoses of [`diagnose::rules`] have pages too.
+/// Returns all codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, reports of
+/// clusters and logs. The diagnoses of [`diagnose::rules`] have pages too.
 pub fn codes() -> impl Iterator<Item = &'static Code> {
     SECTIONS.into_iter().flat_map(|(_, codes)| codes)
 }
 
-/// The page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), whatever its case.
+/// Returns the page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), in any
+/// case.
 ///
 /// ```
 /// use weftrun_core::explain;
@@ -75,7 +76,7 @@ pub fn page(name: &str) -> Option<Page> {
     diagnosis().or_else(code).or_else(rule)
 }
 
-/// Gives a finding the source of its code's page, where it names none of its own.
+/// Sets a finding's source to that of its code's page, where it has none.
 pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
     let known = codes().find(|code| code.code == finding.code && !code.source.is_empty());
     match known.filter(|_| finding.source.is_none()) {
@@ -84,7 +85,7 @@ pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
     }
 }
 
-/// The names of all pages, each once, for completion and "did you mean".
+/// Returns the names of all pages, each once, for completion and "did you mean".
 pub fn names() -> impl Iterator<Item = &'static str> {
     let diagnoses = diagnose::rules().map(|rule| rule.code);
     let known: Vec<&str> = diagnoses.clone().collect();
@@ -92,13 +93,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
 }
 
-/// The name nearest to one that has no page.
+/// Returns the name nearest to one that has no page.
 pub fn nearest(name: &str) -> Option<&'static str> {
     crate::text::did_you_mean(name, names())
 }
 
 impl Page {
-    /// The page as text: a heading, what it means, what to do, where the fact stands.
+    /// Returns the page as text: a heading, the meaning, the fix, the source.
     pub fn text(self) -> String {
         match self {
             Self::Code(code) => code.text(),
@@ -141,7 +142,7 @@ fn severity(severity: crate::Severity) -> &'static str {
     }
 }
 
-/// The reference page, as Markdown. A test keeps docs/reference/codes.md equal to it.
+/// Returns the reference page, as Markdown. A test keeps docs/reference/codes.md equal to it.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Codes and rules\n\nMade from the table in `crates/core/src/explain/`; `weftrun explain CODE` prints one \

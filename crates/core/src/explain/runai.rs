@@ -1,4 +1,4 @@
-//! What the Run:ai backend reports.
+//! Codes of the Run:ai backend.
 
 use super::Code;
 use super::clusters::code;

@@ -1,4 +1,4 @@
-//! Warnings and notes: the change was made, or left, and this is worth knowing.
+//! Warnings and notes: the change was made or skipped, with a remark.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! A plan while the rules write it.
+//! Builds a plan from the decisions of the rules.
 
 use super::{Change, FabricPlan, JobView, Op, PodList};
 use crate::Finding;
@@ -7,7 +7,7 @@ use crate::fabric::{Decision, Profile, Skipped};
 use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, Origin, RuleSetting};
 
-/// Collects what the rules decide, and puts it into the order of roles and changes.
+/// Collects the decisions of the rules, and sorts them by role and change.
 pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a Settings,
     profile: Option<&'a Profile>,
@@ -25,14 +25,14 @@ struct Entry {
     op: Option<Op>,
 }
 
-/// The role a rule looks at: its place in the job and its name.
+/// The role that a rule handles: its place in the job and its name.
 #[derive(Clone, Copy)]
 pub(crate) struct RoleRef<'a> {
     pub(crate) index: usize,
     pub(crate) name: &'a str,
 }
 
-/// The key of a profile by which a rule's value is known: `env.NAME`, or the rule's own table and key.
+/// Returns the profile's key of a rule's value: `env.NAME`, or the rule's own table and key.
 fn profile_key(rule: &str, change: &Change) -> String {
     match (rule, change) {
         ("profile.env", Change::Env { name, .. }) => format!("env.{name}"),
@@ -57,13 +57,13 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Takes the sources of its values from a profile.
+    /// Takes the sources of values from a profile.
     pub(crate) fn sources_of(mut self, profile: &'a Profile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// Whether a rule applies where it fits.
+    /// Returns whether a rule applies where it fits.
     pub(crate) fn active(&self, rule: &str) -> bool {
         self.settings.active(rule)
     }
@@ -124,19 +124,19 @@ impl<'a> PlanBuilder<'a> {
         self.skip = Some(Skipped::fabric(fabric, reason, why));
     }
 
-    /// Why the fabric does not apply, if it does not.
+    /// Returns why the fabric does not apply, if it does not.
     pub(crate) fn skipped_fabric(&self) -> Option<&Skipped> {
         self.skip.as_ref()
     }
 
-    /// Reports something. The same thing is reported once.
+    /// Reports a finding, once.
     pub(crate) fn report(&mut self, finding: Finding) {
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }
     }
 
-    /// The value of a variable that the ranks get: ours, or the worker's own.
+    /// Returns the value of a variable for the ranks: weftrun's, or the worker's own.
     pub(crate) fn value_for_ranks(&self, job: &JobView, name: &str) -> Option<String> {
         let ours = self.entries.iter().find_map(|entry| match &entry.op.as_ref()?.change {
             Change::Env { name: set, value } if set == name => Some(value.clone()),
@@ -145,12 +145,13 @@ impl<'a> PlanBuilder<'a> {
         ours.or_else(|| job.workers().find_map(|role| role.container.env(name)?.value.clone()))
     }
 
-    /// The changes so far, each with its role.
+    /// Returns the changes so far, each with its role.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
         self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
     }
 
-    /// The command of a role's container as the changes so far leave it, and how many of its words are `command`.
+    /// Returns the command of a role's container after the changes so far, and how many of its words are
+    /// `command`.
     pub(crate) fn command_of(&self, at: RoleRef, role: &RoleView) -> (Vec<String>, usize) {
         let ours = self.entries.iter().rev().filter(|entry| entry.role == at.index);
         let changed = ours.filter_map(|entry| match &entry.op.as_ref()?.change {
@@ -169,7 +170,8 @@ impl<'a> PlanBuilder<'a> {
         self.findings.iter().any(|finding| finding.code == code)
     }
 
-    /// Ends: in order, with an error for each rule that must apply and did not, and without ops if there is an error.
+    /// Finishes the plan: sorted, with an error for each rule that must apply and did not, and without ops
+    /// if there is an error.
     pub(crate) fn finish(mut self, fabric: Fabric) -> FabricPlan {
         self.report_unmet();
         for (rule, reason, why) in self.settings.switched_off(fabric) {

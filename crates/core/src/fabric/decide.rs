@@ -13,10 +13,10 @@ use crate::request::FabricRequest;
 use crate::request::rules::Settings;
 use crate::request::{Fabric, Origin};
 
-/// Decides what a job gets. Pure: the result depends on nothing but the arguments.
+/// Decides what a job gets. Pure: the result depends only on the arguments.
 ///
-/// `fabric = "auto"` takes the profile's, and skips with a reason where the job cannot have it; a fabric said outright
-/// that the job cannot have is an error. `off` leaves the job alone.
+/// `fabric = "auto"` uses the profile's, and skips with a reason where the job cannot have it; an explicit
+/// fabric that the job cannot have is an error. `off` leaves the job unchanged.
 pub fn decide(
     job: &JobView,
     profile: &Profile,
@@ -88,10 +88,10 @@ fn rules_applied(
     plan
 }
 
-/// Most roles of a job that are read. The operators know two; each rule looks at each role, and at the others beside it.
+/// Most roles of a job that are read. The operators have two; each rule compares each role with the others.
 const MAX_ROLES: usize = 100;
 
-/// Returns an error where a job has more roles than are read.
+/// Returns an error where a job has too many roles.
 pub fn too_many_roles(count: usize) -> Option<Finding> {
     (count > MAX_ROLES).then(|| {
         Finding::error("E-ROLES", format!("the job has {count} roles; at most {MAX_ROLES} are read"))
@@ -99,7 +99,7 @@ pub fn too_many_roles(count: usize) -> Option<Finding> {
     })
 }
 
-/// Applies the rules of the fabric, and says whether the job gets it.
+/// Applies the rules of the fabric, and returns whether the job gets it.
 fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.profile.covers(ctx.fabric) {
         plan.report(
@@ -116,7 +116,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         Fabric::Roce => rules::roce::decide(ctx, plan, launch),
         Fabric::InfiniBand => rules::infiniband::decide(ctx, plan, launch),
         Fabric::Tcp => rules::tcp::decide(ctx, plan, launch),
-        // A site whose fabric has no rules of its own: its environment and what its pods get are all that is set.
+        // The site's fabric has no rules of its own: only its environment and its pod settings are applied.
         Fabric::Auto if !ctx.profile.env.is_empty() || !ctx.profile.pod.is_empty() => {
             !rules::opt_out::job_is_out(ctx, plan) && ctx.is_distributed_with_gpus(plan)
         }
@@ -130,7 +130,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     // `auto` accepts an unmet fabric.
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
     if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric())
-        // The user's own opt-out is the later word.
+        // The user's own opt-out takes precedence.
         && skip.reason != "opt-out"
     {
         let why = skip.why.clone();
@@ -145,7 +145,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     applies
 }
 
-/// Further environment the profile wants with its fabric.
+/// Sets the profile's additional environment of its fabric.
 fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     const RULE: &str = "profile.env";
     if !plan.active(RULE) {
@@ -170,7 +170,7 @@ fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     ctx.profile.env.keys().for_each(|name| launch.forward(RULE, name));
 }
 
-/// `mpirun -x NAME` forwards the launcher's own value, so the launcher must have one: the ranks'.
+/// Sets the ranks' values on the launchers, since `mpirun -x NAME` forwards the launcher's own value.
 fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     if ctx.job.mpi != Some(super::view::Mpi::OpenMpi) {
         return;
@@ -189,7 +189,7 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
     }
 }
 
-/// What the ranks are expected to use between nodes: the map is judged by it.
+/// Returns the fabric that the ranks are expected to use between nodes: the map is compared with it.
 fn expected_fabric(ctx: &Context, plan: &PlanBuilder, applies: bool) -> Fabric {
     match plan.skipped_fabric().map(|skip| skip.reason.as_str()) {
         _ if applies => ctx.fabric,

@@ -1,4 +1,4 @@
-//! What a cluster says of itself.
+//! What a cluster reports about itself.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Finding;
 
-/// What to ask a cluster for.
+/// What to query of a cluster.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Scope {
@@ -14,19 +14,19 @@ pub struct Scope {
     pub instance_types: Vec<String>,
     /// Queue, partition or node pool the job names.
     pub queue: Option<String>,
-    /// Everything that helps a person to see what is in the way, at the price of more requests: for `doctor`.
+    /// Everything that helps a person to find a problem, at the cost of more requests: for `doctor`.
     pub thorough: bool,
-    /// Ask anew, whatever was kept of an earlier answer.
+    /// Whether to query again instead of using a cached answer.
     pub fresh: bool,
 }
 
-/// What a cluster says of itself. Absent values are unknown, not zero.
+/// What a cluster reports about itself. Absent values are unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ClusterFacts {
-    /// Whether a cluster was asked at all; false offline.
+    /// Whether a cluster was queried at all; false offline.
     pub online: bool,
     /// Version of the control plane or of Slurm.
     pub version: Option<String>,
@@ -40,13 +40,13 @@ pub struct ClusterFacts {
     pub efa_webhook: Option<bool>,
     /// Pod Security level enforced in the namespace (`baseline`, `restricted`, `privileged`).
     pub pod_security: Option<String>,
-    /// Names the job needs that only the server knows (`project-id`, `cluster-id`).
+    /// Names that the job needs and only the server has (`project-id`, `cluster-id`).
     pub ids: BTreeMap<String, String>,
     /// Priority classes or qos.
     pub priorities: Vec<String>,
-    /// What could not be asked, and what follows from it.
+    /// What could not be queried, and what follows from it.
     pub notes: Vec<Finding>,
-    /// Whatever else one backend found out, for its own render.
+    /// Other facts of one backend, for its own render.
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
@@ -78,7 +78,7 @@ pub struct NodeGroup {
 pub struct Queue {
     /// Name.
     pub name: String,
-    /// Whether it is used when none is asked.
+    /// Whether it is used when none is requested.
     pub default: bool,
     /// Most nodes of a job.
     pub max_nodes: Option<u32>,

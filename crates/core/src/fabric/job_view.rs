@@ -7,10 +7,10 @@ use crate::fabric::view::{
 };
 use crate::spec::{JobSpec, Launch, Role, RoleKind, VolumeSource};
 
-/// The resource a job file's GPUs are, where its roles say `gpus_per_node`.
+/// The resource of a job file's `gpus_per_node`.
 const GPUS: &str = "nvidia.com/gpu";
 
-/// Sees a job file. A job with `launch = "mpi"` has a launcher, whether it says so or not.
+/// Makes the view of a job file. A job with `launch = "mpi"` has a launcher, whether or not it names one.
 pub(super) fn of(spec: &JobSpec) -> JobView {
     let has_launcher = spec.roles.iter().any(|role| role.kind == RoleKind::Launcher);
     let by_mpi = spec.launch == Launch::Mpi;

@@ -1,11 +1,11 @@
-//! Our values laid beside the user's own.
+//! Merges weftrun's values with the user's own.
 
 use serde_json::Value;
 
 use crate::span::yaml_documents;
 
-/// `LD_LIBRARY_PATH` with our folders first, then the user's entries without ours and without empty ones (an empty
-/// entry means the current directory). Where the user sets none, `tail` follows ours.
+/// Returns `LD_LIBRARY_PATH` with our folders first, then the user's entries without ours and without empty
+/// ones (an empty entry means the current directory). Where the user sets none, `tail` follows ours.
 pub(crate) fn library_path(ours: &[String], tail: &[String], user: Option<&str>) -> String {
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let rest: Vec<&str> = match user {
@@ -15,8 +15,8 @@ pub(crate) fn library_path(ours: &[String], tail: &[String], user: Option<&str>)
     ours.iter().chain(&rest).copied().collect::<Vec<_>>().join(":")
 }
 
-/// The Multus annotation with each network named at least as often as wanted; what is there stays as it is, in its
-/// comma or JSON form. None if nothing is missing.
+/// Returns the Multus annotation with each network named at least as often as wanted; existing text stays
+/// as it is, in its comma or JSON form. None if nothing is missing.
 ///
 /// # Errors
 /// A sentence, if the annotation looks like JSON and is not a list.
@@ -47,11 +47,11 @@ pub(crate) fn networks(
     })
 }
 
-/// An annotation that holds a list as JSON or YAML, with the members that are missing behind those that are there. A
-/// member is there if one has the same value of its first key. None if nothing is missing.
+/// Returns an annotation that holds a list as JSON or YAML, with the missing members after the existing
+/// ones. A member exists if one has the same value of its first key. None if nothing is missing.
 ///
 /// # Errors
-/// A sentence, if what is there is no list.
+/// A sentence, if the existing value is no list.
 pub(crate) fn list(existing: Option<&str>, wanted: &[Value]) -> Result<Option<String>, String> {
     let Some(text) = existing.map(str::trim).filter(|text| !text.is_empty()) else {
         return Ok(Some(Value::Array(wanted.to_vec()).to_string()));
@@ -81,7 +81,7 @@ pub(crate) fn list(existing: Option<&str>, wanted: &[Value]) -> Result<Option<St
     }))
 }
 
-/// `namespace/name@interface`, whose namespace is the pod's own where it is left out.
+/// Compares `namespace/name@interface`, whose namespace is by default the pod's own.
 fn same_network(entry: &str, wanted: &str, namespace: Option<&str>) -> bool {
     let entry = entry.split('@').next().unwrap_or_default();
     match entry.split_once('/') {
@@ -104,7 +104,7 @@ fn json_networks(text: &str) -> Result<Vec<String>, String> {
     Ok(entries.iter().map(named).collect())
 }
 
-/// Puts entries before the closing bracket, so that the user's own text stays as it is.
+/// Inserts entries before the closing bracket, so that the user's own text stays as it is.
 fn append_json(text: &str, missing: &[&str]) -> String {
     let entry = |network: &&str| match network.split_once('/') {
         Some((namespace, name)) => serde_json::json!({"name": name, "namespace": namespace}).to_string(),

@@ -1,8 +1,8 @@
 //! Which fabric a job gets: every decision with its reason, and the operations that carry it out.
 //!
-//! [`decide`] is the one engine: a [`JobView`] in, a [`FabricPlan`] out. A job file becomes a view in
-//! [`FabricPlan::new`], a Kubernetes object or a script in [`convert`](crate::convert). A backend translates the
-//! operations ([`Op`]) and decides nothing.
+//! [`decide`] is the only engine: it turns a [`JobView`] into a [`FabricPlan`]. A job file becomes a view
+//! in [`FabricPlan::new`], a Kubernetes object or a script in [`convert`](crate::convert). A backend
+//! translates the operations ([`Op`]) and decides nothing.
 
 pub(crate) mod builder;
 mod decide;

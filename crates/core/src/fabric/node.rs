@@ -1,4 +1,4 @@
-//! What is known of the nodes a role will stand on: from the cluster, the catalogue or, at last, the profile.
+//! Known properties of the nodes of a role: from the cluster, the catalogue or, at last, the profile.
 
 use super::Profile;
 use crate::catalogue::{Catalogue, InstanceType};
@@ -8,44 +8,44 @@ use crate::request::FabricRequest;
 use crate::request::Origin;
 use crate::text::Quantity;
 
-/// What is known of a role's nodes.
+/// Known properties of a role's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// The instance type, or several with `|`, if any is known.
+    /// The instance type, or several joined by `|`, if any is known.
     pub(crate) instance: Option<String>,
     /// A type that was named but is not in the catalogue.
     pub(crate) unknown_type: Option<String>,
     /// Accelerators of a whole node.
     pub(crate) accelerators: u64,
-    /// Whether that is the profile's figure, for want of a better one.
+    /// Whether that is the profile's number, since nothing better is known.
     pub(crate) accelerators_assumed: bool,
-    /// EFA interfaces a node gives to pods.
+    /// Number of EFA interfaces that a node offers to pods.
     pub(crate) efa: Count,
-    /// Whether the EFA device reads remote memory; none if unknown.
+    /// Whether the EFA device supports RDMA read; none if unknown.
     pub(crate) rdma_read: Option<bool>,
-    /// Huge pages a whole-node worker asks by the catalogue.
+    /// Huge pages that a whole-node worker requests according to the catalogue.
     pub(crate) hugepages: Option<String>,
-    /// Least memory of the types, MiB.
+    /// Smallest memory of the types, MiB.
     pub(crate) memory_mib: Option<u64>,
     /// The catalogue row's name, where there is one.
     pub(crate) row: Option<String>,
-    /// Rows that differ in what matters, if the role leaves several types open.
+    /// Rows that differ in what matters, if the role allows several types.
     pub(crate) types_differ: bool,
 }
 
-/// A number of devices, and how it is known.
+/// A number of devices, and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Count {
     /// This many, from the cluster or the catalogue.
     Known(u32, Origin),
     /// The catalogue's sources disagree, so nothing is decided on it.
     Disputed(String),
-    /// Nothing is known.
+    /// The number is unknown.
     Unknown,
 }
 
 impl Node {
-    /// What is known of a role's nodes.
+    /// Returns the known properties of a role's nodes.
     pub(crate) fn of(
         role: &RoleView,
         queue: Option<&str>,
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// The types somebody named, most particular first: the role, the options, the profile.
+/// Returns the named types, most specific first: the role's, the options', the profile's.
 fn named_types(role: &RoleView, profile: &Profile, options: &FabricRequest) -> Vec<String> {
     if role.instance_types.is_empty() {
         options.instance_type.iter().chain(&profile.instance_type).take(1).cloned().collect()
@@ -89,8 +89,8 @@ fn named_types(role: &RoleView, profile: &Profile, options: &FabricRequest) -> V
     }
 }
 
-/// The nodes a role can stand on: of its type, or else with as many accelerators as it asks (with more, if none has
-/// just as many).
+/// Returns the nodes that a role can run on: those of its type, or else those with as many accelerators as
+/// it requests (with more, if none has exactly as many).
 fn matching<'f>(
     types: &[String],
     asked: u64,
@@ -133,13 +133,14 @@ fn count_of(group: &NodeGroup, resource: &str) -> Option<u64> {
     group.allocatable.get(resource).and_then(|amount| Quantity::parse(amount)).map(Quantity::whole)
 }
 
-/// Whether a resource that is not listed is not there. A kubelet's list always has `pods`; the lists of Run:ai and Slurm
-/// name only what these know of.
+/// Returns whether an unlisted resource is missing. A kubelet's list always has `pods`; the lists of Run:ai
+/// and Slurm contain only the resources that they manage.
 fn lists_everything(group: &NodeGroup) -> bool {
     group.allocatable.contains_key("pods")
 }
 
-/// The cluster's word counts before the catalogue's. The least of several, so that the pods fit on each.
+/// Returns the number of EFA interfaces; the cluster's number overrides the catalogue's. The smallest of
+/// several, so that the pods fit on each.
 fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> Count {
     let resource = profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
     if let Some(resource) = resource {
@@ -161,7 +162,7 @@ fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> C
     }
 }
 
-/// False as soon as one type cannot, since there the setting aborts.
+/// Returns false as soon as one type lacks RDMA read, since there the setting aborts.
 fn rdma_read_of(rows: &[&InstanceType]) -> Option<bool> {
     if rows.iter().any(|row| row.rdma_read == Some(false)) {
         return Some(false);

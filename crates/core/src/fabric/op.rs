@@ -20,7 +20,7 @@ pub struct Op {
     pub why: String,
     /// Where the value came from.
     pub origin: Origin,
-    /// Where the fact behind it is written down.
+    /// The source of the fact behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -125,8 +125,8 @@ pub enum Change {
         /// Whether writing is refused.
         read_only: bool,
     },
-    /// A resource is asked, in limits and requests. Where the user wrote one of the two, that one stays and the
-    /// missing one gets the same scalar.
+    /// A resource is requested, in limits and requests. Where the user wrote one of the two, that one stays
+    /// and the missing one gets the same scalar.
     Resource {
         /// Name (`vpc.amazonaws.com/efa`).
         name: String,
@@ -152,7 +152,7 @@ pub enum Change {
         /// Value.
         value: String,
     },
-    /// The pods stand in one topology domain.
+    /// The pods are placed in one topology domain.
     Colocate {
         /// Node label whose value must be equal (`topology.kubernetes.io/zone`).
         topology_key: String,
@@ -176,8 +176,9 @@ pub enum Change {
         #[serde(default)]
         command_words: usize,
     },
-    /// These words go before whatever starts the ranks of a node (`torchrun …`, the program), as `["sh", "-c", …]`.
-    /// Only in job files, where the backend makes the command; raw manifests get [`Change::Command`].
+    /// These words go before the command that starts the ranks of a node (`torchrun …`, the program), as
+    /// `["sh", "-c", …]`. Only in job files, where the backend makes the command; raw manifests get
+    /// [`Change::Command`].
     Wrap {
         /// The words.
         argv: Vec<String>,
@@ -226,7 +227,7 @@ pub enum Change {
     },
 }
 
-/// Shows what is changed without the value, in which the user's own environment may stand.
+/// Shows the change without the value, which may contain the user's own environment.
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -242,7 +243,7 @@ impl std::fmt::Debug for Change {
 }
 
 impl Change {
-    /// What it changes, in a few words (`resources vpc.amazonaws.com/efa`).
+    /// Returns the target of the change in a few words (`resources vpc.amazonaws.com/efa`).
     pub fn target(&self) -> String {
         match self {
             Self::Env { name, .. } => format!("env {name}"),
@@ -269,7 +270,7 @@ impl Change {
         }
     }
 
-    /// The value it sets, as a person reads it.
+    /// Returns the new value, for display.
     pub fn value(&self) -> String {
         match self {
             Self::Env { value, .. }
@@ -297,7 +298,7 @@ impl Change {
         }
     }
 
-    /// Where it stands among the changes of a role.
+    /// Returns its position among the changes of a role.
     #[expect(clippy::match_same_arms, reason = "in the order of the phases")]
     pub(crate) fn phase(&self) -> u8 {
         match self {
@@ -316,7 +317,7 @@ impl Change {
     }
 }
 
-/// A command line with its long words cut, since a shell string can be pages long.
+/// Returns a command line with its long words cut, since a shell string can be pages long.
 fn shown_command(argv: &[String]) -> String {
     const LONGEST: usize = 120;
     let shown = argv.iter().map(|word| match word.char_indices().nth(LONGEST) {
@@ -338,7 +339,7 @@ impl Op {
         Self { rule: rule.into(), role: role.into(), change, why: why.into(), origin, source: None }
     }
 
-    /// Says where the fact behind it is written down.
+    /// Sets the source of the fact behind it.
     #[must_use]
     pub fn source(mut self, url: impl Into<String>) -> Self {
         self.source = Some(url.into());

@@ -1,4 +1,4 @@
-//! What was decided for a job, whichever backend it goes to.
+//! The decisions for a job, independent of its backend.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +28,12 @@ pub struct Decision {
     pub why: String,
     /// Where the value came from.
     pub origin: Origin,
-    /// Where the fact behind it is written down.
+    /// The source of the fact behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-/// Does not show the value of a variable or a command, in which the user's own environment may stand.
+/// Hides the value of a variable or a command, which may contain the user's own environment.
 impl std::fmt::Debug for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { rule, target, value, why: _, origin, source: _ } = self;
@@ -85,7 +85,7 @@ pub struct FabricPlan {
     pub decisions: Vec<Decision>,
     /// What did not apply: a whole fabric (first), or single rules.
     pub skipped: Vec<Skipped>,
-    /// Errors, warnings and notes, in the order they came up.
+    /// Errors, warnings and notes, in the order of their creation.
     pub findings: Vec<Finding>,
     /// The changes the decisions mean, in the order they are to be made.
     pub ops: Vec<Op>,
@@ -101,7 +101,8 @@ pub struct FabricPlan {
 }
 
 impl FabricPlan {
-    /// Decides. Pure: the result depends on nothing but its arguments. What the user asked stands in `spec.fabric`.
+    /// Makes the decisions. Pure: the result depends only on the arguments. The user's request is in
+    /// `spec.fabric`.
     ///
     /// ```
     /// use weftrun_core::{catalogue::Catalogue, backend::ClusterFacts, fabric::{Fabric, FabricPlan, Profiles}};
@@ -119,12 +120,13 @@ impl FabricPlan {
         decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts)
     }
 
-    /// Whether NCCL is expected to run, and so to say which transports it uses: not where no worker asks a GPU.
+    /// Returns whether NCCL is expected to run, and so to log its transports: not where no worker requests
+    /// a GPU.
     pub fn runs_nccl(&self) -> bool {
         !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
     }
 
-    /// Whether the plan itself makes NCCL say which transports it uses.
+    /// Returns whether the plan itself makes NCCL log its transports.
     pub fn sets_nccl_debug(&self) -> bool {
         self.ops.iter().any(|op| op.rule == detect::RULE)
     }

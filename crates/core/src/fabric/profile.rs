@@ -7,14 +7,15 @@ use serde_json::Value as Json;
 
 use crate::request::{Fabric, Gid, Webhook};
 
-/// What a site calls its things. No site's name stands in code. Its `Debug` shows no value of an environment variable.
+/// What a site names its resources, paths and labels; no site's name is in the code. `Debug` hides the
+/// values of environment variables.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Profile {
     /// Name (`dgxc`).
     pub name: String,
-    /// The profile this one starts from; its own values win, table by table.
+    /// The profile that this one extends; its own values win, table by table.
     pub extends: Option<String>,
     /// One sentence.
     pub summary: String,
@@ -22,23 +23,25 @@ pub struct Profile {
     pub fabric: Fabric,
     /// The resource that counts as an accelerator.
     pub accelerator: String,
-    /// Accelerators of a whole node, where no instance type is known.
+    /// Accelerators of a whole node, where the instance type is unknown.
     pub node_accelerators: u32,
-    /// Instance type of the worker nodes, where the job says none.
+    /// Instance type of the worker nodes, where the job names none.
     pub instance_type: Option<String>,
     /// Annotation by which a pod opts out of EFA.
     pub opt_out: Option<String>,
-    /// Whether a webhook of the cluster adds EFA on its own.
+    /// Whether a webhook of the cluster adds EFA.
     pub webhook: Webhook,
-    /// Memory to ask where a worker asks neither CPU nor memory: a quantity, or `90%` of the instance type's.
+    /// Memory to request for a worker that requests neither CPU nor memory: a quantity, or `90%` of the
+    /// instance type's.
     pub memory_default: Option<String>,
-    /// Further environment of the workers (rule `profile.env`).
+    /// Additional environment of the workers (rule `profile.env`).
     pub env: BTreeMap<String, String>,
-    /// The same for workers on one instance type, over `env`.
+    /// The same for workers on one instance type; it overrides `env`.
     pub instance_env: BTreeMap<String, BTreeMap<String, String>>,
-    /// Where its values are written down, by key (`env.NCCL_IB_TC`, `roce.devices`); `*` is for all others.
+    /// The source of each value, by key (`env.NCCL_IB_TC`, `roce.devices`); `*` is the source of all
+    /// others.
     pub sources: BTreeMap<String, String>,
-    /// Whether it was made from documents alone and never ran on the real cloud.
+    /// Whether the profile is based on documentation alone and was never run on the real cloud.
     pub untried: bool,
     /// The fabric's libraries on the node; none if they are in the image.
     pub stack: Option<StackProfile>,
@@ -52,11 +55,11 @@ pub struct Profile {
     pub infiniband: Option<InfinibandProfile>,
     /// What a launcher without GPUs needs.
     pub launcher: LauncherProfile,
-    /// Where workers stand.
+    /// Where workers are placed.
     pub placement: Placement,
-    /// What the pods of workers get, whatever the fabric.
+    /// What the pods of workers get with any fabric.
     pub pod: PodProfile,
-    /// The queue of jobs, and how near their pods are to each other.
+    /// The queue of jobs, and how close together Kueue places their pods.
     pub queue: QueueProfile,
 }
 
@@ -84,7 +87,7 @@ pub struct StackProfile {
     pub mount_path: String,
     /// Folders put before the user's `LD_LIBRARY_PATH`, in order.
     pub library_dirs: Vec<String>,
-    /// Folders put behind ours where the user sets no `LD_LIBRARY_PATH`, in place of the image's that is hidden.
+    /// Folders appended where the user sets no `LD_LIBRARY_PATH`, since setting it hides the image's value.
     pub library_tail: Vec<String>,
     /// Value of `OPAL_PREFIX`.
     pub opal_prefix: Option<String>,
@@ -96,12 +99,13 @@ pub struct StackProfile {
     pub glibc: Option<String>,
 }
 
-/// The fabric's libraries as they lie on the nodes themselves: a container has its own, elsewhere.
+/// The fabric's libraries on the nodes themselves; a container has its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct NodeProfile {
-    /// Folders put before the `LD_LIBRARY_PATH` of a job without a container; those that a node lacks do no harm.
+    /// Folders put before the `LD_LIBRARY_PATH` of a job without a container. A folder that a node lacks is
+    /// harmless.
     pub library_dirs: Vec<String>,
 }
 
@@ -110,11 +114,11 @@ pub struct NodeProfile {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct EfaProfile {
-    /// The resource; none where nodes are exclusive and nothing is asked.
+    /// The resource; none where nodes are exclusive and no resource is requested.
     pub devices: Option<String>,
-    /// How many a whole node has, where no instance type is known.
+    /// How many a whole node has, where the instance type is unknown.
     pub count: u32,
-    /// Huge pages of 2 MiB, a quantity; none, or `omit`, asks none.
+    /// Huge pages of 2 MiB, as a quantity. None, or `omit`, requests none.
     pub hugepages: Option<String>,
     /// Value of `FI_EFA_USE_DEVICE_RDMA`.
     pub device_rdma: Option<String>,
@@ -135,11 +139,12 @@ pub struct EfaProfile {
 pub struct RoceProfile {
     /// Networks (`namespace/name`) of the Multus annotation; none where no annotation is needed.
     pub networks: Vec<String>,
-    /// Each network is named once for each device asked, as sites with virtual functions want it.
+    /// Whether each network is named once for each requested device, as sites with virtual functions need
+    /// it.
     pub network_per_device: bool,
-    /// The RDMA resource; none where nothing is asked.
+    /// The RDMA resource; none where no resource is requested.
     pub devices: Option<String>,
-    /// How many of it a pod asks.
+    /// How many of it a pod requests.
     pub count: u32,
     /// Whether the capability IPC_LOCK is added.
     pub memlock: bool,
@@ -149,7 +154,7 @@ pub struct RoceProfile {
     pub socket_threads: Option<String>,
     /// Value of `NCCL_NSOCKS_PERTHREAD`.
     pub sockets_per_thread: Option<String>,
-    /// How the GID index is found, where the job does not say it.
+    /// How the GID index is determined, where the job does not set it.
     pub gid: Gid,
 }
 
@@ -158,9 +163,9 @@ pub struct RoceProfile {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct InfinibandProfile {
-    /// The RDMA resource; none where nothing is asked.
+    /// The RDMA resource; none where no resource is requested.
     pub devices: Option<String>,
-    /// How many of it a pod asks.
+    /// How many of it a pod requests.
     pub count: u32,
     /// Whether the capability IPC_LOCK is added.
     pub memlock: bool,
@@ -177,7 +182,7 @@ pub struct LauncherProfile {
     pub node_selector: BTreeMap<String, String>,
 }
 
-/// Where workers stand (rule `efa.colocate`).
+/// Where workers are placed (rule `efa.colocate`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -188,17 +193,18 @@ pub struct Placement {
     pub tolerations: Vec<TolerationProfile>,
 }
 
-/// What the pods of workers get beside devices and variables. Texts may contain `{job}`, `{nodes}`, `{accelerators}`,
-/// `{index}` and `{efa}` (EFA interfaces for each accelerator); a text that is only one of the numbers becomes a number.
+/// What the pods of workers get besides devices and variables. Strings may contain `{job}`, `{nodes}`,
+/// `{accelerators}`, `{index}` and `{efa}` (EFA interfaces for each accelerator); a string that consists of
+/// one numeric placeholder becomes a number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct PodProfile {
     /// Puts the pods on the host's network, with the DNS policy that goes with it.
     pub host_network: bool,
-    /// Annotations. A list is merged with the list that is there, member by member.
+    /// Annotations. A list is merged with the existing one, member by member.
     pub annotations: BTreeMap<String, Json>,
-    /// Further resources (`networking.gke.io.networks/rdma-0`).
+    /// Additional resources (`networking.gke.io.networks/rdma-0`).
     pub resources: BTreeMap<String, String>,
     /// Linux capabilities.
     pub capabilities: Vec<String>,
@@ -216,18 +222,18 @@ pub struct PodProfile {
     pub colocate_nodes: u64,
     /// Volumes, sidecars and resource claims, by name.
     pub add: BTreeMap<String, AddProfile>,
-    /// What belongs to another fabric and is taken out.
+    /// What is removed since it belongs to another fabric.
     pub remove: RemoveProfile,
 }
 
 impl PodProfile {
-    /// Returns whether it changes anything.
+    /// Returns whether the profile leaves pods as they are.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Something with a name that a pod gets.
+/// Something with a name that is added to a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -244,14 +250,15 @@ pub struct AddProfile {
     pub claim: Option<Json>,
     /// The object that the volume or claim refers to.
     pub companion: Option<Json>,
-    /// The resource that the claim stands for, which is taken out.
+    /// The resource that the claim replaces; it is removed.
     pub replaces: Option<String>,
-    /// The claim is made once for each accelerator, as `NAME-0`, `NAME-1`, …
+    /// Whether one claim is made for each accelerator, as `NAME-0`, `NAME-1`, …
     pub each_accelerator: bool,
 }
 
 impl PodProfile {
-    /// Returns how many accelerators a container has by claims that this profile makes in their place.
+    /// Returns how many accelerators a container gets by claims that this profile makes instead of
+    /// resources.
     pub(crate) fn claimed(&self, accelerator: &str, claims: &[String]) -> u64 {
         let of = |name: &str, claim: &String| {
             let index = claim.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
@@ -265,12 +272,12 @@ impl PodProfile {
     }
 }
 
-/// What is taken out of the containers of workers.
+/// What is removed from the containers of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct RemoveProfile {
-    /// Variables; one that ends in `*` stands for all that begin so.
+    /// Variables; a trailing `*` matches any suffix.
     pub env: Vec<String>,
     /// Paths of mounts.
     pub mounts: Vec<String>,
@@ -278,7 +285,7 @@ pub struct RemoveProfile {
     pub resources: Vec<String>,
 }
 
-/// The queue of jobs, of Kueue or of Volcano, and how near Kueue places the pods of workers.
+/// The queue of jobs, of Kueue or of Volcano, and how close together Kueue places the pods of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -337,8 +344,9 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile as its user's word for a cluster that is not asked: one that mounts the nodes' stack is for clusters whose
-    /// webhook may mount the same, which the API server refuses, so a webhook is assumed unless the profile denies it.
+    /// Returns the profile for a user who named it for a cluster that is not queried. Where the profile
+    /// mounts the nodes' stack, a webhook of the cluster may mount the same, which the API server refuses;
+    /// so a webhook is assumed unless the profile excludes it.
     #[must_use]
     pub fn named(mut self) -> Self {
         if self.mounts_host_path() && self.webhook == Webhook::Auto {
@@ -347,17 +355,18 @@ impl Profile {
         self
     }
 
-    /// Whether it mounts a folder of the node: then only discovery, a config file or the user may choose it.
+    /// Returns whether it mounts a folder of the node: then only discovery, a config file or the user may
+    /// choose it.
     pub fn mounts_host_path(&self) -> bool {
         self.stack.is_some()
     }
 
-    /// Returns where the value of a key is written down, if the profile says it.
+    /// Returns the source of a key's value, if the profile has one.
     pub fn source_of(&self, key: &str) -> Option<&str> {
         self.sources.get(key).or_else(|| self.sources.get("*")).map(String::as_str)
     }
 
-    /// Whether it says something about a fabric.
+    /// Returns whether it has settings for a fabric.
     pub fn covers(&self, fabric: Fabric) -> bool {
         match fabric {
             Fabric::Efa => self.efa.is_some(),

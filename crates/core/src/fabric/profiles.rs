@@ -1,4 +1,4 @@
-//! The profiles there are, and which one a job gets.
+//! The available profiles, and the default for a job.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("together", include_str!("../../data/profiles/together.toml")),
 ];
 
-/// Longest chain of `extends`: one that is longer is a circle.
+/// Longest chain of `extends`: a longer one is a cycle.
 const LONGEST_CHAIN: usize = 16;
 
 /// Profiles by name: the shipped ones, and the user's own.
@@ -44,7 +44,7 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// The shipped ones.
+    /// Returns the shipped ones.
     ///
     /// ```
     /// use weftrun_core::fabric::Profiles;
@@ -53,13 +53,13 @@ impl Profiles {
     /// # Ok::<(), weftrun_core::Error>(())
     /// ```
     pub fn builtin() -> Self {
-        // A shipped profile that cannot be read is a broken build; a test reads all of them.
+        // An unreadable shipped profile is a bug in the build; a test reads all of them.
         let tables = BUILTIN.iter().filter_map(|(name, text)| Some(((*name).to_owned(), text.parse().ok()?)));
         Self { tables: tables.collect() }
     }
 
-    /// Adds one of the user's, as it stands in a config file under `[profile.NAME]`. It takes the place of a shipped
-    /// one of the same name, which it may also extend.
+    /// Adds a profile of the user's, as written in a config file under `[profile.NAME]`. It replaces a
+    /// shipped one of the same name, which it may also extend.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, mut table: toml::Table) -> Self {
         let name = name.into();
@@ -76,16 +76,16 @@ impl Profiles {
         self
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// The profile of a name, with everything it extends.
+    /// Returns the profile of a name, with everything it extends.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming those there are; [`ErrorKind::InvalidConfig`] for a key that no profile has,
-    /// or a circle of `extends`.
+    /// [`ErrorKind::NotFound`] with the available names; [`ErrorKind::InvalidConfig`] for a key that no
+    /// profile has, or a cycle of `extends`.
     pub fn get(&self, name: &str) -> Result<Profile> {
         let mut table = self.flattened(name, LONGEST_CHAIN)?;
         table.insert("name".to_owned(), name.into());
@@ -120,7 +120,8 @@ impl Profiles {
         }
     }
 
-    /// The profile of a raw manifest or script for which none is named: `mutate` says that it was assumed.
+    /// Returns the profile of a raw manifest or script for which none is named: `mutate` reports that it
+    /// was assumed.
     pub fn for_manifest(fabric: Fabric) -> &'static str {
         match fabric {
             Fabric::Roce => "roce",
@@ -130,7 +131,7 @@ impl Profiles {
     }
 }
 
-/// Lays `over` on `under`: tables key by key, everything else as a whole.
+/// Merges `over` into `under`: tables key by key, everything else as a whole.
 fn merge(under: &mut toml::Table, over: toml::Table) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {

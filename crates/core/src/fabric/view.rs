@@ -1,7 +1,7 @@
-//! A job as the rules see it: the same whether it came from a job file, a Kubernetes object or an sbatch script.
+//! A job as the rules see it, whether it came from a job file, a Kubernetes object or an sbatch script.
 //!
-//! Values stand as the user wrote them. Places are JSON pointers into the object they came from, so that a finding
-//! can be shown where it stands and an op can be turned into an edit; a job file has none.
+//! Values are as the user wrote them. Places are JSON pointers into the source object, so that a finding
+//! can be shown at its place and an op can be turned into an edit; a job file has none.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct JobView {
     pub kind: JobKind,
     /// Its name.
     pub name: String,
-    /// Its namespace, if it says one.
+    /// Its namespace, if it has one.
     pub namespace: Option<String>,
     /// The queue or partition it names.
     pub queue: Option<String>,
@@ -24,10 +24,10 @@ pub struct JobView {
     pub labels: BTreeMap<String, String>,
     /// Its roles, in the order of the file.
     pub roles: Vec<RoleView>,
-    /// Who starts the ranks with `mpirun`, if that is how they start.
+    /// Which MPI starts the ranks, if `mpirun` starts them.
     pub mpi: Option<Mpi>,
-    /// What a worker asks would be given to the launcher instead (a TrainJob with an MPI runtime whose launcher
-    /// stands apart, and no runtime to copy), so devices cannot be asked at all.
+    /// Whether the launcher would get what a worker requests, so that devices cannot be requested at all: a
+    /// TrainJob with an MPI runtime whose launcher is a pod of its own, and no runtime to copy.
     pub devices_go_to_launcher: bool,
 }
 
@@ -91,7 +91,7 @@ impl Workload {
         }
     }
 
-    /// Returns the label by which its controller marks the pods of one object, if it does.
+    /// Returns the label by which its controller marks the pods of one object, if it sets one.
     pub fn pods_label(self) -> Option<&'static str> {
         match self {
             Self::Job => Some("batch.kubernetes.io/job-name"),
@@ -108,7 +108,7 @@ impl Workload {
 /// How `mpirun` starts the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mpi {
-    /// Open MPI: the only one whose command line is rewritten.
+    /// Open MPI, the only one whose command line is rewritten.
     #[default]
     OpenMpi,
     /// Intel MPI.
@@ -123,17 +123,18 @@ pub struct RoleView {
     /// Name as in the input: `Master`, `Worker`, `Launcher`, `trainer`, or the job file's.
     pub name: String,
     /// Whether its processes are ranks. True for a launcher that counts as a worker: MPIJob v2beta1 with
-    /// `runLauncherAsWorker`, MPIJob v1 whose launcher asks GPUs, TrainJob with `runLauncherAsNode`.
+    /// `runLauncherAsWorker`, MPIJob v1 whose launcher requests GPUs, TrainJob with `runLauncherAsNode`.
     pub worker: bool,
     /// Whether it starts the others, so that its command may hold an `mpirun` to rewrite.
     pub launcher: bool,
     /// Number of pods.
     pub replicas: u32,
-    /// What stands where the number of pods should, if it is no number (`$NUM_NODES`): the file is a template still.
+    /// The text in place of the number of pods, if it is no number (`$NUM_NODES`): the file is an unfilled
+    /// template.
     pub replicas_text: Option<String>,
     /// Annotations of the pod template.
     pub annotations: BTreeMap<String, Annotation>,
-    /// Instance types that node selector and required node affinity leave; empty if they say nothing.
+    /// Instance types that node selector and required node affinity allow; empty if they restrict nothing.
     pub instance_types: Vec<String>,
     /// The node selector.
     pub node_selector: BTreeMap<String, String>,
@@ -166,11 +167,11 @@ pub struct ContainerView {
     pub at: String,
     /// Image.
     pub image: Option<String>,
-    /// `command`, as it stands; empty if there is none.
+    /// `command`, unchanged; empty if there is none.
     pub command: Vec<String>,
-    /// `args`, as they stand.
+    /// `args`, unchanged.
     pub args: Vec<String>,
-    /// Environment, in order. Of two with one name the later counts, as in Kubernetes.
+    /// Environment, in order. The last of several with one name applies, as in Kubernetes.
     pub env: Vec<EnvView>,
     /// `resources.limits`, each as written.
     pub limits: BTreeMap<String, String>,
@@ -191,7 +192,7 @@ pub struct ContainerView {
 pub struct EnvView {
     /// Name.
     pub name: String,
-    /// Its literal value, or none if it is taken `valueFrom` somewhere.
+    /// Its literal value, or none if it is read from `valueFrom`.
     pub value: Option<String>,
     /// JSON pointer of the list's entry; empty in a job file.
     pub at: String,
@@ -228,14 +229,14 @@ pub struct MountView {
 /// The value of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Annotation {
-    /// A string, as Kubernetes wants it.
+    /// A string, as Kubernetes requires.
     Text(String),
     /// Something else (`true`, `1`), as written: the API server refuses it.
     NotText(String),
 }
 
 impl Annotation {
-    /// The value, if it is a string.
+    /// Returns the value, if it is a string.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -245,25 +246,26 @@ impl Annotation {
 }
 
 impl JobView {
-    /// The roles whose processes are ranks.
+    /// Returns the roles whose processes are ranks.
     pub fn workers(&self) -> impl Iterator<Item = &RoleView> {
         self.roles.iter().filter(|role| role.worker)
     }
 
-    /// Number of pods with ranks.
+    /// Returns the number of pods with ranks.
     pub fn worker_pods(&self) -> u64 {
         self.workers().map(|role| u64::from(role.replicas)).sum()
     }
 
-    /// Whether the ranks see the environment of their own container. Those that sshd starts do not: they get what
-    /// `mpirun -x` forwards.
+    /// Returns whether the ranks see the environment of their own container. Ranks that sshd starts see
+    /// only what `mpirun -x` forwards.
     pub fn ranks_see_container_env(&self) -> bool {
         self.mpi.is_none() || self.kind == JobKind::MpiJobV1
     }
 }
 
 impl RoleView {
-    /// The amount of a resource the whole pod asks: its containers together, limits before requests.
+    /// Returns the amount of a resource that the whole pod requests: its containers together, limits before
+    /// requests.
     pub fn pod_asks(&self, resource: &str) -> u64 {
         std::iter::once(&self.container)
             .chain(&self.sidecars)
@@ -273,27 +275,27 @@ impl RoleView {
 }
 
 impl ContainerView {
-    /// The variable of a name that counts: the last one.
+    /// Returns the variable of a name that applies: the last one.
     pub fn env(&self, name: &str) -> Option<&EnvView> {
         self.env.iter().rev().find(|var| var.name == name)
     }
 
-    /// What is asked of a resource, limits before requests, as written.
+    /// Returns the quantity of a resource as written, limits before requests.
     pub fn asks(&self, resource: &str) -> Option<&str> {
         self.limits.get(resource).or_else(|| self.requests.get(resource)).map(String::as_str)
     }
 
-    /// What is asked of a resource that is counted; 0 if nothing, or nothing readable, is.
+    /// Returns the number of a resource; 0 if none is requested or the quantity is unreadable.
     pub fn count(&self, resource: &str) -> u64 {
         self.asks(resource).and_then(Quantity::parse).map_or(0, Quantity::whole)
     }
 
-    /// Command and arguments as one list.
+    /// Returns command and arguments as one list.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
         self.command.iter().chain(&self.args).map(String::as_str)
     }
 
-    /// Whether it asks CPU or memory, in limits or requests: huge pages are refused without.
+    /// Returns whether CPU or memory is in its limits or requests: huge pages are refused without.
     pub fn asks_cpu_or_memory(&self) -> bool {
         ["cpu", "memory"].iter().any(|resource| self.asks(resource).is_some())
     }

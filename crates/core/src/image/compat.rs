@@ -1,4 +1,4 @@
-//! An image against what was planned for it.
+//! Compares an image with its job's plan.
 
 use super::{ImageFacts, NcclVersion, Part, numbers};
 use crate::Finding;
@@ -7,11 +7,11 @@ use crate::fabric::{FabricPlan, Profile};
 use crate::request::{Fabric, Gid};
 use crate::spec::{JobSpec, Launch};
 
-/// The first NCCL that finds the GID index by itself (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html,
-/// NCCL_IB_GID_INDEX, 2026-11-21).
+/// The first NCCL that determines the GID index by itself
+/// (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, NCCL_IB_GID_INDEX, 2026-11-21).
 const FINDS_GID: [u64; 2] = [2, 21];
 
-/// What the image means for the plan: worst first.
+/// Returns the findings about the image for the plan: worst first.
 pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Profile) -> Vec<Finding> {
     let mounted = plan.ops.iter().any(|op| matches!(op.change, Change::Mount { .. }));
     let mut findings = Vec::new();
@@ -37,7 +37,7 @@ pub fn judge(image: &ImageFacts, spec: &JobSpec, plan: &FabricPlan, profile: &Pr
     findings
 }
 
-/// Versions in the image that are known to be bad.
+/// Reports versions in the image that are known to be bad.
 fn known_bad(image: &ImageFacts) -> Vec<Finding> {
     let name = |part: Part| match part {
         Part::Nccl => Some("nccl"),
@@ -50,7 +50,7 @@ fn known_bad(image: &ImageFacts) -> Vec<Finding> {
     crate::advisories::findings(&found)
 }
 
-/// Variables of the job that the image's NCCL does not read.
+/// Reports variables of the job that the image's NCCL does not read.
 fn unread_names(image: &ImageFacts, spec: &JobSpec) -> Vec<Finding> {
     let versions = image.all(Part::Nccl).filter_map(|own| own.version.clone());
     let Some(version) = versions.into_iter().find(|version| !numbers(version).is_empty()) else {
@@ -64,7 +64,7 @@ fn unread_names(image: &ImageFacts, spec: &JobSpec) -> Vec<Finding> {
     names.into_iter().filter_map(|name| nccl.unread(name, "the image")).collect()
 }
 
-/// Libraries that are mounted from the node are linked against its C library.
+/// Checks the C library, since libraries mounted from the node are linked against the node's.
 fn c_library(image: &ImageFacts, profile: &Profile) -> Option<Finding> {
     let wanted = profile.stack.as_ref()?.glibc.as_deref()?;
     let fix = "take an image of Ubuntu 22.04, Debian 12, UBI 9 or later, or one that has the stack in it and `--stack bundled`";
@@ -82,7 +82,7 @@ fn c_library(image: &ImageFacts, profile: &Profile) -> Option<Finding> {
     })
 }
 
-/// The mounted stack goes before the image's own.
+/// Reports a stack in the image, since the mounted stack comes before it.
 fn two_stacks(image: &ImageFacts) -> Option<Finding> {
     let own: Vec<String> =
         [Part::Libfabric, Part::AwsOfiNccl].into_iter().flat_map(|part| image.all(part)).map(named).collect();
@@ -95,7 +95,7 @@ fn two_stacks(image: &ImageFacts) -> Option<Finding> {
     })
 }
 
-/// The launcher's mpirun is the mounted one, the ranks' library may be the image's.
+/// Compares Open MPI: the launcher's mpirun is the mounted one, the ranks' library may be the image's.
 fn open_mpi(image: &ImageFacts, spec: &JobSpec) -> Option<Finding> {
     let own = image
         .all(Part::OpenMpi)
@@ -107,7 +107,7 @@ fn open_mpi(image: &ImageFacts, spec: &JobSpec) -> Option<Finding> {
     })
 }
 
-/// EFA without a mounted stack needs one in the image.
+/// Reports a missing stack, since EFA without a mounted stack needs one in the image.
 fn no_stack(image: &ImageFacts) -> Option<Finding> {
     let lacks: Vec<&str> = [Part::Libfabric, Part::AwsOfiNccl]
         .into_iter()
@@ -121,7 +121,7 @@ fn no_stack(image: &ImageFacts) -> Option<Finding> {
     })
 }
 
-/// Setting LD_LIBRARY_PATH hides the image's.
+/// Reports that setting LD_LIBRARY_PATH hides the image's.
 fn library_path(image: &ImageFacts, plan: &FabricPlan) -> Option<Finding> {
     let own = image.library_path.as_deref()?;
     let ours = plan.ops.iter().find_map(|op| match &op.change {
@@ -141,7 +141,7 @@ fn library_path(image: &ImageFacts, plan: &FabricPlan) -> Option<Finding> {
     })
 }
 
-/// Without an index of its own an old NCCL takes the first, which is often not RoCE v2's.
+/// Reports an old NCCL without a GID index: it takes the first, which is often not RoCE v2's.
 fn gid(image: &ImageFacts, spec: &JobSpec, profile: &Profile) -> Option<Finding> {
     let chosen = spec.fabric.gid.or(profile.roce.as_ref().map(|roce| roce.gid));
     let old = |version: &str| {
@@ -156,7 +156,7 @@ fn gid(image: &ImageFacts, spec: &JobSpec, profile: &Profile) -> Option<Finding>
     })
 }
 
-/// `libfabric 1.22.0 (/opt/amazon/efa/lib/libfabric.so.1.24.0)`.
+/// Returns `libfabric 1.22.0 (/opt/amazon/efa/lib/libfabric.so.1.24.0)`.
 fn named(found: &super::Found) -> String {
     let version = found.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     format!("{}{version} ({})", found.part.name(), found.path)

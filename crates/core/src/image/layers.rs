@@ -1,14 +1,15 @@
-//! Layers over each other.
+//! Stacks layers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Found, Layer, Part};
 
-/// What a container sees of these layers, the lowest first.
+/// Returns what a container sees of these layers, the lowest first.
 pub fn over<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Found> {
     let mut seen: BTreeMap<&str, &Found> = BTreeMap::new();
     for layer in layers {
-        // Each path is looked up with the folders it lies in, not held against every file that a layer takes away.
+        // Each path is looked up together with its parent folders, instead of being compared with every
+        // removed file.
         let removed: HashSet<&str> = layer.removed.iter().map(String::as_str).collect();
         let emptied: HashSet<&str> = layer.emptied.iter().map(String::as_str).collect();
         seen.retain(|path, _| {

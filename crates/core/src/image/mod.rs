@@ -1,12 +1,12 @@
-//! What a container image brings along for its fabric, read from its layers as they come, without running anything. Sans-IO: who
-//! fetches the layers, and from where, is not known here.
+//! Finds the fabric's libraries in a container image, from the stream of its layers, without running
+//! anything. Sans-IO: the caller fetches the layers.
 //!
-//! | module | what happens there |
+//! | module | content |
 //! |---|---|
-//! | `tar` | the files of a layer, one after another, out of bytes in any pieces |
-//! | `scan` | which files say something, and what: [`LayerScan`] → [`Layer`] |
-//! | `layers` | layers over each other: what a container sees |
-//! | `judge` | the image against what was planned |
+//! | `tar` | the files of a layer, one after another, from chunks of any size |
+//! | `scan` | the relevant files, and their versions: [`LayerScan`] → [`Layer`] |
+//! | `layers` | stacked layers: what a container sees |
+//! | `judge` | the image compared with the plan |
 //! | `nccl` | the NCCL version that an image's name shows, and variables it does not read |
 
 mod compat;
@@ -36,20 +36,20 @@ pub enum Part {
     Musl,
     /// libfabric.
     Libfabric,
-    /// pkg-config's note of a libfabric, which has the version that the library itself does not say.
+    /// The pkg-config file of a libfabric, which has the version that the library itself lacks.
     LibfabricNote,
     /// aws-ofi-nccl, NCCL's net plugin for EFA.
     AwsOfiNccl,
     /// Another net plugin of NCCL.
     NetPlugin,
-    /// NCCL as a library of its own.
+    /// NCCL as a separate library.
     Nccl,
     /// Open MPI.
     OpenMpi,
 }
 
 impl Part {
-    /// Its name, for people.
+    /// Returns its name for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Glibc => "glibc",
@@ -70,37 +70,37 @@ pub struct Found {
     pub part: Part,
     /// The file, from the image's root.
     pub path: String,
-    /// Its version, where the file says it.
+    /// Its version, where the file contains it.
     pub version: Option<String>,
 }
 
 impl Found {
-    /// The folder it lies in.
+    /// Returns the folder that contains it.
     pub fn folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 }
 
-/// What is known of an image.
+/// Known facts about an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ImageFacts {
-    /// As the job names it.
+    /// The name in the job.
     pub reference: String,
-    /// The digest of its manifest: what the name meant when it was looked up.
+    /// The digest of its manifest when the name was resolved.
     pub digest: String,
-    /// The machine it is for (`amd64`).
+    /// The architecture it is for (`amd64`).
     pub architecture: String,
     /// Its own `LD_LIBRARY_PATH`.
     pub library_path: Option<String>,
-    /// What a container of it sees.
+    /// The libraries that a container of it sees.
     pub found: Vec<Found>,
     /// What was not read, and why.
     pub left_out: Vec<String>,
 }
 
 impl ImageFacts {
-    /// What was found, on a line for a person.
+    /// Returns the libraries on one line.
     pub fn line(&self) -> String {
         let part = |found: &Found| {
             let version = found.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
@@ -114,7 +114,7 @@ impl ImageFacts {
         }
     }
 
-    /// The libraries of one kind.
+    /// Returns the libraries of one kind.
     pub fn all(&self, part: Part) -> impl Iterator<Item = &Found> {
         self.found.iter().filter(move |found| found.part == part)
     }

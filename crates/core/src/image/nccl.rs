@@ -1,4 +1,4 @@
-//! The NCCL of an image as its name shows it, and variables that this NCCL does not read.
+//! The NCCL of an image according to its name, and variables that this NCCL does not read.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::Finding;
 use crate::env_names::{self, nccl_before};
 
-/// An NCCL version, and how far it is known.
+/// An NCCL version, and its certainty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NcclVersion {
     /// The version (`2.22.3`).
@@ -41,7 +41,7 @@ impl NcclVersion {
         }
         let found = MONTH.as_ref().and_then(|month| month.captures(image))?;
         let (year, month): (u32, u32) = (found[1].parse().ok()?, found[2].parse().ok()?);
-        // A month later: an image may bring a release a few days before its tag is published.
+        // A month later: an image may contain a release a few days before its tag is published.
         let behind = year * 12 + month - 1 + 2;
         let day = format!("20{:02}-{:02}-01", behind / 12, behind % 12 + 1);
         Some(Self { version: nccl_before(&day)?.to_owned(), at_most: true })

@@ -1,4 +1,4 @@
-//! The files of a layer that say something about the fabric.
+//! Finds the files of a layer that matter to the fabric.
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use super::tar::{Entry, Reader, Visit};
 use super::{Found, Part};
 
-/// Most libraries of one layer, and most files that it takes away, that are kept.
+/// Most libraries of one layer, and most files removed by it, that are kept.
 const MOST: usize = 16 * 1024;
 /// Most bytes of paths of one layer that are kept, and of one path (PATH_MAX).
 const MOST_BYTES: usize = 2 << 20;
 const LONGEST_PATH: usize = 4096;
-/// Longest text of a version with what stands before it.
+/// Longest text of a version with its prefix.
 const LONGEST: usize = 256;
 
-/// What one layer brings and takes away.
+/// What one layer adds and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     /// The libraries in it.
     pub found: Vec<Found>,
-    /// Files and folders of the layers below that are gone, or are no plain file any more.
+    /// Files and folders of lower layers that are removed, or are no regular files any more.
     pub removed: Vec<String>,
-    /// Folders in which nothing of the layers below is left.
+    /// Folders whose contents in lower layers are all removed.
     pub emptied: Vec<String>,
     /// Whether there was more than is kept.
     #[serde(default)]
@@ -40,7 +40,7 @@ impl std::fmt::Display for NotALayer {
 
 impl std::error::Error for NotALayer {}
 
-/// Reads a layer: a tar archive, without its compression, in any pieces.
+/// Reads a layer: an uncompressed tar archive, in chunks of any size.
 #[derive(Debug, Default)]
 pub struct LayerScan {
     tar: Reader,
@@ -56,10 +56,10 @@ impl LayerScan {
         self.tar.feed(bytes, &mut self.looking).map_err(|_| NotALayer)
     }
 
-    /// What was found.
+    /// Returns what was found.
     ///
     /// # Errors
-    /// [`NotALayer`] if the archive's end did not come.
+    /// [`NotALayer`] if the archive is truncated.
     pub fn finish(self) -> Result<Layer, NotALayer> {
         if self.tar.is_over() { Ok(self.looking.layer) } else { Err(NotALayer) }
     }
@@ -77,9 +77,9 @@ struct Looking {
 #[derive(Debug)]
 struct File {
     found: Found,
-    /// The end of what was read, in which a text may begin.
+    /// The end of the bytes read so far, in which a text may begin.
     held: Vec<u8>,
-    /// Whether nothing more is looked for.
+    /// Whether the search in this file is finished.
     done: bool,
 }
 
@@ -123,7 +123,7 @@ impl Visit for Looking {
         if !file.done {
             file.look(true);
         }
-        // MPICH's libmpi does not say that it is Open MPI.
+        // MPICH's libmpi lacks Open MPI's banner.
         if file.found.part == Part::OpenMpi && file.found.version.is_none() {
             return;
         }
@@ -134,7 +134,7 @@ impl Visit for Looking {
 }
 
 impl File {
-    /// Looks for the text that says the version; what may be the beginning of one is kept.
+    /// Searches for the text before the version; a possible beginning of it is kept.
     fn look(&mut self, last: bool) {
         let needle = needle(self.found.part);
         let mut from = 0;
@@ -163,7 +163,7 @@ impl File {
 }
 
 impl Looking {
-    /// Whether one more path is kept in a list of so many.
+    /// Returns whether one more path fits in a list of this length.
     fn has_room(&mut self, path: &str, kept: usize) -> bool {
         let room = kept < MOST && path.len() <= LONGEST_PATH && self.bytes + path.len() <= MOST_BYTES;
         self.bytes += if room { path.len() } else { 0 };
@@ -172,7 +172,7 @@ impl Looking {
     }
 }
 
-/// A path from the root, without dots; none if it leads out of the image.
+/// Returns a path from the root, without dots; none if it leads out of the image.
 fn absolute(path: &str) -> Option<String> {
     let mut all = String::new();
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -185,7 +185,7 @@ fn absolute(path: &str) -> Option<String> {
     (!all.is_empty()).then_some(all)
 }
 
-/// What a file of this name is.
+/// Returns the kind of file by its name.
 fn part(name: &str) -> Option<Part> {
     Some(match name {
         "libc.so.6" => Part::Glibc,
@@ -200,8 +200,8 @@ fn part(name: &str) -> Option<Part> {
     })
 }
 
-/// The text that stands before the version in the file. glibc's and Open MPI's are their banners, NCCL's is what it prints at
-/// its start, and the plugin's its package's name.
+/// Returns the text before the version in the file. glibc's and Open MPI's are their banners, NCCL's is its
+/// startup message, and the plugin's is its package name.
 fn needle(part: Part) -> &'static [u8] {
     match part {
         Part::Glibc => b"GNU C Library (",
@@ -209,7 +209,7 @@ fn needle(part: Part) -> &'static [u8] {
         Part::NetPlugin | Part::AwsOfiNccl => b"aws-ofi-nccl",
         Part::Nccl => b"NCCL version ",
         Part::OpenMpi => b"Open MPI v",
-        // These say it nowhere.
+        // These files do not contain their version.
         Part::Libfabric | Part::Musl => b"\0weftrun: no such text\0",
     }
 }
@@ -222,7 +222,7 @@ fn version_in(part: Part, behind: &[u8]) -> Option<String> {
     let own = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '_');
     let end = text.find(|c: char| !own(c)).unwrap_or(text.len());
     let version = text[..end].trim_end_matches('.');
-    // A format string (`NCCL version %d`) says nothing.
+    // A format string (`NCCL version %d`) is no version.
     version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
 }
 

@@ -1,6 +1,6 @@
-//! Tar as layers are written in: ustar with the extensions of POSIX.1-2001 (pax) and of GNU tar for long names
-//! (<https://www.gnu.org/software/tar/manual/html_node/Standard.html>, 2026-11-21). Bytes come in any pieces; memory is bounded
-//! whatever they say.
+//! Reads tar as it is used for layers: ustar with the extensions of POSIX.1-2001 (pax) and of GNU tar for
+//! long names (<https://www.gnu.org/software/tar/manual/html_node/Standard.html>, 2026-11-21). Input comes
+//! in chunks of any size; memory is bounded for any input.
 
 const BLOCK: usize = 512;
 /// Longest name, and longest pax header, that is read.
@@ -9,31 +9,31 @@ const LONGEST: u64 = 64 * 1024;
 /// A file's place in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Path as it stands there.
+    /// Path as in the archive.
     pub path: String,
-    /// Whether it is a plain file, with bytes.
+    /// Whether it is a regular file, with bytes.
     pub file: bool,
 }
 
-/// Who is told of the files.
+/// Receives the files.
 pub(super) trait Visit {
-    /// A file begins; true if its bytes are wanted.
+    /// Begins a file; returns whether its bytes are needed.
     fn begin(&mut self, entry: &Entry) -> bool;
-    /// Some of its bytes.
+    /// Receives some of its bytes.
     fn bytes(&mut self, bytes: &[u8]);
-    /// That was all of them.
+    /// Ends the file.
     fn end(&mut self);
 }
 
-/// It is no tar archive, or is damaged.
+/// The input is no tar archive, or is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotTar;
 
-/// Reads an archive as it comes.
+/// Reads an archive in chunks.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     state: State,
-    /// What the headers before a file say of it.
+    /// The path that the headers before a file give it.
     path: Option<String>,
     size: Option<u64>,
 }
@@ -42,9 +42,9 @@ pub(super) struct Reader {
 enum State {
     /// Bytes of a header.
     Header(Vec<u8>),
-    /// Bytes that belong to the last header, and those that fill up its last block.
+    /// Bytes that belong to the last header, and the padding of its last block.
     Body { left: u64, fill: u64, to: To },
-    /// The archive has ended; what follows is of no interest.
+    /// The archive has ended; the rest is ignored.
     Over,
 }
 
@@ -63,7 +63,7 @@ enum To {
 }
 
 impl Reader {
-    /// Whether the archive's end was seen.
+    /// Returns whether the archive's end was seen.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -136,7 +136,7 @@ impl Reader {
             _ => {
                 let file = matches!(kind, 0 | b'0' | b'7');
                 let path = self.path.take().unwrap_or_else(|| named(block));
-                // Links and folders have no bytes, whatever size they give.
+                // Links and folders have no bytes, whatever size their header has.
                 let size = if file { self.size.take().unwrap_or(size) } else { 0 };
                 self.size = None;
                 let wanted = visit.begin(&Entry { path, file });
@@ -155,7 +155,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Records of `LENGTH KEY=VALUE\n`.
+    /// Reads records of `LENGTH KEY=VALUE\n`.
     fn pax(&mut self, mut records: &[u8]) {
         while let Some(space) = records.iter().position(|byte| *byte == b' ') {
             let Ok(length) = text(&records[..space]).parse::<usize>() else { return };
@@ -175,7 +175,7 @@ fn at_most(left: u64, have: usize) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(have)
 }
 
-/// Text up to the first NUL.
+/// Returns the text up to the first NUL.
 fn text(bytes: &[u8]) -> String {
     let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -183,17 +183,17 @@ fn text(bytes: &[u8]) -> String {
 
 fn named(block: &[u8]) -> String {
     let name = text(&block[..100]);
-    // GNU's own format has other things in the place of the prefix.
+    // GNU's own format has other fields in place of the prefix.
     let prefix = if &block[257..263] == b"ustar\0" { text(&block[345..500]) } else { String::new() };
     if prefix.is_empty() { name } else { format!("{prefix}/{name}") }
 }
 
-/// An octal number, or a binary one where the first bit is set.
+/// Returns an octal number, or a binary one where the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
     if let [first, rest @ ..] = field
         && first & 0x80 != 0
     {
-        // What is behind the first bit must fit; no file is so large that more than that is set in the first byte.
+        // The bits after the first must fit; no file is so large that more of the first byte is set.
         let add = |value: u64, byte: &u8| value.checked_mul(256)?.checked_add(u64::from(*byte));
         return if *first == 0x80 { rest.iter().try_fold(0, add) } else { None };
     }

@@ -7,7 +7,7 @@ use crate::fabric::{FabricPlan, Profiles};
 use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
 
-/// A member of an archive, as tar writes it.
+/// Returns a member of an archive, as tar writes it.
 fn member(kind: u8, path: &str, body: &[u8]) -> Vec<u8> {
     let mut head = [0u8; 512];
     head[..path.len().min(100)].copy_from_slice(&path.as_bytes()[..path.len().min(100)]);
@@ -146,14 +146,14 @@ fn what_is_no_archive_or_only_half_of_one_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the bytes come, the same is found.
+    /// Chunk borders do not change the result.
     #[test]
     fn pieces_do_not_matter(step in 1usize..3000) {
         let whole = usual();
         prop_assert_eq!(scan(&whole, step), scan(&whole, whole.len()));
     }
 
-    /// No bytes make it panic, and what it keeps is bounded.
+    /// No input makes it panic, and its memory is bounded.
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2000), at in 0usize..9000, step in 1usize..700) {
         let _ = scan(&bytes, step);
@@ -201,7 +201,7 @@ fn an_old_c_library_does_not_load_the_mounted_stack() {
         let image = image(&[(Part::Glibc, "/lib/libc.so.6", Some(fine))]);
         assert!(judged(&image, "dgxc", Fabric::Efa, Launch::PerRank).is_empty(), "{fine}");
     }
-    // Nothing is mounted there, so nothing of the node's must load.
+    // Nothing is mounted there, so no library of the node needs to load.
     let own = image(&[
         (Part::Glibc, "/lib/libc.so.6", Some("2.31")),
         (Part::Libfabric, "/opt/amazon/efa/lib/libfabric.so.1", None),

@@ -1,8 +1,8 @@
-//! How long ago something was, for people.
+//! The age of something, for display.
 
 use jiff::Timestamp;
 
-/// How long ago, in the unit that matters: `40s`, `6m`, `5h`, `3d`.
+/// Returns the time since then, in the largest unit: `40s`, `6m`, `5h`, `3d`.
 ///
 /// ```
 /// let now: jiff::Timestamp = "2026-11-21T12:00:00Z".parse()?;

@@ -1,4 +1,4 @@
-//! What happens to a job, and what can be done to it.
+//! Events and actions of a job.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -49,12 +49,12 @@ pub enum JobEvent {
         /// The replica now.
         replica: ReplicaStatus,
     },
-    /// The cluster said something.
+    /// The cluster sent a message.
     Message {
         /// The job.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         job: JobHandle,
-        /// How bad.
+        /// The severity.
         severity: Severity,
         /// The cluster's word (`FailedScheduling`).
         reason: String,
@@ -98,7 +98,7 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    /// The phase, if this is a status.
+    /// Returns the phase, if this is a status.
     pub fn phase(&self) -> Option<JobPhase> {
         match self {
             Self::Status { job } => Some(job.phase),
@@ -106,7 +106,7 @@ impl JobEvent {
         }
     }
 
-    /// Whether the job it is about has ended with it.
+    /// Returns whether the job has ended with this event.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Gone { .. }) || self.phase().is_some_and(JobPhase::is_terminal)
     }

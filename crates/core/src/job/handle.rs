@@ -1,4 +1,4 @@
-//! The name of a submitted job, in one string.
+//! The identifier of a submitted job, as one string.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::percent::{decode, encode};
 use crate::{Error, ErrorKind, Result};
 
-/// A job somewhere: `BACKEND://TARGET/part/…#uid`, parts percent-encoded.
+/// A job on a target: `BACKEND://TARGET/part/…#uid`, parts percent-encoded.
 ///
 /// ```
 /// use weftrun_core::job::JobHandle;
@@ -41,34 +41,34 @@ impl JobHandle {
         }
     }
 
-    /// Adds the id that tells apart two jobs that had the same name one after the other.
+    /// Adds the id that distinguishes two successive jobs with the same name.
     #[must_use]
     pub fn with_uid(mut self, uid: impl Into<String>) -> Self {
         self.uid = Some(uid.into());
         self
     }
 
-    /// The backend's name.
+    /// Returns the backend's name.
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// The target's name.
+    /// Returns the target's name.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The parts behind the target, decoded.
+    /// Returns the parts after the target, decoded.
     pub fn parts(&self) -> &[String] {
         &self.parts
     }
 
-    /// The last part: the job's name or number.
+    /// Returns the last part: the job's name or number.
     pub fn name(&self) -> &str {
         self.parts.last().map_or("", String::as_str)
     }
 
-    /// The id behind `#`.
+    /// Returns the id after `#`.
     pub fn uid(&self) -> Option<&str> {
         self.uid.as_deref()
     }
@@ -122,25 +122,26 @@ impl<'de> Deserialize<'de> for JobHandle {
     }
 }
 
-/// The id of one submission, made by the client and journaled before the first byte is sent; the cluster carries it
-/// as a label or comment, so that a lost answer never leads to a second job. Lower-case letters and digits.
+/// The id of one submission, made by the client and journaled before the first byte is sent; the cluster
+/// stores it as a label or comment, so that a lost answer never leads to a second job. Lower-case letters
+/// and digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SubmissionId(String);
 
 impl SubmissionId {
-    /// Makes an id of 128 random bits the caller drew: core has no randomness.
+    /// Makes an id of 128 random bits from the caller: core has no randomness.
     pub fn from_random(bits: u128) -> Self {
         Self(format!("{bits:032x}"))
     }
 
-    /// Takes an id back from a cluster or a journal.
+    /// Parses an id from a cluster or a journal.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
         (!text.is_empty() && text.len() <= 63 && text.bytes().all(plain)).then(|| Self(text.to_owned()))
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

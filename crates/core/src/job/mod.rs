@@ -1,4 +1,4 @@
-//! A job after it was submitted: its handle, its phase, what happens to it.
+//! A job after it was submitted: its handle, its phase, its events.
 
 mod age;
 mod event;

@@ -22,7 +22,7 @@ pub enum JobPhase {
     Running,
     /// Some ranks failed and start again.
     Restarting,
-    /// Held or suspended by somebody.
+    /// Held or suspended.
     Suspended,
     /// Being stopped.
     Stopping,
@@ -30,20 +30,20 @@ pub enum JobPhase {
     Succeeded,
     /// Ended badly.
     Failed,
-    /// Stopped by somebody.
+    /// Stopped on request.
     Cancelled,
-    /// The cluster does not say.
+    /// The cluster does not report it.
     #[default]
     Unknown,
 }
 
 impl JobPhase {
-    /// Whether nothing comes after it.
+    /// Returns whether the phase is final.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// The word in JSON and tables.
+    /// Returns the word in JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -67,7 +67,7 @@ impl std::fmt::Display for JobPhase {
     }
 }
 
-/// Which jobs.
+/// The jobs to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
@@ -105,11 +105,11 @@ pub struct JobSummary {
     pub name: String,
     /// Its phase.
     pub phase: JobPhase,
-    /// Why it is in that phase, in a sentence; empty if there is nothing to say.
+    /// Why it is in that phase, in a sentence; may be empty.
     pub reason: String,
     /// Kind in the cluster's words (`PyTorchJob`, `sbatch`).
     pub kind: String,
-    /// Nodes that are ready, and nodes asked.
+    /// Nodes that are ready, and nodes requested.
     pub ready: (u32, u32),
     /// When it was submitted.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
@@ -117,7 +117,7 @@ pub struct JobSummary {
     /// When it ended.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub ended: Option<Timestamp>,
-    /// The job's own exit code, where the cluster knows one.
+    /// The job's own exit code, where the cluster has one.
     pub exit_code: Option<i32>,
     /// The submission that made it, if it was one of ours.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]

@@ -1,15 +1,16 @@
-//! Settings on a command line: `mpirun -x NAME=value`, `export NAME=value`, in argv and in shell text.
+//! Finds settings on a command line: `mpirun -x NAME=value`, `export NAME=value`, in argv and in shell
+//! text.
 
 use crate::fabric::view::ContainerView;
 
-/// A setting, and the pointer of the word it stands in.
+/// A setting, and the pointer of its word.
 pub(super) struct Found<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a str,
     pub(super) at: String,
 }
 
-/// The settings on a container's command line, in order.
+/// Returns the settings on a container's command line, in order.
 pub(super) fn settings(container: &ContainerView) -> Vec<Found<'_>> {
     let mut found = Vec::new();
     let mut after_x = false;
@@ -26,7 +27,8 @@ pub(super) fn settings(container: &ContainerView) -> Vec<Found<'_>> {
     found
 }
 
-/// The words of a piece of shell text, without its comments. Quotes part words too, which is right for names.
+/// Returns the words of a piece of shell text, without comments. Quotes separate words too, which is
+/// correct for names.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| {
         let end = line
@@ -42,7 +44,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `NAME=value` anywhere, `NAME` alone behind `-x`.
+/// Reads `NAME=value` anywhere, `NAME` alone after `-x`.
 fn setting(word: &str, after_x: bool) -> Option<(&str, &str)> {
     let (name, value) = match word.split_once('=') {
         Some(pair) => pair,

@@ -1,5 +1,5 @@
-//! What is worth saying about a job though nothing is changed: misspelt names, settings that are out of date, shapes
-//! that the fabric does not like. Facts and sources: docs/reference/codes.md.
+//! Findings about a job that is not changed: misspelt names, outdated settings, shapes that the fabric does
+//! not support. Facts and sources: docs/reference/codes.md.
 
 mod commands;
 mod names;
@@ -14,16 +14,16 @@ use crate::fabric::view::JobView;
 use crate::fabric::{Profile, too_many_roles};
 use crate::request::Fabric;
 
-/// A finding and where it stands.
+/// A finding and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lint {
-    /// What there is to say.
+    /// The finding.
     pub finding: Finding,
     /// JSON pointer of the place in the object it came from, empty if there is none.
     pub at: String,
 }
 
-/// Looks at a job. The order is that of the roles and their environment.
+/// Checks a job. The order is that of the roles and their environment.
 pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint> {
     if let Some(finding) = too_many_roles(job.roles.len()) {
         return vec![Lint { finding, at: String::new() }];
@@ -36,8 +36,8 @@ pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint>
     lints
 }
 
-/// Looks at one environment variable on its own: a job file's, an sbatch script's. `fabric` is the job's as far as it is
-/// known, else [`Fabric::Auto`]; `image` is the container image, if it is known.
+/// Checks one environment variable on its own: a job file's, an sbatch script's. `fabric` is the job's if
+/// it is known, else [`Fabric::Auto`]; `image` is the container image, if it is known.
 pub fn variable(
     name: &str,
     value: &str,

@@ -1,17 +1,17 @@
-//! Names that are nearly a known one, and slips that are no near miss by their letters.
+//! Names that are similar to a known one, and known misspellings that are not.
 
 use crate::Finding;
 use crate::env_names::{find, is_known, nearest, newest_nccl};
 use crate::image::NcclVersion;
 
-/// Spellings that were seen and are no near miss by their letters.
+/// Known misspellings that are not similar by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
     ("NCCL_INFO", "NCCL_DEBUG=INFO", "NCCL knows no NCCL_INFO, so nothing is logged"),
     ("NCCL_NVLS_DISABLE", "NCCL_NVLS_ENABLE=0", "NCCL knows no NCCL_NVLS_DISABLE, so NVLS stays on"),
     ("NCCL_DEBUG_LEVEL", "NCCL_DEBUG", "NCCL knows no NCCL_DEBUG_LEVEL"),
 ];
 
-/// A misspelt or unknown name, or one that the image's NCCL does not read, as a finding.
+/// Returns a finding for a misspelt or unknown name, or one that the image's NCCL does not read.
 pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Finding> {
     if let Some((_, meant, why)) = SLIPS.iter().find(|(slip, _, _)| *slip == name) {
         return Some(
@@ -42,7 +42,7 @@ pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Find
     unknown(name)
 }
 
-/// A name that no release of NCCL reads.
+/// Reports a name that no release of NCCL reads.
 fn unknown(name: &str) -> Option<Finding> {
     if let Some(meant) = nearest(name) {
         return Some(
@@ -56,14 +56,14 @@ fn unknown(name: &str) -> Option<Finding> {
     })
 }
 
-/// Names that no NCCL reads, with what to write instead.
+/// Names that no NCCL reads, with their replacements.
 const NEVER_READ: [(&str, &str); 3] = [
     ("NCCL_SOCKET_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),
     ("NCCL_TIMEOUT", "set the timeout of torch.distributed.init_process_group"),
     ("NCCL_TIMEOUT_MS", "set the timeout of torch.distributed.init_process_group"),
 ];
 
-/// What took the place of names that NCCL no longer reads.
+/// Replacements of names that NCCL no longer reads.
 const REPLACED: [(&str, &str); 6] = [
     ("NCCL_IB_CUDA_SUPPORT", "NCCL_NET_GDR_LEVEL"),
     ("NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL"),
@@ -73,7 +73,7 @@ const REPLACED: [(&str, &str); 6] = [
     ("NCCL_TREE_THRESHOLD", "NCCL_ALGO"),
 ];
 
-/// Returns whether a name looks like one of NCCL's and is none that it, its plugins or a build reads.
+/// Returns whether a name looks like one of NCCL's and is not read by it, its plugins or a build.
 fn is_unread(name: &str) -> bool {
     const OF_PLUGINS: [&str; 6] = ["GPUDIRECTTCPX_", "FASTRAK_", "SHIMNET_", "OFI_", "GIB_", "LLCM_"];
     const OF_BUILDS: [&str; 22] = [

@@ -1,11 +1,11 @@
-//! Slips of batch scripts that Slurm and the shell do not report, or only when the nodes are there.
+//! Mistakes in batch scripts that Slurm and the shell do not report, or only once the nodes are allocated.
 
 use std::ops::Range;
 
 use crate::Finding;
 use crate::shell;
 
-/// Looks at the text of a batch script. Bytes in `skip` are not the user's.
+/// Checks the text of a batch script. Bytes in `skip` are not the user's.
 pub(crate) fn check(text: &str, skip: &[Range<usize>]) -> Vec<(Finding, Range<usize>)> {
     let mut found = Vec::new();
     directives(text, skip, &mut found);
@@ -19,7 +19,7 @@ pub(crate) fn check(text: &str, skip: &[Range<usize>]) -> Vec<(Finding, Range<us
     found
 }
 
-/// Whether the script is one of a shell: a script may be Python, and its first line then says so.
+/// Returns whether a shell runs the script: the first line may name another interpreter, such as Python.
 fn is_shell(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     first.starts_with("#!")
@@ -36,7 +36,7 @@ fn line_range(text: &str, number: usize) -> Range<usize> {
     start..start + length
 }
 
-/// `#SBATCH` lines that Slurm does not read, and variables in those that it reads.
+/// Reports `#SBATCH` lines that Slurm does not read, and variables in those that it reads.
 fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range<usize>)>) {
     let documents = shell::documents(text);
     let (mut at, mut first_command) = (0, None);
@@ -74,7 +74,7 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
     }
 }
 
-/// The first `$NAME` or `${NAME}` of a directive, without its comment.
+/// Returns the first `$NAME` or `${NAME}` of a directive, without its comment.
 fn variable(options: &str) -> Option<&str> {
     let options = options.split(" #").next().unwrap_or(options);
     let at = options.match_indices('$').map(|(at, _)| at).find(|at| {

@@ -13,20 +13,20 @@ const PLATFORM: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/src/plat
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
 const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
 
-/// What is known of the place a setting stands in.
+/// Known properties of the place of a setting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
-    /// The fabric the job shows by what it asks; [`Fabric::Auto`] if it shows none.
+    /// The fabric that the job's requests show; [`Fabric::Auto`] if they show none.
     pub(super) fabric: Fabric,
     /// Whether the EFA device has RDMA read; none if unknown.
     pub(super) rdma_read: Option<bool>,
-    /// Whether Multus gives the pods further interfaces.
+    /// Whether Multus gives the pods additional interfaces.
     pub(super) multus: bool,
     /// Whether the job has ranks on several nodes.
     pub(super) several_nodes: bool,
 }
 
-/// What aws-ofi-nccl sets for each platform, where the user did not.
+/// Variables that aws-ofi-nccl sets for each platform, where the user did not.
 const SET_BY_THE_PLUGIN: [&str; 7] = [
     "NCCL_BUFFSIZE",
     "NCCL_MIN_NCHANNELS",
@@ -37,7 +37,7 @@ const SET_BY_THE_PLUGIN: [&str; 7] = [
     "NCCL_P2P_NET_CHUNKSIZE",
 ];
 
-/// Looks at the environment of a role's containers.
+/// Checks the environment of a role's containers.
 pub(super) fn environment(
     job: &JobView,
     role: &RoleView,
@@ -77,7 +77,7 @@ fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>)
     );
 }
 
-/// The fabric a job shows by the devices it asks.
+/// Returns the fabric that a job's requested devices show.
 fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     let asks = |prefix: &str| {
         job.roles.iter().any(|role| {
@@ -108,7 +108,7 @@ fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
     role.instance_types.iter().find_map(|name| catalogue.get(name)?.rdma_read)
 }
 
-/// A `$NAME` that Kubernetes leaves as it is, in a list of folders.
+/// Reports a `$NAME` in a list of folders, which Kubernetes does not expand.
 fn dollar(name: &str, value: &str) -> Option<Finding> {
     let found = unexpanded(value).filter(|_| name.ends_with("PATH"))?;
     Some(
@@ -118,7 +118,7 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
     )
 }
 
-/// What there is to say about a setting by its name and value.
+/// Returns the findings about a setting by its name and value.
 pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding> {
     let efa = setting.fabric == Fabric::Efa;
     let ib = matches!(setting.fabric, Fabric::Roce | Fabric::InfiniBand);
@@ -256,13 +256,13 @@ fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
     Finding::info(code, message).fix(format!("{name} can go")).source(source)
 }
 
-/// The first entry of a list of folders that is a relative path. What a variable or a command fills in is not known.
+/// Returns the first relative path in a list of folders. The value of a variable or a command is unknown.
 fn relative_folder(list: &str) -> Option<&str> {
     let is_path = |entry: &str| {
         entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+/".contains(&byte))
             && !entry.starts_with('/')
     };
-    // `${A:+:}`, `$(…)`: the colon is not one of the list.
+    // `${A:+:}`, `$(…)`: the colon does not separate entries.
     if list.contains("${") || list.contains("$(") || list.contains('`') {
         return None;
     }

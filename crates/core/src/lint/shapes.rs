@@ -1,4 +1,4 @@
-//! Shapes of a pod that the fabric does not like.
+//! Shapes of a pod that the fabric does not support.
 
 use super::Lint;
 use crate::Finding;
@@ -9,7 +9,7 @@ use crate::text::Quantity;
 
 const EFA: &str = "vpc.amazonaws.com/efa";
 
-/// Looks at one role.
+/// Checks one role.
 pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
     let container = &role.container;
     let mut say =
@@ -64,7 +64,7 @@ fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
     }
 }
 
-/// `/dev/infiniband` as a folder of the node, or `privileged`, beside a device plugin.
+/// Reports `/dev/infiniband` as a folder of the node, or `privileged`, beside a device plugin.
 fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &str)) {
     let container = &role.container;
     let resources = container.limits.keys().chain(container.requests.keys());
@@ -96,7 +96,7 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
     }
 }
 
-/// All CPUs of a type cannot be had: the node keeps some for itself.
+/// Reports a request of all CPUs of a type: the node keeps some for itself.
 fn processors(
     role: &RoleView,
     profile: &Profile,
@@ -108,7 +108,7 @@ fn processors(
     };
     let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
     let row = if role.instance_types.is_empty() {
-        // Without a type: a whole node's accelerators, and to the very number its CPUs.
+        // Without a type: a whole node's accelerators, and exactly the number of its CPUs.
         let accelerators = role.pod_asks(&profile.accelerator);
         let whole = |row: &&InstanceType| {
             accelerators > 0

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use weftrun_nccl::{Event, SourceId, TransportMap};
 
-/// A piece of one log source. Bytes are as the rank wrote them: lines may be torn over batches, UTF-8 may be bad.
+/// A piece of one log source. Bytes are as the rank wrote them: lines may be split over batches, UTF-8 may
+/// be invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogBatch {
@@ -15,24 +16,24 @@ pub struct LogBatch {
     pub source: Arc<SourceId>,
     /// The bytes; may be empty where there is only a mark.
     pub bytes: Vec<u8>,
-    /// Ends of the lines in `bytes`, in order. Bytes behind the last are a line not ended yet.
+    /// Ends of the lines in `bytes`, in order. Bytes after the last are an unfinished line.
     pub lines: Vec<LineEnd>,
-    /// Something the reader must know before these bytes.
+    /// A notice for the reader before these bytes.
     pub mark: Option<Mark>,
-    /// Where the source continues behind these bytes.
+    /// Where the source continues after these bytes.
     pub cursor: Cursor,
 }
 
 /// The end of a line in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineEnd {
-    /// Offset in `bytes` behind the newline.
+    /// Offset in `bytes` after the newline.
     pub end: usize,
-    /// When the line was written, where the cluster says.
+    /// When the line was written, where the cluster reports it.
     pub time: Option<Timestamp>,
 }
 
-/// Something a reader of a log must be told; never silent.
+/// A notice that is always shown to the reader of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mark", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -42,7 +43,7 @@ pub enum Mark {
         /// Why.
         reason: String,
     },
-    /// Nothing is missing, but the reader should know: why nothing comes yet, how the logs are read.
+    /// Nothing is missing, but the reader is informed: why there is no output yet, how the logs are read.
     Note {
         /// What.
         text: String,
@@ -63,7 +64,7 @@ pub enum Mark {
     },
 }
 
-/// Where a log source continues: opaque to callers, storable, good after a restart of weftrun.
+/// Where a log source continues: opaque to callers, storable, valid after a restart of weftrun.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -72,7 +73,7 @@ pub struct Cursor {
     pub uid: String,
     /// Attempt.
     pub attempt: u32,
-    /// Bytes read so far, where the source is a file; of the unfinished line, where it is read by time.
+    /// Bytes read so far, for a file; of the unfinished line, for a source that is read by time.
     pub offset: u64,
     /// Time of the last line read, where the source is read by time.
     pub time: Option<Timestamp>,
@@ -83,7 +84,7 @@ pub struct Cursor {
     pub anchor: Option<Anchor>,
 }
 
-/// A second from which a log can be asked again, and what was read since it.
+/// A second from which a log can be requested again, and what was read since it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     /// A whole second.
@@ -110,7 +111,7 @@ pub struct LogOptions {
     pub init: bool,
     /// Only these roles; all if empty.
     pub roles: Vec<String>,
-    /// Only these global ranks, where sources know theirs; all if empty.
+    /// Only these global ranks, where the ranks of sources are known; all if empty.
     pub ranks: Vec<u32>,
     /// Continue from here: one cursor a source.
     pub from: Vec<Cursor>,
@@ -119,7 +120,7 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// Makes options that read everything and go on until the end.
+    /// Makes options that read everything until the end of the job.
     pub fn follow() -> Self {
         Self { follow: true, ..Self::default() }
     }
@@ -182,10 +183,11 @@ impl LogBatch {
     }
 }
 
-/// Lines written less than this apart are one moment.
+/// Lines written less than this apart count as written at one moment.
 const MOMENT: SignedDuration = SignedDuration::from_millis(20);
 
-/// The parts of a batch that were written at one moment, each with its time. What has no time is one part.
+/// Returns the parts of a batch that were written at one moment, each with its time. Lines without a time
+/// are one part.
 fn moments(batch: &LogBatch) -> Vec<(Range<usize>, Option<Timestamp>)> {
     let mut parts: Vec<(Range<usize>, Option<Timestamp>)> = Vec::new();
     let mut begin = 0;
@@ -201,7 +203,7 @@ fn moments(batch: &LogBatch) -> Vec<(Range<usize>, Option<Timestamp>)> {
         }
         begin = line.end;
     }
-    // A line that has not ended goes with the one before it: its time comes with its end.
+    // An unfinished line goes with the one before it: its time comes with its end.
     match parts.last_mut() {
         Some((range, _)) => range.end = batch.bytes.len(),
         None => parts.push((0..batch.bytes.len(), None)),

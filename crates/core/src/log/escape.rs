@@ -1,8 +1,8 @@
-//! How long one escape sequence is.
+//! Measures one escape sequence.
 //!
-//! Not `vte`: a terminal's parser swallows everything behind an `OSC` or `DCS` that is never ended, so a rank could hide
-//! what it says for the rest of its line. Here a sequence that does not end is not a sequence: its introducer goes, its
-//! text stays. The property tests use `vte` as the judge of what is left.
+//! Not `vte`: a terminal's parser consumes everything after an unterminated `OSC` or `DCS`, so a rank could
+//! hide the rest of its line. Here an unterminated sequence is not a sequence: its introducer is removed,
+//! its text stays. The property tests check the remaining text with `vte`.
 
 /// One escape sequence at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Escape<'a> {
 }
 
 impl Escape<'_> {
-    /// Length in bytes; never 0.
+    /// Returns the length in bytes; never 0.
     pub(super) fn len(self) -> usize {
         match self {
             Self::Sgr(_, len) | Self::Other(len) => len,
@@ -48,7 +48,7 @@ fn control_sequence(text: &str, start: usize) -> Escape<'_> {
             Escape::Sgr(&text[start..end], end + 1)
         }
         Some((end, 0x40..=0x7e)) => Escape::Other(end + 1),
-        // Broken off by a control or by text: only the introducer goes.
+        // Interrupted by a control or by text: only the introducer is removed.
         _ => Escape::Other(start),
     }
 }
@@ -60,8 +60,8 @@ fn control_string(text: &str, start: usize, bell_ends: bool) -> Escape<'_> {
             '\x07' if bell_ends => return Escape::Other(at + 1),
             '\u{9c}' => return Escape::Other(at + 2),
             '\x1b' if text[at + 1..].starts_with('\\') => return Escape::Other(at + 2),
-            // Any other control ends what cannot be a title or a link any more; that C1 introducers do too keeps a
-            // line of nothing but introducers from being scanned to its end at each of them.
+            // Any other control ends what cannot be a title or a link any more. C1 introducers do so too;
+            // otherwise a line of only introducers would be scanned to its end at each of them.
             '\x1b' | '\x18' | '\x1a' | '\u{80}'..='\u{9b}' | '\u{9d}'..='\u{9f}' => return Escape::Other(at),
             _ => {}
         }

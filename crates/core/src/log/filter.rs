@@ -1,4 +1,4 @@
-//! The filter language the TUI's log pane and `weftrun logs` share.
+//! The filter language of the TUI's log pane and of `weftrun logs`.
 //!
 //! `rank:32-39 !rank:0 node:ip-1-16 role:worker level:>=warn since:5m until:12:04 /regex/ !/regex/ word`. All parts
 //! must hold. A word or regular expression without capitals ignores case.
@@ -13,7 +13,7 @@ use super::substring::Literal;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
 
-/// Which lines to show.
+/// The lines to show.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     terms: Vec<(bool, Term)>,
@@ -31,7 +31,7 @@ enum Term {
     Text(Pattern),
 }
 
-/// A text to look for in lines.
+/// A text to search for in lines.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -70,7 +70,7 @@ impl Pattern {
             })
     }
 
-    /// The first place it is found, in bytes.
+    /// Returns the first match, in bytes.
     pub fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
         match &self.literal {
             Some(literal) => literal.find(text),
@@ -78,7 +78,7 @@ impl Pattern {
         }
     }
 
-    /// Whether bytes of any number of lines hold it.
+    /// Returns whether bytes of any number of lines contain it.
     pub(super) fn is_in(&self, lines: &[u8]) -> bool {
         match &self.literal {
             Some(literal) => literal.find(lines).is_some(),
@@ -86,7 +86,7 @@ impl Pattern {
         }
     }
 
-    /// Whether an entry holds it, as it is drawn.
+    /// Returns whether an entry contains it, as it is drawn.
     pub fn matches(&self, entry: &Entry) -> bool {
         if entry.is_plain() {
             self.find(entry.raw()).is_some()
@@ -97,7 +97,7 @@ impl Pattern {
 }
 
 impl Filter {
-    /// Reads a filter. `now` is what `since:5m` counts back from.
+    /// Reads a filter. `since:5m` counts back from `now`.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] naming the part that cannot be read.
@@ -114,7 +114,7 @@ impl Filter {
         Ok(Self { terms, text: text.trim().to_owned() })
     }
 
-    /// The filter of some ranks.
+    /// Restricts the filter to some ranks.
     #[must_use]
     pub fn with_ranks(mut self, ranks: impl IntoIterator<Item = u32>) -> Self {
         let ranges: Vec<_> = ranks.into_iter().map(|rank| (rank, rank)).collect();
@@ -124,7 +124,7 @@ impl Filter {
         self
     }
 
-    /// The filter of lines at least this bad.
+    /// Restricts the filter to lines of at least this level.
     #[must_use]
     pub fn with_level(mut self, level: Level) -> Self {
         if level > Level::Debug {
@@ -133,17 +133,17 @@ impl Filter {
         self
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether it accepts everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// As it was written.
+    /// Returns its text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a line is shown. Marks (gaps, resumes) are shown whatever the text looked for.
+    /// Returns whether a line is shown. Marks (gaps, resumes) are shown with any text filter.
     pub fn shows(&self, store: &LogStore, entry: &Entry) -> bool {
         let Some(stream) = store.streams().get(entry.stream as usize) else { return false };
         self.terms.iter().all(|(positive, term)| match term {
@@ -165,7 +165,7 @@ impl Term {
             }
             Self::Role(role) => stream.source.role == *role,
             Self::AtLeast(level) => entry.level >= *level,
-            // A line without a time cannot be said to be outside.
+            // It is unknown whether a line without a time is outside.
             Self::Since(since) => entry.time.is_none_or(|time| time >= *since),
             Self::Until(until) => entry.time.is_none_or(|time| time <= *until),
             Self::Text(pattern) => pattern.matches(entry),

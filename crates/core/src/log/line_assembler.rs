@@ -1,15 +1,16 @@
-//! One source's bytes, made whole lines: torn ones joined, endless ones cut and counted, progress bars collapsed.
+//! Assembles one source's bytes into lines: torn ones joined, endless ones cut and counted, progress bars
+//! collapsed.
 
 use super::sanitise::{LINE_CAP, last_segment};
 
-/// A line as it is kept: without its newline, without the states a carriage return drew over.
+/// A line as it is stored: without its newline, and without text that a carriage return overwrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole<'a> {
     /// Its bytes, at most [`LINE_CAP`].
     pub bytes: &'a [u8],
     /// Bytes left out.
     pub cut: u64,
-    /// How often it was begun again.
+    /// How often it was restarted.
     pub updates: u32,
 }
 
@@ -19,12 +20,12 @@ pub(super) struct Feed {
     tail: Vec<u8>,
     cut: u64,
     updates: u32,
-    /// Carriage returns behind the tail: they count once something follows them.
+    /// Carriage returns after the tail: they count once something follows them.
     returns: u32,
 }
 
 impl Feed {
-    /// Gives the line that ends with `end` (a piece without its newline) to `take`.
+    /// Passes the line that ends with `end` (a piece without its newline) to `take`.
     pub(super) fn line(&mut self, end: &[u8], take: impl FnOnce(Whole<'_>)) {
         if self.tail.is_empty() && self.updates == 0 && self.returns == 0 {
             take(whole(end));
@@ -36,8 +37,8 @@ impl Feed {
         (self.cut, self.updates, self.returns) = (0, 0, 0);
     }
 
-    /// Keeps the beginning of a line whose end has not come yet. All but the last state of a progress bar is forgotten
-    /// at once: a bar without a newline stays small.
+    /// Keeps the beginning of an unfinished line. All but the last state of a progress bar is dropped at
+    /// once: a bar without a newline stays small.
     pub(super) fn keep(&mut self, piece: &[u8]) {
         let trailing = piece.iter().rev().take_while(|b| **b == b'\r').count();
         let (body, _) = piece.split_at(piece.len() - trailing);
@@ -61,7 +62,7 @@ impl Feed {
         self.cut += (piece.len() - room) as u64;
     }
 
-    /// Gives the unfinished line, if there is one, to `take`: nothing comes behind it any more.
+    /// Passes the unfinished line, if there is one, to `take`: no more bytes follow.
     pub(super) fn end(&mut self, take: impl FnOnce(Whole<'_>)) {
         if !self.tail.is_empty() {
             self.line(&[], take);

@@ -1,7 +1,8 @@
-//! Log bytes on their way from a rank to a screen: batches, cursors, and (sans-IO) everything that makes them whole.
+//! Processes log bytes on their way from a rank to a screen: batches, cursors, and (sans-IO) the assembly
+//! of lines.
 //!
-//! A backend gives [`LogBatch`]es; a [`LogStore`] makes lines of them, each with its rank, time and level; a
-//! [`Projection`] says which of them a reader wants to see; and nothing is drawn but a [`CleanLine`].
+//! A backend returns [`LogBatch`]es; a [`LogStore`] splits them into lines, each with its rank, time and
+//! level; a [`Projection`] selects the lines to show; and only [`CleanLine`]s are drawn.
 
 mod batch;
 mod escape;

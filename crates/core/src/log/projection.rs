@@ -1,4 +1,4 @@
-//! The lines a reader wants to see, in the order of their times: what a filter leaves of a store.
+//! The lines that a filter selects from a store, ordered by time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,18 +7,19 @@ use std::ops::Range;
 use super::store::Entry;
 use super::{Filter, LogStore, Pattern};
 
-/// Most lines listed one by one: with more, the oldest are left out and said to be.
+/// Most lines listed one by one: with more, the oldest are left out and counted.
 const MOST: usize = 4 << 20;
 
-/// Texts remembered to fold the same lines of several ranks into one.
+/// Texts kept to fold equal lines of several ranks into one.
 const MOST_TEXTS: usize = 16_384;
 
-/// Which lines of a store are shown, by number. Kept up to date as the store grows, without looking at a line twice.
+/// The lines of a store that are shown, by number. Updated as the store grows, without reading a line
+/// twice.
 #[derive(Clone, Debug)]
 pub struct Projection {
     filter: Filter,
     shown: Shown,
-    /// Numbers up to which lines were looked at: of the history, and of what came since.
+    /// Numbers up to which lines were read: of the history, and of the live lines.
     seen: (u64, u64),
     generation: u64,
     streams: usize,
@@ -31,25 +32,25 @@ pub struct Projection {
 /// The lines shown.
 #[derive(Clone, Debug)]
 enum Shown {
-    /// All of them, in the order they came: a file of a gigabyte needs no list of its lines.
+    /// All of them, in their original order: a file of a gigabyte needs no list of its lines.
     All { history: Range<u64>, live: Range<u64> },
-    /// Time and number of each, sorted; times repeat the line before's where a line has none.
+    /// Time and number of each, sorted; a line without a time gets that of the line before it.
     Listed(Vec<(i64, u64)>),
 }
 
-/// Lines folded into the one before them that says the same.
+/// Lines folded into an earlier one with the same text.
 #[derive(Clone, Debug, Default)]
 struct Folds {
     hasher: RandomState,
-    /// The line that first said a text.
+    /// The first line with each text.
     first: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
-    /// How many more said what a line says.
+    /// How many later lines have the same text as a line.
     more: HashMap<u64, u32>,
 }
 
 impl Folds {
-    /// Whether a line says what another one said; it is counted there.
+    /// Returns whether an earlier line has the same text; it is counted there.
     fn folds(&mut self, entry: &Entry) -> bool {
         if entry.mark {
             return false;
@@ -95,29 +96,29 @@ impl Projection {
         }
     }
 
-    /// Shows lines that say the same once, with how many more said it.
+    /// Shows equal lines once, with the number of repeats.
     #[must_use]
     pub fn folded(mut self) -> Self {
         (self.shown, self.folds) = (Shown::Listed(Vec::new()), Some(Folds::default()));
         self
     }
 
-    /// How many more lines said what this one says.
+    /// Returns how many later lines have the same text.
     pub fn more(&self, seq: u64) -> u32 {
         self.folds.as_ref().and_then(|folds| folds.more.get(&seq)).copied().unwrap_or(0)
     }
 
-    /// The filter.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// Lines left out since there are too many to list.
+    /// Returns how many lines were left out since there are too many to list.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Takes in what came to the store since the last call; gives how many lines were added.
+    /// Adds the lines that came since the last call; returns how many were added.
     pub fn update(&mut self, store: &LogStore) -> usize {
         if store.generation() == self.generation {
             return 0;
@@ -125,7 +126,7 @@ impl Projection {
         self.generation = store.generation();
         let named = store.streams().iter().filter(|stream| stream.rank.is_some()).count();
         if named != self.streams && !self.filter.is_empty() {
-            // A stream has got its rank: lines that were not its before are now.
+            // A stream got its rank: lines without a rank now belong to it.
             self.begin_again(store);
         }
         self.streams = named;
@@ -191,7 +192,8 @@ impl Projection {
         }
     }
 
-    /// Leaves out lines the store has dropped; a few may stay for a while, so that a flood does not cost a walk a frame.
+    /// Removes lines that the store has dropped; a few may stay for a while, so that a flood does not cost
+    /// a scan per frame.
     fn forget(&mut self, store: &LogStore) {
         let lost = store.dropped() - self.dropped;
         let in_order = self.in_order(0);
@@ -211,7 +213,7 @@ impl Projection {
         }
     }
 
-    /// How many lines are shown.
+    /// Returns how many lines are shown.
     pub fn len(&self) -> usize {
         match &self.shown {
             Shown::All { history, live } => {
@@ -221,12 +223,12 @@ impl Projection {
         }
     }
 
-    /// Whether none is.
+    /// Returns whether no line is shown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of the line at an index.
+    /// Returns the number of the line at an index.
     pub fn seq(&self, index: usize) -> Option<u64> {
         match &self.shown {
             Shown::All { history, live } => {
@@ -239,7 +241,7 @@ impl Projection {
         }
     }
 
-    /// Index of a line by its number, or where it would be.
+    /// Returns the index of a line by its number, or where it would be.
     pub fn index_of(&self, seq: u64) -> usize {
         match &self.shown {
             Shown::All { history, live } => {
@@ -258,7 +260,7 @@ impl Projection {
         }
     }
 
-    /// How many lines at the end are not older than a number.
+    /// Returns how many lines at the end are not older than a number.
     pub fn since(&self, seq: u64) -> u64 {
         match &self.shown {
             Shown::All { live, .. } => live.end.saturating_sub(seq.max(live.start)),
@@ -266,7 +268,7 @@ impl Projection {
         }
     }
 
-    /// The next line, from an index on (itself included), that holds a text.
+    /// Returns the next line, from an index on (itself included), that contains a text.
     pub fn find(&self, store: &LogStore, pattern: &Pattern, from: usize) -> Option<usize> {
         if self.in_order(from) {
             let seq = store.search(pattern, self.seq(from)?, |entry| self.holds(entry.seq))?;
@@ -278,7 +280,7 @@ impl Projection {
         shown.get(from..)?.iter().position(hit).map(|at| from + at)
     }
 
-    /// The nearest line before an index that holds a text.
+    /// Returns the nearest line before an index that contains a text.
     pub fn find_before(&self, store: &LogStore, pattern: &Pattern, before: usize) -> Option<usize> {
         if self.in_order(0) {
             let end = self.seq(before).unwrap_or(u64::MAX);
@@ -290,7 +292,7 @@ impl Projection {
         shown.get(..before)?.iter().rposition(|(_, seq)| hits.binary_search(seq).is_ok())
     }
 
-    /// Whether a line is shown; only where lines are in the order they came.
+    /// Returns whether a line is shown; only for lines in their original order.
     fn holds(&self, seq: u64) -> bool {
         match &self.shown {
             Shown::All { history, live } => history.contains(&seq) || live.contains(&seq),

@@ -1,11 +1,11 @@
-//! A log that is read by time: the server gives "everything since a second", and this makes it exact.
+//! Reads a log by time: the server returns everything since a second, and this makes it exact.
 //!
 //! Kubernetes resumes a container's log with `sinceTime`, which is cut to whole seconds, so every resumption repeats
 //! lines. Within one container the order of the file never changes, but the stamps may run backwards by a little, since
-//! stdout and stderr are stamped by two threads. So lines are not told apart by time: [`Resume`] asks for everything
-//! since a second before the newest one it has seen, knows how many such lines it has had and what the first of them
-//! was, and skips exactly those. Only where the first line is another one (the file was rotated) does it fall back to
-//! the stamps, and it says so.
+//! stdout and stderr are stamped by two threads. So lines are not identified by time: [`Resume`] requests
+//! everything since a second before the newest one it has seen, counts how many such lines it has had and
+//! what the first of them was, and skips exactly those. Only where the first line is another one (the file
+//! was rotated) does it fall back to the stamps, and it reports that.
 
 use std::fmt;
 
@@ -14,15 +14,16 @@ use jiff::Timestamp;
 use super::stamp::Stamps;
 use super::{Anchor, Cursor, LineEnd, Mark};
 
-/// Longest part of a line that is held back; a longer line goes out in pieces.
+/// Longest unfinished line that is held back; a longer line is emitted in pieces.
 const HELD: usize = 64 * 1024;
 
-/// Reads one log source over any number of connections. Sans-IO: open a stream with [`Resume::since`], say so with
-/// [`Resume::opened`], feed what arrives, and open again when it breaks.
+/// Reads one log source over any number of connections. Sans-IO: open a stream with [`Resume::since`],
+/// confirm it with [`Resume::opened`], feed what arrives, and open again when it breaks.
 #[derive(Debug, Default)]
 pub struct Resume {
     cursor: Cursor,
-    /// Seconds that can be asked from: the one to use, and the newest, which becomes it with the next second.
+    /// Seconds that can be requested from: the one to use, and the newest, which replaces it with the next
+    /// second.
     anchors: Vec<Anchor>,
     /// The first stream started in the middle of the file, so its first line is not the first of its second.
     middle: bool,
@@ -30,7 +31,7 @@ pub struct Resume {
     held: Vec<u8>,
     /// The line whose head was too long to be held.
     open: Option<Open>,
-    /// Bytes of the next new line that went out over an earlier connection.
+    /// Bytes of the next new line that were emitted over an earlier connection.
     repeat: u64,
     phase: Phase,
     stamps: Stamps,
@@ -51,18 +52,18 @@ enum Phase {
     New,
     /// The next line must be the first one of the anchor.
     Check(Anchor),
-    /// This many lines are known.
+    /// This many lines were seen before.
     Skip(u64),
-    /// Lines are known by their stamps.
+    /// Lines seen before are recognised by their stamps.
     ByTime {
-        /// So many of the newest stamp are known.
+        /// How many lines of the newest stamp were seen before.
         left: u64,
-        /// A known line came.
+        /// Whether a line seen before was found.
         overlap: bool,
     },
 }
 
-/// What came out of [`Resume::feed`].
+/// The output of [`Resume::feed`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Fed {
     /// New bytes, without stamps.
@@ -72,19 +73,20 @@ pub struct Fed {
     /// Lines that are not the container's but the node's (they carry no stamp), such as "unable to retrieve container
     /// logs for …", which comes with HTTP 200.
     pub notes: Vec<String>,
-    /// What the reader must be told before the bytes.
+    /// A notice to show before the bytes.
     pub mark: Option<Mark>,
 }
 
 impl Fed {
-    /// Whether there is nothing in it.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.notes.is_empty() && self.mark.is_none()
     }
 }
 
-/// The stream does not start where the last one was left: it is another container's, or the file was rotated. Find out
-/// which; then either call [`Resume::rotated`] and feed nothing to go on, or drop the reader.
+/// The stream does not start where the last one ended: it belongs to another container, or the file was
+/// rotated. Find out which; then either call [`Resume::rotated`] and feed an empty slice to go on, or drop
+/// the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved;
 
@@ -102,7 +104,7 @@ impl Resume {
         Self { cursor: Cursor { uid: uid.into(), attempt, ..Cursor::default() }, ..Self::default() }
     }
 
-    /// Starts somewhere in a source, since only its end or its last minutes were asked for.
+    /// Starts inside a source, since only its end or its last minutes were requested.
     #[must_use]
     pub fn in_the_middle(mut self) -> Self {
         self.middle = true;
@@ -114,28 +116,29 @@ impl Resume {
         Self { anchors: cursor.anchor.into_iter().collect(), cursor, ..Self::default() }
     }
 
-    /// What to ask the server for; everything if none.
+    /// Returns the time to request the log from; none requests everything.
     pub fn since(&self) -> Option<Timestamp> {
         let second = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
         self.anchors.first().map(|anchor| anchor.since).or(self.cursor.time.map(second))
     }
 
-    /// Whether any line was seen.
+    /// Returns whether any line was seen.
     pub fn started(&self) -> bool {
         self.cursor.time.is_some()
     }
 
-    /// Whether the last line that came has no end yet.
+    /// Returns whether the last line is unfinished.
     pub fn torn(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Where the source continues.
+    /// Returns where the source continues.
     pub fn cursor(&self) -> Cursor {
         Cursor { anchor: self.anchors.first().copied(), ..self.cursor.clone() }
     }
 
-    /// A stream was opened with [`Self::since`]: the unfinished line of the last one comes again.
+    /// Records that a stream was opened with [`Self::since`]: the unfinished line of the last one comes
+    /// again.
     pub fn opened(&mut self) {
         self.held.clear();
         self.open = None;
@@ -147,7 +150,7 @@ impl Resume {
         };
     }
 
-    /// Goes on after [`Moved`] by the stamps, since the file was rotated.
+    /// Continues after [`Moved`] by the stamps, since the file was rotated.
     pub fn rotated(&mut self) {
         self.phase = Phase::ByTime { left: self.cursor.count_at_time, overlap: false };
         self.anchors.clear();
@@ -162,7 +165,7 @@ impl Resume {
         let mut held = std::mem::take(&mut self.held);
         let mut rest = data;
         if !held.is_empty() {
-            // Only the torn line is copied; the rest is read where it lies.
+            // Only the torn line is copied; the rest is read in place.
             let end = memchr::memchr(b'\n', data).map_or(data.len(), |at| at + 1);
             held.extend_from_slice(&data[..end]);
             rest = &data[end..];
@@ -188,7 +191,7 @@ impl Resume {
         if done.moved { Err(Moved) } else { Ok(()) }
     }
 
-    /// The source ended: what is held is its last line, without an end.
+    /// Ends the source: the held bytes are its last line, without a newline.
     ///
     /// # Errors
     /// [`Moved`], as [`Self::feed`].
@@ -215,7 +218,7 @@ impl Resume {
         Done { taken, moved: false }
     }
 
-    /// The first bytes, or further ones, of a line that is too long to be held.
+    /// Takes the first or further bytes of a line that is too long to be held.
     fn head(&mut self, bytes: &[u8], out: &mut Fed) -> Result<(), Moved> {
         let mut text = bytes;
         if self.open.is_none() {
@@ -229,7 +232,7 @@ impl Resume {
         Ok(())
     }
 
-    /// Further bytes of the open line.
+    /// Takes further bytes of the open line.
     fn more(&mut self, text: &[u8], out: &mut Fed) {
         let Some(open) = self.open.as_mut().filter(|open| open.new) else { return };
         open.sent += text.len() as u64;
@@ -243,7 +246,7 @@ impl Resume {
         out.bytes.extend_from_slice(&text[known..]);
     }
 
-    /// One line, with its newline unless it is the last of a source.
+    /// Takes one line, with its newline unless it is the last of a source.
     fn line(&mut self, line: &[u8], out: &mut Fed) -> Result<(), Moved> {
         let (time, hash_of, new) = if let Some(open) = self.open {
             self.more(line, out);
@@ -254,7 +257,7 @@ impl Resume {
                 out.notes.push(String::from_utf8_lossy(line).trim_end().to_owned());
                 return Ok(());
             };
-            // The hash is wanted once a second, and when a resumed stream is checked.
+            // The hash is needed once a second, and when a resumed stream is checked.
             let fresh = self.cursor.time.is_none_or(|newest| time.as_second() > newest.as_second());
             let wanted = fresh || matches!(self.phase, Phase::Check(_));
             let hash_of = if wanted { hash(line) } else { 0 };
@@ -275,7 +278,7 @@ impl Resume {
         Ok(())
     }
 
-    /// Whether a line of a resumed stream was not seen before.
+    /// Returns whether a line of a resumed stream was not seen before.
     fn is_new(&mut self, time: Timestamp, hash: u64, out: &mut Fed) -> Result<bool, Moved> {
         let skip = |left: u64| if left == 0 { Phase::New } else { Phase::Skip(left) };
         match self.phase {
@@ -302,7 +305,7 @@ impl Resume {
         out.mark = Some(if overlap {
             Mark::Resumed { lost: Some(0), repeated: 0 }
         } else {
-            // Not one known line came, so some may be gone with the rotated file, the torn one among them.
+            // No line was recognised, so some may be gone with the rotated file, the torn one among them.
             self.repeat = 0;
             Mark::Gap {
                 reason: format!("the log was rotated: lines between {newest} and {time} may be gone"),
@@ -312,7 +315,7 @@ impl Resume {
         true
     }
 
-    /// Counts a line that is out.
+    /// Counts an emitted line.
     fn count(&mut self, time: Timestamp, hash: u64) {
         let second = time.as_second();
         for anchor in &mut self.anchors {
@@ -336,7 +339,7 @@ impl Resume {
             first: hash,
         };
         if newest.is_none() {
-            // A stream that starts in the middle begins inside a second, whose first line is not known.
+            // A stream that starts in the middle begins inside a second, whose first line is unknown.
             if !self.middle {
                 self.anchors.extend([anchor(second - 1), anchor(second)]);
             }
@@ -352,7 +355,8 @@ struct Done {
     moved: bool,
 }
 
-/// FNV-1a over the first bytes of a line: the same in every version, since it is stored in cursors.
+/// Returns FNV-1a over the first bytes of a line. It must not change between versions, since cursors store
+/// it.
 fn hash(line: &[u8]) -> u64 {
     let head = line.len().min(256);
     line[..head].iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

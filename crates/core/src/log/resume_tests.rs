@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A node that serves a log file as the kubelet does: everything whose stamp is not before a whole second.
+/// A node that serves a log file as the kubelet does: every line whose stamp is not before a whole second.
 struct Node {
     lines: Vec<(Timestamp, String)>,
 }
@@ -105,12 +105,12 @@ fn rotation_is_told_from_overlap_and_gap() {
         read(&Node { lines: lines[..6].to_vec() }, &[], &mut resume);
         resume
     };
-    // The first lines of the second asked for are gone, but known ones are left: nothing is lost.
+    // The first lines of the requested second are gone, but lines read before are left: nothing is lost.
     let mut resume = read_half();
     let (all, marks) = read(&Node { lines: lines[5..].to_vec() }, &[], &mut resume);
     assert_eq!(all, "line 6\nline 7\nline 8\nline 9\n");
     assert_eq!(marks, [Mark::Resumed { lost: Some(0), repeated: 0 }]);
-    // Not one known line is left: lines may be gone, and it is said.
+    // No line read before is left: lines may be gone, and that is reported.
     let mut resume = read_half();
     let (all, marks) = read(&Node { lines: lines[8..].to_vec() }, &[], &mut resume);
     assert_eq!(all, "line 8\nline 9\n");

@@ -1,8 +1,9 @@
-//! Makes what came from outside safe to draw: log lines, job names, cluster events, error texts.
+//! Makes external text safe to draw: log lines, job names, cluster events, error texts.
 //!
-//! What comes out holds no C0, C1 or bidirectional control, whatever went in: every character passes [`Writer::push`],
-//! and nothing else writes. Colours become [`Style`]s; every other escape is removed and counted; a carriage return
-//! keeps what stands behind it, as a terminal would; bad UTF-8 shows as `<ff>`, invisible characters as `<U+202E>`.
+//! The output contains no C0, C1 or bidirectional control, for any input: every character passes
+//! [`Writer::push`], and nothing else writes. Colours become [`Style`]s; every other escape is removed and
+//! counted; a carriage return keeps the text after it, as on a terminal; invalid UTF-8 is shown as `<ff>`,
+//! invisible characters as `<U+202E>`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use super::style::Style;
 /// Most bytes of one line that are kept; the rest is counted.
 pub const LINE_CAP: usize = 64 * 1024;
 
-/// Most marks on one letter. More is a way to draw over other lines, not a language.
+/// Most combining marks on one letter. More would draw over other lines, and no language needs them.
 const MARKS_CAP: u8 = 4;
 
 /// A line that is safe to draw.
@@ -28,12 +29,12 @@ pub struct CleanLine {
     pub removed: u32,
     /// How often a carriage return began the line again (progress bars).
     pub updates: u32,
-    /// Bytes behind [`LINE_CAP`] that were left out.
+    /// Bytes after [`LINE_CAP`] that were left out.
     pub cut: u64,
 }
 
 impl CleanLine {
-    /// The pieces of the text, each with its style.
+    /// Returns the pieces of the text, each with its style.
     pub fn pieces(&self) -> impl Iterator<Item = (&str, Style)> {
         let starts = std::iter::once((0, Style::default())).chain(self.styles.iter().copied());
         let ends = self.styles.iter().map(|(at, _)| *at).chain(std::iter::once(self.text.len()));
@@ -44,9 +45,9 @@ impl CleanLine {
     }
 }
 
-/// Whether a line can be drawn as it is: printable ASCII and nothing else.
+/// Returns whether a line can be drawn unchanged: printable ASCII and nothing else.
 pub fn is_plain(line: &[u8]) -> bool {
-    // Without a branch in the loop, so that it compiles to vector instructions.
+    // No branch in the loop, so that it compiles to vector instructions.
     line.iter().fold(true, |plain, byte| plain & (byte.wrapping_sub(0x20) < 0x5f))
 }
 
@@ -176,14 +177,14 @@ pub fn escape_controls(text: &str) -> (Cow<'_, str>, usize) {
     (Cow::Owned(out), escaped)
 }
 
-/// Whether a byte is printable ASCII, a newline or a tab. Without a branch, so that loops over it compile to vector
-/// instructions.
+/// Returns whether a byte is printable ASCII, a newline or a tab. Without a branch, so that loops over it
+/// compile to vector instructions.
 #[allow(clippy::needless_bitwise_bool, reason = "a branch would keep loops from being vectorised")]
 fn is_plain_in_message(byte: u8) -> bool {
     (byte.wrapping_sub(0x20) < 0x5f) | (byte == b'\n') | (byte == b'\t')
 }
 
-/// Whether SGR parameters only colour or weight letters: no blinking, no concealing, no fonts.
+/// Returns whether SGR parameters only set colour or weight: no blinking, no concealing, no fonts.
 fn is_plain_style(parameters: &str) -> bool {
     let mut numbers = parameters.split([';', ':']);
     while let Some(number) = numbers.next() {
@@ -206,7 +207,8 @@ fn is_plain_style(parameters: &str) -> bool {
     true
 }
 
-/// What a terminal would show of a line with carriage returns, and how often it was begun again.
+/// Returns what a terminal would show of a line with carriage returns, and how often the line was
+/// restarted.
 pub(super) fn last_segment(line: &[u8]) -> (&[u8], u32) {
     let mut end = line.len();
     while end > 0 && line[end - 1] == b'\r' {
@@ -292,7 +294,8 @@ impl Writer {
                 self.marks = 0;
             }
             c if c.is_control() => self.removed(),
-            // Variation selectors and tags change nothing a reader of a log needs, and terminals disagree on their width.
+            // Variation selectors and tags carry nothing that a reader of a log needs, and terminals
+            // disagree on their width.
             c if is_selector(c) => self.removed(),
             c if is_invisible(c) => {
                 let shown = format!("<U+{:04X}>", u32::from(c));
@@ -314,17 +317,18 @@ impl Writer {
     }
 }
 
-/// Whether a character begins an escape sequence, in the form of 7 bits or of 8.
+/// Returns whether a character begins an escape sequence, in the form of 7 bits or of 8.
 fn starts_escape(c: char) -> bool {
     matches!(c, '\x1b' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}')
 }
 
-/// Variation selectors and tags.
+/// Returns whether a character is a variation selector or a tag.
 fn is_selector(c: char) -> bool {
     matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Characters that steer the direction or joining of others, or take no room: a reader must see that they are there.
+/// Returns whether a character affects the direction or joining of others, or has no width: it is shown as
+/// a code.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -432,7 +436,7 @@ mod tests {
     #[test]
     fn lines_of_nothing_but_introducers_take_linear_time() {
         for piece in ["\u{9d}", "\u{90}", "\x1b]", "\x1bP", "\x1b[", "\u{9b}1", "\x1b ", "\u{9d}\u{90}"] {
-            // The shortest of several runs: other work on the machine only makes one longer.
+            // The shortest of several runs: other load on the machine only makes one longer.
             let time = |count: usize| {
                 let line = piece.repeat(count);
                 let run = || {
@@ -443,7 +447,8 @@ mod tests {
                 (0..5).map(|_| run()).min().unwrap_or_default()
             };
             let (once, many) = (time(20_000), time(160_000));
-            // Eight times the text takes eight times as long, and 64 times where each introducer is scanned to the end.
+            // Eight times the text takes eight times as long, but 64 times where each introducer is scanned
+            // to the end.
             assert!(
                 many < once * 30 + std::time::Duration::from_millis(200),
                 "{piece:?}: {once:?}, {many:?}"

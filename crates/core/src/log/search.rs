@@ -1,11 +1,11 @@
-//! Searching a store: over the bytes of whole segments, at memory speed, then a closer look at the lines that hit.
+//! Searches a store: over the bytes of whole segments, at memory speed, then over the lines that hit.
 
 use super::segment::{Body, MARK, PLAIN, Segment};
 use super::store::Entry;
 use super::{LogStore, Pattern};
 
 impl LogStore {
-    /// The first line from a number on, in the order they came, that holds a text and is wanted.
+    /// Returns the first line from a number on, in order, that contains a text and is accepted by `wanted`.
     pub fn search(&self, pattern: &Pattern, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {
         let first = self.segments.partition_point(|s| s.last < from);
         let mut room = Vec::new();
@@ -17,7 +17,7 @@ impl LogStore {
         })
     }
 
-    /// The nearest line before a number that holds a text and is wanted.
+    /// Returns the nearest line before a number that contains a text and is accepted by `wanted`.
     pub fn search_back(
         &self,
         pattern: &Pattern,
@@ -34,7 +34,7 @@ impl LogStore {
         })
     }
 
-    /// The numbers of all lines that hold a text, in order.
+    /// Returns the numbers of all lines that contain a text, in order.
     pub fn search_all(&self, pattern: &Pattern) -> Vec<u64> {
         let mut room = Vec::new();
         let hits = |segment| self.hits(segment, pattern, &mut room);
@@ -46,7 +46,7 @@ impl LogStore {
         if segment.count == 0 {
             return Vec::new();
         }
-        // Where escapes may stand inside words, every line that is not plain needs a closer look.
+        // Escapes may be inside words, so every line that is not plain is checked separately.
         if segment.plain && segment.scan(spill, room, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
             return Vec::new();
         }
@@ -59,7 +59,7 @@ impl LogStore {
     }
 }
 
-/// Indices of the lines that may hold a text.
+/// Returns the indices of the lines that may contain a text.
 fn lines_with(body: &Body, pattern: &Pattern) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;

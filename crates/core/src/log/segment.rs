@@ -1,4 +1,4 @@
-//! A block of stored lines, in memory or away in the spill.
+//! A block of stored lines, in memory or in the spill.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use jiff::Timestamp;
 use super::stream::StreamId;
 use super::{Level, Spill};
 
-/// Bytes at which a segment is closed: what leaves memory at once when it is short.
+/// Size at which a segment is closed: the unit that is moved out of memory.
 pub(super) const SEGMENT_BYTES: usize = 256 * 1024;
 
-/// What is known of one stored line, beside its bytes.
+/// Metadata of one stored line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     /// Where it begins in the segment's bytes; it ends where the next begins.
     pub start: u32,
-    /// Its number, less the segment's first.
+    /// Its number, minus the segment's first.
     pub delta: u32,
     /// Its stream.
     pub stream: StreamId,
-    /// Bytes of launcher's prefix.
+    /// Length of the launcher's prefix.
     pub prefix: u8,
     /// Level in the lowest two bits, then the flags below.
     pub bits: u8,
@@ -30,7 +30,7 @@ pub(super) struct Meta {
 pub(super) const NO_TIME: i64 = i64::MIN;
 pub(super) const PLAIN: u8 = 4;
 pub(super) const MARK: u8 = 8;
-/// It has a note: bytes were cut, or a bar was collapsed.
+/// It has a note: bytes were cut, or a progress bar was collapsed.
 pub(super) const NOTED: u8 = 16;
 
 /// Bytes of a [`Meta`] in the spill.
@@ -73,21 +73,21 @@ impl Meta {
 /// The lines of a segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Body {
-    /// The lines' bytes, one behind the other with a newline behind each, so that a search can run over all at once.
+    /// The lines' bytes, each followed by a newline, so that a search can run over all at once.
     pub bytes: Vec<u8>,
     /// The lines.
     pub lines: Vec<Meta>,
 }
 
 impl Body {
-    /// The bytes of the line at an index.
+    /// Returns the bytes of the line at an index.
     pub(super) fn raw(&self, index: usize) -> &[u8] {
         let end = self.lines.get(index + 1).map_or(self.bytes.len(), |next| next.start as usize);
         let start = self.lines.get(index).map_or(end, |meta| meta.start as usize);
         self.bytes.get(start..end.saturating_sub(1).max(start)).unwrap_or_default()
     }
 
-    /// Index of the line that the byte at an offset is part of.
+    /// Returns the index of the line that contains the byte at an offset.
     pub(super) fn index_at(&self, offset: usize) -> usize {
         self.lines.partition_point(|meta| meta.start as usize <= offset).saturating_sub(1)
     }
@@ -103,7 +103,7 @@ enum Place {
     Away(u64),
 }
 
-/// A block of lines in the order they came.
+/// A block of lines in their order.
 #[derive(Debug)]
 pub(super) struct Segment {
     /// Number of its first line.
@@ -116,7 +116,7 @@ pub(super) struct Segment {
     pub length: usize,
     /// Whether every line is printable ASCII, so that searching the bytes is searching the text.
     pub plain: bool,
-    /// Whether it holds what eviction left of older segments.
+    /// Whether it holds lines that eviction kept from older segments.
     pub kept: bool,
     place: Place,
 }
@@ -127,7 +127,7 @@ impl Segment {
         Self { first, last: first, count: 0, length: 0, plain: true, kept, place }
     }
 
-    /// Bytes it takes in memory.
+    /// Returns its size in memory.
     pub(super) fn size(&self) -> usize {
         match &self.place {
             Place::Here(body) => body.size(),
@@ -159,7 +159,7 @@ impl Segment {
         }
     }
 
-    /// Puts the lines into the spill; false if it has no room.
+    /// Moves the lines to the spill; returns false if it is full.
     pub(super) fn put_away(&mut self, spill: &mut dyn Spill) -> bool {
         let Place::Here(body) = &self.place else { return true };
         let mut packed = Vec::with_capacity(body.bytes.len() + body.lines.len() * PACKED);
@@ -174,7 +174,7 @@ impl Segment {
         }
     }
 
-    /// The lines. What cannot be read back from the spill is empty lines: their numbers stay.
+    /// Returns the lines. Lines that cannot be read back from the spill are empty: their numbers stay.
     pub(super) fn body(&self, spill: Option<&dyn Spill>) -> Arc<Body> {
         let at = match &self.place {
             Place::Here(body) => return body.clone(),
@@ -191,7 +191,7 @@ impl Segment {
         Arc::new(Body { bytes, lines })
     }
 
-    /// Runs over the bytes of all lines, without keeping what had to be read for it.
+    /// Runs over the bytes of all lines, without caching bytes read from the spill.
     pub(super) fn scan<T>(
         &self,
         spill: Option<&dyn Spill>,
@@ -207,7 +207,7 @@ impl Segment {
         }
     }
 
-    /// Index of the first line whose number is at least `seq`.
+    /// Returns the index of the first line whose number is at least `seq`.
     pub(super) fn at_or_after(&self, body: &Body, seq: u64) -> usize {
         let delta = seq.saturating_sub(self.first);
         body.lines.partition_point(|meta| u64::from(meta.delta) < delta)

@@ -1,17 +1,17 @@
-//! How bad a line is, from the words loggers use.
+//! Detects the level of a line from the words that loggers use.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexSet};
 
-/// How bad a line is.
+/// The level of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
     /// Debug and trace output.
     Debug,
-    /// All that says nothing else.
+    /// Any other line.
     #[default]
     Info,
     /// A warning.
@@ -21,7 +21,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The letter that stands for it: colour is never the only sign.
+    /// Returns the letter of the level: colour is never the only sign.
     pub fn letter(self) -> char {
         match self {
             Self::Debug => 'D',
@@ -52,29 +52,31 @@ impl Level {
     }
 }
 
-/// Only the beginning of a line says how bad it is.
+/// Only the beginning of a line shows its level.
 const LOOK: usize = 160;
 
-/// What errors, warnings and debug output look like.
+/// Patterns of errors, warnings and debug output.
 const WORDS: [&str; 3] = [
     r"(?-u)^Traceback \(most|\b(ERROR|CRITICAL|FATAL|Fatal|Segmentation fault|Xid|SIGABRT|SIGSEGV)\b|(^|[\s\]:])[\w.]*(Error|Exception): |^\[?E\d{4} |\]\[E|\[rank\d+\]:\[?E|terminate called|Watchdog caught|CUDA error|core dumped",
     r"(?-u)\b(WARN|WARNING|Warning|warning)\b|^\[?W\d{4} |\[W\d|UserWarning|FutureWarning",
     r"(?-u)\b(DEBUG|TRACE)\b",
 ];
 
-/// Whether there is any of them: most lines are none, and one expression says so in a fraction of the set's time.
+/// Matches any of the patterns: most lines match none, and one expression finds that in a fraction of the
+/// set's time.
 static ANY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&WORDS.join("|")).ok());
 
 static WHICH: LazyLock<Option<RegexSet>> = LazyLock::new(|| RegexSet::new(WORDS).ok());
 
 static NCCL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" NCCL "));
 
-/// Where NCCL's own name stands in the beginning of a line; its level stands behind it.
+/// Returns the place of `NCCL` in the beginning of a line; NCCL's level follows it.
 pub(super) fn nccl(near: &[u8]) -> Option<usize> {
     NCCL.find(near)
 }
 
-/// Says how bad a line is. NCCL's `NCCL INFO`, the bulk of a start, is decided without a regular expression.
+/// Returns the level of a line. NCCL's `NCCL INFO`, the bulk of a start, is decided without a regular
+/// expression.
 pub fn level(line: &[u8]) -> Level {
     let near = &line[..line.len().min(LOOK)];
     if let Some(at) = nccl(near) {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// Splits stamps off lines. Remembers the second it read last, since neighbours share it.
+/// Splits stamps off lines. Caches the last second, which neighbouring lines share.
 #[derive(Debug, Default)]
 pub struct Stamps {
     prefix: [u8; 19],
@@ -10,7 +10,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// The stamp and what stands behind it; none if the line does not start with one.
+    /// Returns the stamp and the text after it; none if the line does not start with one.
     pub fn split<'a>(&mut self, line: &'a [u8]) -> Option<(Timestamp, &'a [u8])> {
         let head = line.get(..19)?;
         if head[4] != b'-' || head[10] != b'T' {
@@ -18,7 +18,7 @@ impl Stamps {
         }
         // RFC 3339 with nanoseconds is at most 35 bytes long.
         let end = memchr::memchr(b' ', &line[..line.len().min(40)]).unwrap_or_else(|| {
-            // An empty line may lose its space: the stamp alone stands before the newline.
+            // An empty line may lose its space: the newline follows the stamp.
             line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len())
         });
         let text = &line[(end + usize::from(line.get(end) == Some(&b' '))).min(line.len())..];
@@ -37,7 +37,7 @@ impl Stamps {
     }
 }
 
-/// Nanoseconds of `.077312376Z`, or of `Z`.
+/// Reads the nanoseconds of `.077312376Z`, or of `Z`.
 fn nanos(text: &[u8]) -> Option<i32> {
     let digits = text.strip_suffix(b"Z")?;
     if digits.is_empty() {

@@ -1,11 +1,12 @@
 //! The lines of a job, in memory, bounded by bytes, each with its rank, time and level.
 //!
-//! Bytes never travel as messages: whoever reads a backend's stream calls [`LogStore::ingest`], and whoever draws asks
-//! for the lines it can show. [`LogStore::generation`] says whether there is anything new. What memory has no room for
-//! goes to the [`Spill`], if there is one; else the oldest lines are dropped, and counted.
+//! Bytes are never sent as messages: the reader of a backend's stream calls [`LogStore::ingest`], and the
+//! view reads the lines it can show. [`LogStore::generation`] changes when there is something new. Segments
+//! that do not fit in memory
+//! go to the [`Spill`], if there is one; else the oldest lines are dropped, and counted.
 //!
-//! A log that is opened at its end gives its last lines to `ingest` and what stands before them to
-//! [`LogStore::ingest_history`]: lines of the history have lower numbers than all that came since.
+//! A log that is opened at its end gives its last lines to `ingest` and the lines before them to
+//! [`LogStore::ingest_history`]: lines of the history have lower numbers than all later ones.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -21,22 +22,22 @@ use super::stream::{LogStream, StreamId, Streams};
 use super::{Level, LogBatch, Mark, SourceId, Spill};
 use weftrun_nccl::launcher::pieces;
 
-/// Bytes a store holds unless told otherwise. With everything else a TUI needs, 256 MB in all.
+/// Bytes that a store holds by default. With everything else a TUI needs, 256 MB in all.
 pub const DEFAULT_BUDGET: usize = 128 * 1024 * 1024;
 
 /// Number of the first line that is not history, in a store that has one.
 const LIVE: u64 = 1 << 40;
 
-/// Most lines of which it is remembered what was left out.
+/// Most lines for which a [`Note`] is kept.
 const MOST_NOTES: usize = 200_000;
 
-/// Segments of the spill that were read last, kept for the next look.
+/// Number of spilled segments that are cached after a read.
 const READ_LAST: usize = 4;
 
 /// The lines of a job.
 #[derive(Debug)]
 pub struct LogStore {
-    /// In the order of their numbers: the history, then what came since.
+    /// Ordered by line number: the history, then the live lines.
     pub(super) segments: VecDeque<Segment>,
     pub(super) spill: Option<Box<dyn Spill>>,
     read_last: Mutex<VecDeque<(u64, Arc<Body>)>>,
@@ -47,7 +48,7 @@ pub struct LogStore {
     size: usize,
     /// Segments of the history.
     history: usize,
-    /// Number the next line of the history will have, and the next of those that come.
+    /// Number of the next line of the history, and of the next live line.
     next: (u64, u64),
     begin: u64,
     reads_history: bool,
@@ -58,7 +59,7 @@ pub struct LogStore {
     generation: u64,
 }
 
-/// What is known of a source: its number, and its unfinished lines in the history and at its end.
+/// State of a source: its number, and its unfinished lines in the history and at its end.
 #[derive(Debug, Default)]
 struct Source {
     number: usize,
@@ -66,7 +67,7 @@ struct Source {
     live: Feed,
 }
 
-/// Which part of a log lines are of.
+/// The part of a log that lines belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     History,
@@ -77,9 +78,9 @@ enum Era {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note {
-    /// Bytes behind the cap.
+    /// Bytes after the cap.
     pub cut: u64,
-    /// How often a carriage return began it again.
+    /// How often a carriage return restarted the line.
     pub updates: u32,
 }
 
@@ -91,11 +92,11 @@ pub struct Entry {
     pub seq: u64,
     /// Its stream.
     pub stream: StreamId,
-    /// When it was written, where the cluster says.
+    /// When it was written, where the cluster reports it.
     pub time: Option<Timestamp>,
     /// How bad it is.
     pub level: Level,
-    /// Whether it is not a line but something the reader must be told (a gap, a resume).
+    /// Whether it is not a line but a notice for the reader (a gap, a resume).
     pub mark: bool,
     /// What was left out of it.
     pub note: Note,
@@ -106,7 +107,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The bytes as they came, the launcher's prefix included. For export and search; never for a terminal.
+    /// Returns the original bytes, including the launcher's prefix. For export and search; never for a
+    /// terminal.
     pub fn raw(&self) -> &[u8] {
         self.body.raw(self.index)
     }
@@ -116,12 +118,12 @@ impl Entry {
         &raw[self.prefix.min(raw.len())..]
     }
 
-    /// The line without its launcher's prefix, safe to draw.
+    /// Returns the line without its launcher's prefix, safe to draw.
     pub fn clean(&self) -> CleanLine {
         CleanLine { cut: self.note.cut, updates: self.note.updates, ..clean_line(self.text()) }
     }
 
-    /// What the line says, without who says it: the same for all ranks that say the same.
+    /// Returns the message without its writer: equal for all ranks that log the same text.
     pub fn message(&self) -> &[u8] {
         let text = self.text();
         let near = &text[..text.len().min(160)];
@@ -134,7 +136,7 @@ impl Entry {
         }
     }
 
-    /// Whether its bytes are printable ASCII, so that searching the bytes is searching the text.
+    /// Returns whether its bytes are printable ASCII, so that searching the bytes is searching the text.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
@@ -170,56 +172,56 @@ impl LogStore {
         }
     }
 
-    /// Lines that memory has no room for go here instead of being dropped.
+    /// Sends lines that do not fit in memory to a spill instead of dropping them.
     #[must_use]
     pub fn with_attic(mut self, spill: Box<dyn Spill>) -> Self {
         self.spill = Some(spill);
         self
     }
 
-    /// Leaves room for lines before the first: [`Self::ingest_history`] brings them. For a store without lines.
+    /// Reserves numbers for lines before the first; [`Self::ingest_history`] adds them. For an empty store.
     #[must_use]
     pub fn with_history(mut self) -> Self {
         (self.begin, self.next, self.reads_history) = (LIVE, (0, LIVE), true);
         self
     }
 
-    /// Changes whenever the lines or their streams do.
+    /// Returns a number that changes whenever the lines or their streams do.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Number the next line will have.
+    /// Returns the number of the next line.
     pub fn end(&self) -> u64 {
         self.next.1
     }
 
-    /// All lines that ever came.
+    /// Returns the number of all lines ever ingested.
     pub fn count(&self) -> u64 {
         self.next.0 + (self.next.1 - self.begin)
     }
 
-    /// Whether lines of the history are still to come.
+    /// Returns whether lines of the history are still to come.
     pub fn reads_history(&self) -> bool {
         self.reads_history
     }
 
-    /// Says that the history is complete.
+    /// Marks the history as complete.
     pub fn end_history(&mut self) {
         (self.reads_history, self.generation) = (false, self.generation + 1);
     }
 
-    /// Numbers of the history.
+    /// Returns the numbers of the history.
     pub fn history_range(&self) -> Range<u64> {
         0..self.next.0
     }
 
-    /// Numbers of the lines that are not history.
+    /// Returns the numbers of the live lines.
     pub fn live_range(&self) -> Range<u64> {
         self.begin..self.next.1
     }
 
-    /// How many lines are missing between two that follow each other.
+    /// Returns how many lines are missing between two that follow each other.
     pub fn missing(&self, before: u64, after: u64) -> u64 {
         if before < self.begin && after >= self.begin {
             return (self.next.0 - 1 - before.min(self.next.0.saturating_sub(1))) + (after - self.begin);
@@ -227,42 +229,42 @@ impl LogStore {
         (after - before).saturating_sub(1)
     }
 
-    /// Number of the oldest line still held.
+    /// Returns the number of the oldest line still held.
     pub fn start(&self) -> u64 {
         self.segments.iter().find(|s| s.count > 0).map_or(self.next.1, |s| s.first)
     }
 
-    /// Lines dropped to stay inside the budget.
+    /// Returns how many lines were dropped to stay inside the budget.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Gaps the sources told of.
+    /// Returns how many gaps the sources reported.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }
 
-    /// Bytes that ever came.
+    /// Returns the number of all bytes ever ingested.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes held in memory, index included.
+    /// Returns the bytes held in memory, index included.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether any line carries a time.
+    /// Returns whether any line carries a time.
     pub fn has_times(&self) -> bool {
         self.timed
     }
 
-    /// The streams, in the order they were first seen.
+    /// Returns the streams, in the order they were first seen.
     pub fn streams(&self) -> &[LogStream] {
         &self.streams.all
     }
 
-    /// Tells which global rank each process (host, process id) is, once NCCL's lines have proved it.
+    /// Sets the global rank of each process (host, process id), once NCCL's lines have proved it.
     pub fn learn(&mut self, ranks: &HashMap<(String, u32), u32>) {
         for stream in self.streams.all.iter_mut().filter(|stream| stream.source.rank.is_none()) {
             let known = stream.process.as_ref().and_then(|process| ranks.get(process)).copied();
@@ -273,12 +275,12 @@ impl LogStore {
         }
     }
 
-    /// Takes a batch in.
+    /// Adds a batch.
     pub fn ingest(&mut self, batch: &LogBatch) {
         self.take(batch, Era::Live);
     }
 
-    /// Takes in a batch of what stands before the lines that were ingested first.
+    /// Adds a batch of lines that precede the first ingested ones.
     pub fn ingest_history(&mut self, batch: &LogBatch) {
         self.take(batch, Era::History);
     }
@@ -318,7 +320,7 @@ impl LogStore {
         self.evict();
     }
 
-    /// Says something between the lines, as from the program itself.
+    /// Adds a notice from weftrun itself between the lines.
     pub fn say(&mut self, source: &Arc<SourceId>, text: &str) {
         self.generation += 1;
         let number = if let Some(known) = self.feeds.get(source) {
@@ -331,7 +333,7 @@ impl LogStore {
         self.note(number, source, &clean_text(text));
     }
 
-    /// Puts a mark between the lines.
+    /// Adds a mark between the lines.
     fn note(&mut self, number: usize, source: &Arc<SourceId>, text: &str) {
         let (stream, _) = self.streams.of(number, source, b"");
         let bits = Level::Warn as u8 | MARK | if is_plain(text.as_bytes()) { PLAIN } else { 0 };
@@ -341,7 +343,7 @@ impl LogStore {
 
     fn mark(&mut self, number: usize, source: &Arc<SourceId>, mark: &Mark) {
         let text = match mark {
-            // That all went well goes without saying.
+            // A normal exit needs no mark.
             Mark::Ended { exit_code: None | Some(0) } if source.attempt == 0 => return,
             mark => mark_text(source, mark),
         };
@@ -366,7 +368,7 @@ impl LogStore {
             let plain = if is_plain(bytes) { PLAIN } else { 0 };
             let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
             let meta = Meta { start: 0, delta: 0, stream, prefix, bits: level as u8 | plain, time };
-            // What was left out stood at the end.
+            // The bytes left out were at the end of the line.
             let last = pieces.peek().is_none();
             let note = if last { Note { cut: line.cut, updates: line.updates } } else { Note::default() };
             self.push(meta, bytes, note, era);
@@ -384,7 +386,7 @@ impl LogStore {
             }
             meta.bits |= NOTED;
         }
-        // Where the era's newest segment stands, and where one behind it would.
+        // Indices of the era's newest segment, and of one after it.
         let behind = if era == Era::History { self.history } else { self.segments.len() };
         let begin = if era == Era::History { 0 } else { self.history };
         let open = (begin..behind)
@@ -401,9 +403,9 @@ impl LogStore {
         self.size = self.size - before + segment.size();
     }
 
-    /// Makes room until the budget holds: full segments go to the spill, the oldest first. Without one they are
-    /// dropped, but for the lines of streams that have less than their fair share: one chatty rank does not push out what
-    /// seven others said once.
+    /// Frees memory until the budget holds: full segments go to the spill, the oldest first. Without a
+    /// spill they are dropped, except for lines of streams below their fair share: one verbose rank does
+    /// not evict the few lines of seven others.
     fn evict(&mut self) {
         while self.size > self.budget {
             if !self.put_away() && !self.drop_oldest() {
@@ -439,7 +441,8 @@ impl LogStore {
         true
     }
 
-    /// Forgets a segment; with `keep_at`, the lines under their fair share move to the kept segments before it.
+    /// Removes a segment; with `keep_at`, the lines under their fair share move to the kept segments before
+    /// it.
     fn release(&mut self, old: &Segment, keep_at: Option<usize>) {
         let fair = self.budget / 2 / self.streams.all.len().max(1);
         let body = old.body(self.spill.as_deref());
@@ -462,7 +465,7 @@ impl LogStore {
     }
 
     fn keep(&mut self, mut at: usize, seq: u64, meta: Meta, bytes: &[u8]) {
-        // The kept segment stands before the old one; one may have been opened since.
+        // The kept segment is before the old one; one may have been opened since.
         while self.segments.get(at).is_some_and(|s| s.kept) {
             at += 1;
         }
@@ -477,7 +480,7 @@ impl LogStore {
         self.size = self.size - before + target.size();
     }
 
-    /// The line of a number, if it is still held.
+    /// Returns the line of a number, if it is still held.
     pub fn get(&self, seq: u64) -> Option<Entry> {
         let segment = self.segments.get(self.segments.partition_point(|s| s.last < seq))?;
         let body = self.body(segment);
@@ -486,7 +489,7 @@ impl LogStore {
         (segment.first + u64::from(meta.delta) == seq).then(|| self.entry(segment, &body, index))
     }
 
-    /// The lines from a number on, in the order they came.
+    /// Returns the lines from a number on, in order.
     pub fn from(&self, seq: u64) -> impl Iterator<Item = Entry> {
         let first = self.segments.partition_point(|s| s.last < seq);
         self.segments.iter().skip(first).flat_map(move |segment| {
@@ -496,7 +499,7 @@ impl LogStore {
         })
     }
 
-    /// The lines before a number, the newest first.
+    /// Returns the lines before a number, the newest first.
     pub fn before(&self, seq: u64) -> impl Iterator<Item = Entry> {
         self.segments.iter().rev().skip_while(move |s| s.first >= seq).flat_map(move |segment| {
             let body = segment.body(self.spill.as_deref());
@@ -505,7 +508,7 @@ impl LogStore {
         })
     }
 
-    /// The lines of a segment; those read back from the spill last are at hand.
+    /// Returns the lines of a segment; recently read spilled segments are cached.
     fn body(&self, segment: &Segment) -> Arc<Body> {
         if segment.is_here() {
             return segment.body(None);
@@ -543,7 +546,7 @@ fn name(source: &SourceId) -> String {
     source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"))
 }
 
-/// What a mark says to a reader.
+/// Returns the text of a mark for a reader.
 pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
     let name = name(source);
     let text = match mark {

@@ -1,4 +1,4 @@
-//! Streams: the ranks (or whatever else writes) inside one log source.
+//! Streams: the ranks (or other writers) inside one log source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use weftrun_nccl::launcher::{Prefix, prefix};
 /// Number of a stream in its store.
 pub type StreamId = u32;
 
-/// Most streams of one source that are told apart; the rest share the last. A hostile log names endless ranks.
+/// Most streams of one source that are distinguished; the rest share the last. A hostile log names endless
+/// ranks.
 const STREAMS_PER_SOURCE: usize = 1024;
 
 /// One writer of lines: a rank of a source, or the source itself.
@@ -23,9 +24,9 @@ pub struct LogStream {
     pub source: Arc<SourceId>,
     /// Its own name inside the source (`default3`, `task 7`, `pid 5272`); empty for the source itself.
     pub name: String,
-    /// Its global rank, once that is known.
+    /// Its global rank, once known.
     pub rank: Option<u32>,
-    /// Host and process id, once NCCL has said.
+    /// Host and process id, once NCCL has printed them.
     pub process: Option<(String, u32)>,
     /// Lines it wrote.
     pub lines: u64,
@@ -40,7 +41,7 @@ pub struct LogStream {
 }
 
 impl LogStream {
-    /// What stands before its lines: `r12`, or the source's name.
+    /// Returns the label before its lines: `r12`, or the source's name.
     pub fn label(&self) -> String {
         match (self.rank, self.name.is_empty()) {
             (Some(rank), _) => format!("r{rank}"),
@@ -67,13 +68,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Takes a new source in; gives its number.
+    /// Adds a source; returns its number.
     pub(super) fn source(&mut self) -> usize {
         self.sources.push(HashMap::new());
         self.sources.len() - 1
     }
 
-    /// Finds the stream of a line; gives it, and how many bytes of launcher's prefix stand before the text.
+    /// Finds the stream of a line; returns it, and the length of the launcher's prefix before the text.
     pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (StreamId, u8) {
         let found = prefix(line);
         let taken = u8::try_from(found.len).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The colours a rank gave its text, kept apart from the text.
+//! The colours of a rank's text, separate from the text.
 
 /// A colour as a rank named it; the terminal's own palette decides how the first sixteen look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub enum Colour {
     Rgb(u8, u8, u8),
 }
 
-/// How a piece of text looks.
+/// The appearance of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Style {
     /// Colour of the letters.
@@ -29,7 +29,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// Applies the parameters of one SGR sequence (what stands between `ESC [` and `m`). Unknown ones are ignored.
+    /// Applies the parameters of one SGR sequence (the text between `ESC [` and `m`). Unknown ones are
+    /// ignored.
     pub(super) fn apply_sgr(&mut self, parameters: &str) {
         let mut numbers =
             parameters.split([';', ':']).map(|n| if n.is_empty() { Some(0) } else { n.parse::<u16>().ok() });

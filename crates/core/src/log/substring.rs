@@ -1,12 +1,12 @@
-//! A text that is looked for literally, over many lines at once: as it stands, or whatever the case of its letters.
+//! Searches a literal text in many lines at once, with or without regard to case.
 
 use aho_corasick::packed;
 use memchr::memmem;
 
-/// Bytes of a text that the search looks at first. Four is what vector instructions compare at once.
+/// Bytes of a text that the search compares first. Vector instructions compare four at once.
 const WINDOW: usize = 4;
 
-/// A text to look for. Only the case of ASCII letters is ignored.
+/// A text to search for. Only the case of ASCII letters can be ignored.
 #[derive(Clone, Debug)]
 pub(super) struct Literal {
     text: Box<[u8]>,
@@ -16,23 +16,23 @@ pub(super) struct Literal {
     part: Part,
 }
 
-/// The part of a text that is searched for.
+/// The searched part of a text.
 #[derive(Clone, Debug)]
 enum Part {
     One(Box<memmem::Finder<'static>>),
-    /// Every way to write it.
+    /// All its spellings.
     Several(Box<packed::Searcher>),
 }
 
 impl Literal {
-    /// Looks for a text as it stands.
+    /// Makes a case-sensitive search.
     pub fn exact(text: &str) -> Self {
         let part = Part::One(Box::new(memmem::Finder::new(text).into_owned()));
         Self { text: text.as_bytes().into(), ignore_case: false, offset: 0, part }
     }
 
-    /// Looks for a text whatever the case of its letters; none where other letters than ASCII's would need folding, or
-    /// the machine has no vector instructions.
+    /// Makes a search that ignores case; none where non-ASCII letters would need folding, or the machine
+    /// has no vector instructions.
     pub fn any_case(text: &str) -> Option<Self> {
         if !text.is_ascii() || text.is_empty() {
             return None;
@@ -48,7 +48,7 @@ impl Literal {
         Some(Self { text: bytes.into(), ignore_case: true, offset, part })
     }
 
-    /// The first place it is found, in bytes.
+    /// Returns the first match, in bytes.
     pub fn find(&self, haystack: &[u8]) -> Option<std::ops::Range<usize>> {
         let mut from = self.offset;
         loop {
@@ -72,14 +72,14 @@ impl Part {
     }
 }
 
-/// How much a search for a part costs: first its spellings, then how common its bytes are in logs.
+/// Returns the cost of a search for a part: first its spellings, then how common its bytes are in logs.
 fn cost(window: &[u8]) -> (usize, usize) {
     const COMMON: &[u8] = b" etaoinsrlETAOINSRL01.:-=";
     let letters = window.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
     (letters, window.iter().filter(|byte| COMMON.contains(byte)).count())
 }
 
-/// Every way to write a part in large and small letters.
+/// Returns all spellings of a part in upper and lower case.
 fn spellings(window: &[u8]) -> Vec<Vec<u8>> {
     window.iter().fold(vec![Vec::new()], |spelt, byte| {
         let mut cases = vec![byte.to_ascii_lowercase(), byte.to_ascii_uppercase()];

@@ -1,4 +1,4 @@
-//! What is printed one JSON object a line while something is followed.
+//! The JSON objects, one per line, that are printed while something is followed.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::spec::Role;
 pub struct EventLine<'a> {
     /// The contract.
     pub schema: SchemaName,
-    /// What happened; its `type` says which.
+    /// What happened; `type` names the kind.
     #[serde(flatten)]
     pub event: Event<'a>,
 }
@@ -25,13 +25,13 @@ pub struct EventLine<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Event<'a> {
-    /// To a job, as its cluster tells it.
+    /// An event of a job, as reported by its cluster.
     Job(&'a JobEvent),
     /// To what weftrun does with it.
     Own(OwnEvent<'a>),
 }
 
-/// What weftrun itself says while it follows.
+/// An event of weftrun itself.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "kebab-case")]
@@ -47,7 +47,7 @@ pub enum OwnEvent<'a> {
         name: &'a str,
         /// `submitted`: the cluster has it, and nothing more is known yet.
         phase: JobPhase,
-        /// Its roles, as they were asked.
+        /// Its roles, as requested.
         roles: &'a [Role],
         /// What was decided for it.
         plan: PlanShape<'a>,
@@ -95,7 +95,7 @@ pub struct LogLine<'a> {
     pub attempt: u32,
     /// The rank, where it is known.
     pub rank: Option<u32>,
-    /// When, where the cluster knows it.
+    /// When, where the cluster reports it.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub time: Option<Timestamp>,
     /// The line.
@@ -115,7 +115,7 @@ impl<'a> From<OwnEvent<'a>> for EventLine<'a> {
 }
 
 impl<'a> OwnEvent<'a> {
-    /// News of the transport map.
+    /// Makes the line of an event of the transport map.
     pub fn transport(event: &'a nccl::Event) -> Self {
         Self::Transport { event, text: event.to_string() }
     }

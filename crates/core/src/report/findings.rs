@@ -1,4 +1,4 @@
-//! What is said about files, codes and failures.
+//! The reports about files, codes and failures.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ pub struct CodesReport<'a> {
     pub codes: Vec<&'a str>,
 }
 
-/// What stands on stderr when a verb fails with `-o json`.
+/// The output on stderr when a verb fails with `-o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorReport<'a> {

@@ -1,4 +1,4 @@
-//! The report of `weftrun health -o json`: what NCCL's RAS service says about a running job.
+//! The report of `weftrun health -o json`: the answers of NCCL's RAS service for a running job.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::finding::{Confidence, Finding, Severity};
 pub struct HealthReport {
     /// `weftrun/v1`.
     pub schema: SchemaName,
-    /// What the answers say.
+    /// The state according to the answers.
     pub state: HealthState,
     /// The state in a sentence, or why there is no answer.
     pub reason: String,
@@ -77,8 +77,8 @@ impl HealthReport {
 }
 
 impl HealthReport {
-    /// Returns what holds the job up as a finding, for lists of findings; none where the ranks make progress or nothing
-    /// answered.
+    /// Returns what blocks the job as a finding, for lists of findings; none where the ranks make progress
+    /// or nothing answered.
     pub fn finding(&self) -> Option<Finding> {
         let (code, severity, confidence) = match self.state {
             HealthState::Stuck => ("HEALTH-STUCK", Severity::Error, Confidence::High),

@@ -1,5 +1,6 @@
-//! The JSON shapes other programs read (`-o json`), one for what each verb prints. Changes are additive only. The
-//! schemas under `docs/reference/` are made of these types, and a test holds the binary's own output against them.
+//! The JSON shapes for other programs (`-o json`), one for the output of each verb. Changes are additive
+//! only. The schemas under `docs/reference/` are generated from these types, and a test compares the
+//! binary's own output with them.
 
 mod events;
 mod findings;
@@ -26,10 +27,10 @@ pub use why::WhyReport;
 
 use serde::{Serialize, Serializer};
 
-/// The schema name that stands in every object.
+/// The schema name in every object.
 pub const SCHEMA: &str = "weftrun/v1";
 
-/// Stands first in every object, and is written as [`SCHEMA`].
+/// The first field of every object, written as [`SCHEMA`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemaName;
 

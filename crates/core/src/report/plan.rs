@@ -1,4 +1,4 @@
-//! What was decided, and what would be sent.
+//! The decisions, and what would be sent.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct PlanReport<'a> {
 }
 
 impl<'a> PlanReport<'a> {
-    /// Makes the report of a plan, with all that is to be said of the job.
+    /// Makes the report of a plan, with all findings about the job.
     pub fn new(name: &'a str, plan: &'a FabricPlan, findings: &'a [Finding]) -> Self {
         let FabricPlan { fabric, decisions, skipped, ops, evidence, .. } = plan;
         let profile = plan.profile.as_deref();
@@ -64,7 +64,7 @@ pub struct RenderReport<'a> {
     pub schema: SchemaName,
     /// The documents, the changes in them and those they cannot express.
     pub rendered: &'a Rendered,
-    /// Errors and warnings of the plan and, where it was asked, of the cluster.
+    /// Errors and warnings of the plan and, where it was queried, of the cluster.
     pub findings: &'a [Finding],
 }
 

@@ -1,4 +1,4 @@
-//! The JSON schemas of everything that is printed with `-o json`.
+//! The JSON schemas of all output of `-o json`.
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
@@ -9,7 +9,7 @@ use super::{
     WaitReport, WhyReport,
 };
 
-/// Each schema with its name: `docs/reference/NAME.schema.json` is made of it.
+/// Returns each schema with its name, from which `docs/reference/NAME.schema.json` is generated.
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("act", of::<ActReport>()),
@@ -38,7 +38,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
     ]
 }
 
-/// As what is written looks, not as what is read.
+/// Returns the schema of the written form, not of the accepted input.
 fn of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }

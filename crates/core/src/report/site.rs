@@ -1,4 +1,4 @@
-//! What is configured, known and reachable.
+//! The configuration, and the known and reachable places.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -91,7 +91,7 @@ impl<'a> TargetShape<'a> {
 pub struct InstancesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
-    /// The instance types that were asked for.
+    /// The requested instance types.
     pub instances: &'a [&'a InstanceType],
     /// Published bus bandwidths of the one type that was named.
     pub bandwidth: &'a [&'a Bandwidth],
@@ -103,7 +103,7 @@ pub struct InstancesReport<'a> {
 pub struct AdvisoriesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
-    /// The advisories that were asked for.
+    /// The requested advisories.
     pub advisories: &'a [Advisory],
 }
 
@@ -113,7 +113,7 @@ pub struct AdvisoriesReport<'a> {
 pub struct ProfilesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
-    /// The profiles that were asked for.
+    /// The requested profiles.
     pub profiles: Vec<ProfileShape<'a>>,
 }
 
@@ -141,7 +141,7 @@ pub struct ProfileValue<'a> {
     pub key: String,
     /// The value.
     pub value: String,
-    /// Where it is written down, if the profile says so.
+    /// The source of the value, if the profile has one.
     pub source: Option<&'a str>,
 }
 
@@ -160,7 +160,7 @@ impl<'a> ProfileShape<'a> {
     }
 }
 
-/// The values below a key; those that are not set are left out.
+/// Collects the values below a key; unset ones are left out.
 fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<ProfileValue<'a>>) {
     match value {
         Value::Null | Value::Bool(false) => {}
@@ -210,10 +210,10 @@ pub struct DoctorReport<'a> {
     pub schema: SchemaName,
     /// Version of weftrun.
     pub weftrun: &'a str,
-    /// Name of the target that was asked.
+    /// Name of the target that was queried.
     pub target: &'a str,
     /// Its backend.
     pub backend: &'a str,
-    /// What the cluster says of itself.
+    /// What the cluster reports about itself.
     pub facts: &'a ClusterFacts,
 }

@@ -1,4 +1,4 @@
-//! The report of `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
+//! The report of `weftrun transport -o json`: the transport of each pair of ranks, and the problems found.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct TransportReport {
     pub verdict: VerdictShape,
     /// Versions of NCCL seen.
     pub nccl_versions: Vec<String>,
-    /// Networks in use as far as the log says: connected, else announced, else implied.
+    /// Networks in use as far as the log shows them: connected, else announced, else implied.
     pub networks: Vec<String>,
     /// Plugins loaded.
     pub plugins: Vec<PluginShape>,
@@ -85,7 +85,7 @@ pub struct RankShape {
     pub node: u32,
     /// The network it chose. Announced is not connected.
     pub announced: Option<String>,
-    /// How far it came.
+    /// Its progress.
     pub phase: Phase,
     /// The log it was seen in.
     pub source: String,
@@ -145,7 +145,7 @@ pub struct PairShape {
     pub devices: DevicesShape,
     /// Distinct (channel, connection index).
     pub channels: u32,
-    /// GPUDirect RDMA on all of them; null where there is no network, or the lines do not say.
+    /// GPUDirect RDMA on all of them; null where there is no network, or the lines do not show it.
     pub gdr: Option<bool>,
     /// Through another rank's NIC.
     pub pxn: bool,
@@ -169,7 +169,7 @@ pub struct ThroughputShape {
     pub unit: String,
     /// Line of the last value.
     pub line: u64,
-    /// Rank that the launcher told.
+    /// Rank in the launcher's prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The first value.
@@ -203,7 +203,7 @@ pub struct TotalsShape {
     pub nccl_lines: u64,
     /// Bytes.
     pub bytes: u64,
-    /// NCCL's lines that say nothing.
+    /// NCCL's lines without a message.
     pub unparsed_nccl_lines: u64,
     /// Connection lines cut in the middle.
     pub torn_channel_lines: u64,

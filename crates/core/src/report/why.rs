@@ -12,7 +12,7 @@ use crate::diagnose::cause::{Cause, Why, WhyState};
 pub struct WhyReport {
     /// `weftrun/v1`.
     pub schema: &'static str,
-    /// What became of the job.
+    /// The state of the job.
     pub state: WhyState,
     /// The first cause; null where nothing failed, or nothing proves one.
     pub cause: Option<Cause>,

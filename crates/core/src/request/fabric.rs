@@ -1,17 +1,17 @@
-//! What is asked of the fabric: the words of job files, flags and the SDK.
+//! The requested fabric: the values in job files, flags and the SDK.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weftrun_nccl::FabricSeen;
 
-/// A kind of interconnect, as asked for or as decided.
+/// A kind of interconnect, as requested or as decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Fabric {
-    /// Whatever the cluster has; a job that cannot have it is still submitted.
+    /// The fabric of the cluster; a job that cannot have it is still submitted.
     #[default]
     Auto,
     /// AWS Elastic Fabric Adapter, through libfabric and aws-ofi-nccl.
@@ -42,7 +42,7 @@ impl Fabric {
     }
 }
 
-/// What the user asked of the fabric.
+/// The user's fabric request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FabricRequest {
@@ -64,10 +64,10 @@ pub struct FabricRequest {
     /// Whether a webhook of the cluster adds EFA on its own.
     #[serde(default)]
     pub webhook: Webhook,
-    /// Instance type of all worker nodes, where the roles do not say it.
+    /// Instance type of all worker nodes, where the roles do not set it.
     #[serde(default)]
     pub instance_type: Option<String>,
-    /// Memory to ask where a role asks neither CPU nor memory: huge pages are refused without.
+    /// Memory to request where a role requests neither CPU nor memory: huge pages are refused without.
     #[serde(default)]
     pub memory: Option<String>,
     /// Set `NCCL_DEBUG=INFO` where it is unset; by default for job files, and not for raw manifests.
@@ -170,7 +170,7 @@ pub enum Stack {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Inject {
-    /// weftrun does; a webhook of the cluster is told to keep out.
+    /// weftrun does; the pods opt out of a webhook of the cluster.
     #[default]
     Client,
     /// The cluster's webhook does; weftrun only rewrites `mpirun`.
@@ -182,7 +182,7 @@ pub enum Inject {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Webhook {
-    /// The cluster is asked; offline, nothing is added.
+    /// The cluster is queried; offline, nothing is added.
     #[default]
     Auto,
     /// There is one.
@@ -192,7 +192,7 @@ pub enum Webhook {
 }
 
 impl Fabric {
-    /// The word in files, flags and reports.
+    /// Returns the word in files, flags and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -1,4 +1,4 @@
-//! What can be asked of the fabric: its kind, the rules by id, the opt-outs; and where each value came from.
+//! The fabric request: its kind, the rules by id, the opt-outs; and the origin of each value.
 
 mod fabric;
 mod origin;

@@ -22,9 +22,9 @@ pub enum Origin {
     Env(String),
     /// The instance catalogue, by row.
     Catalogue(String),
-    /// What the cluster said.
+    /// The cluster.
     Cluster,
-    /// Assumed, since nothing said otherwise.
+    /// Assumed, since no source sets it.
     Assumed,
     /// The job file or manifest.
     Job,

@@ -1,4 +1,4 @@
-//! The rules, each with the id by which it is switched.
+//! The rules, each with the id that switches it.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::request::{Fabric, RuleSetting};
 pub struct Rule {
     /// Id (`efa.devices`).
     pub id: &'static str,
-    /// The fabric it belongs to; [`Fabric::Auto`] for those that go with any.
+    /// The fabric it belongs to; [`Fabric::Auto`] for those of any fabric.
     pub fabric: Fabric,
     /// What it sets, in a sentence.
     pub what: &'static str,
     /// Why that is needed.
     pub why: &'static str,
-    /// The rule without which it makes no sense, if there is one.
+    /// The rule that it depends on, if there is one.
     pub depends_on: Option<&'static str>,
-    /// Where the fact behind it is written down.
+    /// The source of the fact behind it.
     pub source: &'static str,
 }
 
@@ -349,20 +349,20 @@ pub const RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    /// The rule of an id.
+    /// Returns the rule of an id.
     pub fn get(id: &str) -> Option<&'static Self> {
         RULES.iter().find(|rule| rule.id == id)
     }
 }
 
-/// Each rule as the user set it, those that depend on one switched off being off too.
+/// The user's setting of each rule; those that depend on one switched off are off too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     set: BTreeMap<String, RuleSetting>,
 }
 
 impl Settings {
-    /// Takes the user's words; an id that no rule has, or an `on` whose ground is off, is an error.
+    /// Takes the user's settings; an id that no rule has, or an `on` whose dependency is off, is an error.
     pub(crate) fn new(asked: &BTreeMap<String, RuleSetting>, findings: &mut Vec<Finding>) -> Self {
         let settings = Self { set: asked.clone() };
         for (id, setting) in asked {
@@ -385,9 +385,9 @@ impl Settings {
         settings
     }
 
-    /// What applies to a rule.
+    /// Returns the setting of a rule.
     pub(crate) fn of(&self, id: &str) -> RuleSetting {
-        // Mostly the user says nothing of rules, and then none has to be looked up.
+        // Mostly the user sets no rules, and then no lookup is needed.
         if self.set.is_empty() {
             return RuleSetting::default();
         }
@@ -397,12 +397,12 @@ impl Settings {
         }
     }
 
-    /// Whether a rule applies where it fits.
+    /// Returns whether a rule applies where it fits.
     pub(crate) fn active(&self, id: &str) -> bool {
         self.of(id) != RuleSetting::Off
     }
 
-    /// The rules of a fabric that are off, each with the reason and a sentence.
+    /// Returns the rules of a fabric that are off, each with the reason and a sentence.
     pub(crate) fn switched_off(
         &self,
         fabric: Fabric,
@@ -420,7 +420,7 @@ impl Settings {
         )
     }
 
-    /// The rules that must apply.
+    /// Returns the rules that must apply.
     pub(crate) fn demanded(&self) -> impl Iterator<Item = &str> {
         self.set.iter().filter(|(_, setting)| **setting == RuleSetting::On).map(|(id, _)| id.as_str())
     }

@@ -1,4 +1,4 @@
-//! One `mpirun` with its words: what it becomes.
+//! Rewrites one `mpirun` with its words.
 
 use super::{Mpirun, MpirunNote};
 
@@ -7,22 +7,22 @@ const WORDS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
 /// Folders whose Open MPI is the image's own and can be replaced (Debian, NGC's HPC-X, NGC's older images).
 const IMAGE_FOLDERS: [&str; 4] = ["/usr/local/mpi/bin", "/opt/hpcx/ompi/bin", "/usr/bin", "/usr/local/bin"];
 
-/// Whether a word calls an `mpirun`, by whatever path.
+/// Returns whether a word calls an `mpirun`, by any path.
 pub(super) fn is_mpirun(word: &str) -> bool {
     WORDS.contains(&word.rsplit('/').next().unwrap_or(word))
 }
 
-/// What becomes of a command word.
+/// The result for a command word.
 pub(super) enum Verdict {
     /// It is no `mpirun`.
     NotMpirun,
-    /// It is one, and is left.
+    /// It is one, and is kept.
     Left(MpirunNote),
-    /// It becomes this word, followed by these.
+    /// It is replaced by this word, followed by these.
     Becomes { word: String, add: Vec<String>, notes: Vec<MpirunNote> },
 }
 
-/// Judges a command word with the words behind it, all without their quotes.
+/// Judges a command word with the words after it, all without their quotes.
 pub(super) fn judge<'a>(word: &str, rest: &[&'a str], rule: &'a Mpirun) -> Verdict {
     let (folder, name) = word.rsplit_once('/').map_or((None, word), |(folder, name)| (Some(folder), name));
     if !WORDS.contains(&name) {
@@ -60,7 +60,7 @@ pub(super) fn judge<'a>(word: &str, rest: &[&'a str], rule: &'a Mpirun) -> Verdi
     Verdict::Becomes { word, add, notes }
 }
 
-/// What a command forwards to its ranks already.
+/// What a command already forwards to its ranks.
 struct Forwarded<'a> {
     names: Vec<&'a str>,
     /// `--mca mca_base_env_list` is used, which Open MPI refuses beside `-x`.

@@ -1,8 +1,8 @@
 //! `mpirun` in argv and in shell strings.
 //!
-//! Why the word is made absolute: Open MPI treats an absolute `mpirun` as `--prefix`, so that the `orted` of the same
-//! stack is found on the other nodes (Open MPI 4.1, `mpirun(1)`, "The --prefix option"). Why `-x`: sshd does not pass
-//! a container's environment on to the ranks.
+//! The word is made absolute since Open MPI treats an absolute `mpirun` as `--prefix`, so that the `orted`
+//! of the same stack is found on the other nodes (Open MPI 4.1, `mpirun(1)`, "The --prefix option"). `-x`
+//! is needed since sshd does not pass a container's environment to the ranks.
 
 mod command;
 pub mod gid;
@@ -34,7 +34,7 @@ pub fn rewrite(command: &[String], args: &[String], rule: &Mpirun) -> Rewrite {
     let mut words: Vec<String> = command.iter().chain(args).cloned().collect();
     let mut border = command.len();
     let mut found = Found::default();
-    // Behind our own wrapper stands the user's command.
+    // The user's command is after our own wrapper.
     let start = gid::wrapped_from(&words).unwrap_or(0);
     rewrite_argv(&mut words, start, &mut border, rule, &mut found);
     if !found.mpirun && found.notes.is_empty() {
@@ -44,7 +44,7 @@ pub fn rewrite(command: &[String], args: &[String], rule: &Mpirun) -> Rewrite {
     Rewrite { command: words, args, changed: found.changed, notes: found.notes }
 }
 
-/// What was seen on the way.
+/// What was found during the rewriting.
 #[derive(Default)]
 struct Found {
     /// Whether there was an `mpirun` at all, changed or not.

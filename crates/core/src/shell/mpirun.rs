@@ -1,9 +1,9 @@
-//! What is asked of an `mpirun`, and what became of it. [`shell::rewrite`](crate::shell::rewrite) does it.
+//! The settings and the result of rewriting an `mpirun`. [`shell::rewrite`](crate::shell::rewrite) does it.
 
-/// What every `mpirun` of a launcher should be.
+/// The wanted form of every `mpirun` of a launcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mpirun {
-    /// Folder whose `mpirun`, `mpiexec` and `orterun` is used instead of the image's; none leaves the word alone.
+    /// Folder whose `mpirun`, `mpiexec` and `orterun` is used instead of the image's; none keeps the word.
     pub bin: Option<String>,
     /// Names to forward with `-x`, in order, unless the same command forwards them already.
     pub forward: Vec<String>,
@@ -13,25 +13,25 @@ pub struct Mpirun {
     pub env_list: Option<String>,
 }
 
-/// A command line after the rewriting. The border between `command` and `args` stands where it was.
+/// A command line after the rewriting. The border between `command` and `args` is unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// `command`.
     pub command: Vec<String>,
     /// `args`.
     pub args: Vec<String>,
-    /// How many simple commands were changed; 0 means that the lists are as they came.
+    /// How many simple commands were changed; 0 means that the lists are unchanged.
     pub changed: usize,
-    /// What is to be said about it.
+    /// Notes to report.
     pub notes: Vec<MpirunNote>,
 }
 
-/// What is to be said about an `mpirun`.
+/// A note about an `mpirun`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MpirunNote {
-    /// It is called by another absolute path, which was left (`W-MPIRUN-OTHER`).
+    /// It is called by another absolute path, which was kept (`W-MPIRUN-OTHER`).
     OtherPath(String),
-    /// No `mpirun` can be seen: a script file, or no command at all (`W-MPIRUN-OPAQUE`).
+    /// No `mpirun` was found: a script file, or no command at all (`W-MPIRUN-OPAQUE`).
     Opaque {
         /// The script, if a file is what runs.
         script: Option<String>,
@@ -40,8 +40,8 @@ pub enum MpirunNote {
     EnvList(Vec<String>),
     /// The user forwards an `LD_LIBRARY_PATH` of their own that lacks the stack's folders (`W-MPIRUN-LDPATH`).
     LibraryPath(String),
-    /// A here-document holds one, which may be run later; it was left (`W-MPIRUN-OPAQUE`).
+    /// A here-document contains one, which may run later; it was kept (`W-MPIRUN-OPAQUE`).
     Document,
-    /// The shell string cannot be read; it was left (`W-MPIRUN-OPAQUE`).
+    /// The shell string cannot be parsed; it was kept (`W-MPIRUN-OPAQUE`).
     Unreadable(String),
 }

@@ -1,4 +1,4 @@
-//! Shell strings: the `mpirun` in command position is rewritten, the bytes around it stay.
+//! Shell strings: the `mpirun` in command position is rewritten, the surrounding bytes stay.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::command::{Verdict, judge};
 use super::reader::{self, Contents, Place, Simple};
 use super::{Found, Mpirun, MpirunNote, wrapper};
 
-/// Most shell strings inside of one another (`bash -c 'bash -c …'`).
+/// Deepest nesting of shell strings (`bash -c 'bash -c …'`).
 const MAX_DEPTH: usize = 8;
 
 /// A replacement of bytes.
@@ -16,35 +16,36 @@ struct Splice {
     text: String,
 }
 
-/// A simple command of a script: the bytes it spans and its words, quotes taken off.
+/// A simple command of a script: its bytes and its words, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptCommand {
     /// First byte of its first word.
     pub start: usize,
-    /// The byte behind its last word.
+    /// The byte after its last word.
     pub end: usize,
-    /// Its words, assignments before it left out.
+    /// Its words, without the assignments before it.
     pub words: Vec<String>,
     /// The bytes of each word, quotes included.
     pub spans: Vec<(usize, usize)>,
-    /// Index of the word that is run behind wrappers such as `timeout 60`.
+    /// Index of the word that is run after wrappers such as `timeout 60`.
     pub program: usize,
 }
 
-/// The simple commands of a script, in order; those of substitutions, and the words of here-documents and comments, are
-/// not among them.
+/// Returns the simple commands of a script, in order, without those of substitutions, and without the words
+/// of here-documents and comments.
 pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     let Contents { commands, .. } = reader::read(text, 0..text.len())?;
     let of_the_script = commands.into_iter().filter(|command| command.place == Place::Script);
     Ok(of_the_script.filter_map(|command| script_command(text, &command)).collect())
 }
 
-/// The bytes of a script's here-documents; none if it cannot be read.
+/// Returns the bytes of a script's here-documents; none if it cannot be parsed.
 pub(crate) fn documents(text: &str) -> Vec<Range<usize>> {
     reader::read(text, 0..text.len()).map(|contents| contents.documents).unwrap_or_default()
 }
 
-/// The line at which no shell can read a script, and why. None where it can, and where it is only too long for us.
+/// Returns the line at which no shell can parse a script, and why. None where it can be parsed, or is only
+/// over our limit.
 pub(crate) fn syntax_error(text: &str) -> Option<(usize, String)> {
     let error = reader::read(text, 0..text.len()).err()?;
     let (line, why) = error.strip_prefix("line ")?.split_once(": ")?;
@@ -65,7 +66,7 @@ fn script_command(text: &str, command: &Simple) -> Option<ScriptCommand> {
     })
 }
 
-/// Rewrites every `mpirun` in command position; the text as it was if nothing is to change.
+/// Rewrites every `mpirun` in command position; returns the text unchanged if there is none to change.
 pub(super) fn rewrite(text: &str, rule: &Mpirun, found: &mut Found) -> Result<String, String> {
     let mut splices = Vec::new();
     Rewriter { text, rule, found, splices: &mut splices }.part(0..text.len(), 0)?;
@@ -78,7 +79,7 @@ pub(super) fn rewrite(text: &str, rule: &Mpirun, found: &mut Found) -> Result<St
         at = place.end;
     }
     out.push_str(&text[at..]);
-    // Only here: a part that cannot be read leaves the whole as it was, whatever was found before it.
+    // Only here: an unreadable part leaves the whole text unchanged, even after earlier finds.
     found.changed += count;
     Ok(out)
 }
@@ -108,7 +109,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Finds the change of one command; the place of the script that it gives to a shell.
+    /// Finds the change of one command; returns the place of the script that it passes to a shell.
     fn command(&mut self, command: &Simple) -> Option<Range<usize>> {
         let text: &'a str = self.text;
         let words: Vec<&str> = command.words.iter().map(|word| &text[word.clone()]).collect();
@@ -121,7 +122,7 @@ impl<'a> Rewriter<'a> {
             }
             return inside;
         }
-        // A quoted or escaped word in command position is the user's way of saying "exactly this one".
+        // By quoting or escaping a word in command position, the user selects exactly this command.
         if words[at] != plain[at] || words[at].contains(['\\', '"', '\'', '$', '`', '*', '?']) {
             return None;
         }
@@ -147,7 +148,8 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// Whether a line of a here-document begins as a command would that weftrun rewrites: the text may be run later.
+/// Returns whether a line of a here-document begins like a command that weftrun rewrites: the text may run
+/// later.
 fn names_mpirun(document: &str) -> bool {
     document.lines().any(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -156,7 +158,7 @@ fn names_mpirun(document: &str) -> bool {
     })
 }
 
-/// The bytes inside a word that is one quoted text without escapes.
+/// Returns the bytes inside a word that is one quoted text without escapes.
 fn quoted_text(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     let whole = &text[word.clone()];
     let inside = unquoted(whole);
@@ -164,7 +166,7 @@ fn quoted_text(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     quoted.then_some(word.start + 1..word.end - 1)
 }
 
-/// A word without the one pair of quotes around it.
+/// Returns a word without the one pair of quotes around it.
 fn unquoted(word: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inside) = word.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote))

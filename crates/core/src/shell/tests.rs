@@ -15,7 +15,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Rewrites a shell string; `@` in the expectation stands for the mounted mpirun with both variables.
+/// Rewrites a shell string; `@` in the expectation is the mounted mpirun with both variables.
 fn script(text: &str) -> (String, Vec<MpirunNote>) {
     let command = vec!["bash".to_owned(), "-c".to_owned(), text.to_owned()];
     let done = rewrite(&command, &[], &rule());
@@ -151,7 +151,7 @@ fn argv_keeps_the_border_between_command_and_args() {
     let done = rewrite(&[], &words("mpirun -np 2 app"), &rule());
     assert_eq!(done.command, Vec::<String>::new());
     assert_eq!(done.args[..2], words(&format!("{BIN}/mpirun -x")));
-    // Only the first command word of an argv: what follows are its arguments.
+    // Only the first command word of an argv: the rest are its arguments.
     let done = rewrite(&words("mpirun a mpirun b"), &[], &rule());
     assert_eq!(done.changed, 1);
     assert_eq!(done.command.last().map(String::as_str), Some("b"));
@@ -227,7 +227,7 @@ fn a_descriptor_that_no_shell_could_hold_is_left() {
     expect("echo {1..99999999999999999999} $(mpirun)", "echo {1..99999999999999999999} $(@)");
 }
 
-/// Where shells differ, or the text is half-written, nothing is changed and that is said.
+/// Where shells differ, or the text is incomplete, nothing is changed, and that is reported.
 #[test]
 fn what_shells_read_differently_is_left_and_said() {
     for odd in [
@@ -281,7 +281,7 @@ fn here_documents_are_read_as_bash_reads_them() {
     }
 }
 
-/// Its text may be run later, so what it lacks is said.
+/// Its text may run later, so what it lacks is reported.
 #[test]
 fn an_mpirun_in_a_here_document_is_left_and_named() {
     let (got, notes) = script("cat > run.sh <<'EOF'\nset -e\n  timeout 5 mpirun -np 2 app\nEOF\nsh run.sh");

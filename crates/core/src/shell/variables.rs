@@ -1,6 +1,7 @@
 //! Variables in values that no shell reads.
 
-/// The first `$NAME` or `${NAME}` in a value, which Kubernetes leaves as it is. `$(NAME)` and `$$` are its own.
+/// Returns the first `$NAME` or `${NAME}` in a value, which Kubernetes does not expand. `$(NAME)` and `$$`
+/// are its own.
 pub fn unexpanded(value: &str) -> Option<&str> {
     let mut rest = value;
     let mut offset = 0;
@@ -14,7 +15,7 @@ pub fn unexpanded(value: &str) -> Option<&str> {
         if starts_well && length > 0 && (brace == 0 || name.get(length..)?.starts_with('}')) {
             return value.get(start..start + 1 + brace + length + brace);
         }
-        // Behind `$$` and `$(` nothing of ours begins.
+        // No variable begins after `$$` and `$(`.
         let skip = if after.starts_with('$') { 2 } else { 1 };
         offset = start + skip;
         rest = value.get(offset..)?;

@@ -1,6 +1,7 @@
-//! Words that stand before the command they start (`timeout 60 mpirun …`), and shells with a string.
+//! Finds the command behind wrappers (`timeout 60 mpirun …`), and the string of a shell.
 
-/// A program that runs another: which of its options take a value of their own, and how many words come first.
+/// A program that runs another: which of its options take a value, and how many of its own words come
+/// first.
 struct Wrapper {
     name: &'static str,
     valued: &'static [&'static str],
@@ -65,7 +66,7 @@ pub(super) fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// The index of the word that really is run, behind all wrappers.
+/// Returns the index of the word that is run, after all wrappers.
 pub(super) fn command_word<S: AsRef<str>>(words: &[S], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
@@ -102,7 +103,8 @@ fn behind<S: AsRef<str>>(wrapper: &Wrapper, words: &[S], mut at: usize) -> Optio
     (at + positional < words.len()).then_some(at + positional)
 }
 
-/// The index of the string that a shell is told to run (`bash -lc "…"`), if the word at an index is such a shell.
+/// Returns the index of the string that a shell runs (`bash -lc "…"`), if the word at an index is such a
+/// shell.
 pub(super) fn shell_string<S: AsRef<str>>(words: &[S], at: usize) -> Option<usize> {
     if !SHELLS.contains(&base(words.get(at)?.as_ref())) {
         return None;
@@ -117,13 +119,14 @@ pub(super) fn shell_string<S: AsRef<str>>(words: &[S], at: usize) -> Option<usiz
         }
         let short = !word.starts_with("--");
         command |= short && word.starts_with('-') && word[1..].contains('c');
-        // `-o pipefail`, `-O extglob`, `--rcfile FILE`: the last letter of a cluster takes the next word.
+        // `-o pipefail`, `-O extglob`, `--rcfile FILE`: the last letter of a group of options takes the
+        // next word.
         let valued = (short && word.ends_with(['o', 'O'])) || matches!(word, "--rcfile" | "--init-file");
         index += if valued { 2 } else { 1 };
     }
 }
 
-/// The script file that the command at an index runs, if that is what it does.
+/// Returns the script file that the command at an index runs, if it runs one.
 pub(super) fn script_file<S: AsRef<str>>(words: &[S], at: usize) -> Option<&str> {
     let word = words.get(at)?.as_ref();
     if SHELLS.contains(&base(word)) || matches!(word, "source" | ".") {

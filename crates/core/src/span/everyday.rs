@@ -1,8 +1,9 @@
-//! The part of YAML that manifests are written in, read in one go.
+//! A fast parser for the part of YAML that manifests are written in.
 //!
-//! Block maps and lists, scalars and brackets on one line, `|` blocks, comments, in ASCII: what `kubectl` and people
-//! write nearly always. Wherever anything else stands, the whole text is left to the full parser, which is several times
-//! slower. Both give the same tree: where debug assertions are on, each text that is read here is read by both.
+//! Block maps and lists, scalars and brackets on one line, `|` blocks, comments, in ASCII: what `kubectl`
+//! and people nearly always write. A text with anything else is left as a whole to the full parser, which
+//! is several times slower. Both return the same tree: with debug assertions, each text that is read here
+//! is read by both.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,9 +16,9 @@ const MAX_DEPTH: usize = 64;
 /// Longest key that is read here; YAML itself allows 1024 characters on one line.
 const MAX_KEY: usize = 256;
 
-/// Reads a text that holds one document; nothing if there is something in it that is left to the full parser.
+/// Parses a text that holds one document; none if some of it needs the full parser.
 pub(super) fn everyday(text: &str) -> Option<Document<'_>> {
-    // Block by block without leaving early, so that the compiler can compare many bytes at once.
+    // Whole blocks without an early exit, so that the compiler can compare many bytes at once.
     let is_known = |byte: &u8| (*byte == b'\n') | (b' '..=b'~').contains(byte);
     let all_known = |block: &[u8]| block.iter().fold(true, |known, byte| known & is_known(byte));
     if !text.as_bytes().chunks(128).all(all_known) {
@@ -61,7 +62,7 @@ impl<'a> Reader<'a> {
         matches!(self.bytes.get(at), None | Some(b' ' | b'\n'))
     }
 
-    /// Goes to the first line at or behind a line's start that holds more than blanks and a comment.
+    /// Moves to the first line at or after a line's start that holds more than blanks and a comment.
     fn content_from(&mut self, mut line: usize) {
         loop {
             let mut at = line;
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         memchr::memchr(b'\n', &self.bytes[from..]).map_or(self.bytes.len(), |found| from + found)
     }
 
-    /// Goes to the next value behind a line of which nothing but blanks and a comment is left.
+    /// Moves to the next value after a line whose rest is blanks and a comment.
     fn end_line(&mut self) -> Option<()> {
         let start = self.at;
         while self.peek(0) == Some(b' ') {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Whether `---` or `...` stands at the start of a line, which ends or begins a document.
+    /// Returns whether `---` or `...` is at the start of a line, which ends or begins a document.
     fn is_border(&self) -> bool {
         self.column == 0
             && matches!(self.bytes.get(self.at..self.at + 3), Some(b"---" | b"..."))
@@ -115,7 +116,7 @@ impl<'a> Reader<'a> {
         self.peek(0) == Some(b'-') && self.is_blank(self.at + 1)
     }
 
-    /// The list or map whose first line this is.
+    /// Parses the list or map whose first line this is.
     fn block(&mut self) -> Option<SpanTree<'a>> {
         if self.is_item() { self.list() } else { self.map() }
     }
@@ -150,7 +151,7 @@ impl<'a> Reader<'a> {
         Some(SpanTree::new(Value::Map(entries), start..end, Style::Block))
     }
 
-    /// What stands behind a key of a map whose keys stand at a column: on its line, or below.
+    /// Parses the value after a key of a map at a column: on its line, or below.
     fn value_of(&mut self, column: usize) -> Option<SpanTree<'a>> {
         while self.peek(0) == Some(b' ') {
             self.at += 1;
@@ -159,12 +160,12 @@ impl<'a> Reader<'a> {
             return self.inline(column);
         }
         self.end_line_behind_blank()?;
-        // With nothing behind it, a key has the value null: rare, and left to the full parser.
+        // A key without a value is null: rare, and left to the full parser.
         let below = !self.is_at_end() && (self.column > column || (self.column == column && self.is_item()));
         below.then(|| self.block()).flatten()
     }
 
-    /// As [`Self::end_line`], for a place that has a blank or a colon before it.
+    /// Does the same as [`Self::end_line`], after a blank or a colon.
     fn end_line_behind_blank(&mut self) -> Option<()> {
         if self.peek(0) == Some(b'#') && self.bytes[self.at - 1] != b' ' {
             return None;
@@ -202,13 +203,13 @@ impl<'a> Reader<'a> {
         Some(SpanTree::new(Value::Seq(items), start..end, Style::Block))
     }
 
-    /// Whether a key of a map starts here.
+    /// Returns whether a key of a map starts here.
     fn is_key(&self) -> bool {
         let mut probe = Reader { duplicates: Vec::new(), ..*self };
         probe.key(b"").is_some()
     }
 
-    /// A key with its colon; inside brackets it ends before one of the bytes `stop` too.
+    /// Parses a key with its colon; inside brackets it also ends before one of the bytes `stop`.
     fn key(&mut self, stop: &[u8]) -> Option<(Cow<'a, str>, Range<usize>)> {
         let start = self.at;
         let text = match self.peek(0)? {
@@ -241,7 +242,8 @@ impl<'a> Reader<'a> {
         Some((text, span))
     }
 
-    /// A value on one line, or a `|` block below it, of a map or list at a column; goes to the next line.
+    /// Parses a value on one line, or a `|` block below it, of a map or list at a column; moves to the next
+    /// line.
     fn inline(&mut self, column: usize) -> Option<SpanTree<'a>> {
         let start = self.at;
         let node = match self.peek(0)? {
@@ -254,7 +256,7 @@ impl<'a> Reader<'a> {
             _ => self.plain(b"")?,
         };
         self.end_line()?;
-        // A line that stands deeper would go on with the value.
+        // A more indented line would continue the value.
         (self.is_at_end() || self.column <= column).then_some(node)
     }
 
@@ -271,7 +273,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A bare scalar; inside brackets it ends before one of the bytes `stop` too.
+    /// Parses a bare scalar; inside brackets it also ends before one of the bytes `stop`.
     fn plain(&mut self, stop: &[u8]) -> Option<SpanTree<'a>> {
         if !self.starts_plain() {
             return None;
@@ -293,7 +295,7 @@ impl<'a> Reader<'a> {
             }
         }
         let text = self.text[start..end].trim_end_matches(' ');
-        // The comment's `#` needs a blank before it, which the end of the line looks for.
+        // A comment's `#` needs a blank before it, which `end_line` checks.
         self.at = start + text.len();
         let value = resolve_plain(text);
         if matches!(value, Value::Float(number) if !number.is_finite()) || text == "<<" {
@@ -302,7 +304,7 @@ impl<'a> Reader<'a> {
         Some(SpanTree::new(value, start..self.at, Style::Plain))
     }
 
-    /// Text in quotes on one line.
+    /// Parses quoted text on one line.
     fn quoted(&mut self) -> Option<(Cow<'a, str>, Style)> {
         let quote = self.peek(0)?;
         let start = self.at + 1;
@@ -345,7 +347,7 @@ impl<'a> Reader<'a> {
         Some((text, if quote == b'"' { Style::DoubleQuoted } else { Style::SingleQuoted }))
     }
 
-    /// A list or map in brackets, on one line.
+    /// Parses a list or map in brackets, on one line.
     fn brackets(&mut self) -> Option<SpanTree<'a>> {
         const STOP: &[u8] = b",[]{}";
         self.deeper()?;
@@ -402,7 +404,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A `|` or `|-` block below a key or dash at a column.
+    /// Parses a `|` or `|-` block below a key or dash at a column.
     fn literal(&mut self, column: usize) -> Option<SpanTree<'a>> {
         let start = self.at;
         let strip = self.peek(1) == Some(b'-');
@@ -419,7 +421,7 @@ impl<'a> Reader<'a> {
         let (mut line, mut blanks) = (first, 0);
         while line < self.bytes.len() {
             let end = self.line_end(line);
-            // Without a last line break, and with lines of nothing but blanks, it is left to the full parser.
+            // Without a final line break, or with lines of only blanks, it is left to the full parser.
             if end == self.bytes.len() {
                 return None;
             }

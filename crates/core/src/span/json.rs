@@ -1,4 +1,4 @@
-//! JSON, which kubectl reads with a reader of its own: escapes and numbers are not quite YAML's.
+//! JSON, which kubectl reads with a separate parser: escapes and numbers differ slightly from YAML's.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub fn json(text: &str) -> Result<Document<'_>, SyntaxError> {
     Err(SyntaxError::new("something follows behind the value", at..at + 1))
 }
 
-/// Reads the JSON value that starts at or behind a byte offset; gives the offset behind it too.
+/// Reads the JSON value that starts at or after a byte offset; also returns the offset after it.
 pub fn json_prefix(text: &str, start: usize) -> Result<(Document<'_>, usize), SyntaxError> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: start, duplicates: Vec::new() };
     reader.blanks();
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Map(entries))
     }
 
-    /// Steps over a comma, or stays before the closing bracket.
+    /// Skips a comma, or stays before the closing bracket.
     fn separator(&mut self, close: u8) -> Result<(), SyntaxError> {
         self.blanks();
         match self.peek() {

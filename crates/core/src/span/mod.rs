@@ -1,4 +1,4 @@
-//! Files as trees in which every value knows where it stands: one [`SpanTree`], read from YAML, JSON or TOML.
+//! Files as trees in which every value has its place: one [`SpanTree`], read from YAML, JSON or TOML.
 //!
 //! Job files, configuration and manifests all go through it, so that every mistake can be reported at once with its
 //! line and column, and so that a manifest can be edited without touching a byte that needs no change.

@@ -1,4 +1,4 @@
-//! What a bare YAML scalar means to kubectl.
+//! Resolves a bare YAML scalar as kubectl does.
 //!
 //! kubectl reads YAML 1.1 as Go's yaml.v2 does (sigs.k8s.io/yaml, `goyaml.v2/resolve.go`, read 2026-11): `on` is
 //! true, `0777` is 511, `1_000` is 1000, and a date is a string.
@@ -51,7 +51,7 @@ fn number(text: &str) -> Option<Value<'static>> {
         "-.inf" | "-.Inf" | "-.INF" => return Some(Value::Float(f64::NEG_INFINITY)),
         _ => {}
     }
-    // Cheap way out for the many scalars that only begin with a digit (`1800Gi`, `10.0.0.1`, `23:59`).
+    // Fast path for the many scalars that only begin with a digit (`1800Gi`, `10.0.0.1`, `23:59`).
     let plausible =
         |b: u8| b.is_ascii_hexdigit() || matches!(b, b'+' | b'-' | b'_' | b'.' | b'x' | b'X' | b'o' | b'O');
     if !text.bytes().all(plausible) {
@@ -62,7 +62,7 @@ fn number(text: &str) -> Option<Value<'static>> {
     integer(&plain).or_else(|| is_yaml_float(&plain).then(|| finite(&plain)).flatten().map(Value::Float))
 }
 
-/// Go's `ParseInt(…, 0, 64)`, then `ParseUint`.
+/// Parses as Go's `ParseInt(…, 0, 64)`, then `ParseUint`.
 fn integer(text: &str) -> Option<Value<'static>> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -86,7 +86,7 @@ fn integer(text: &str) -> Option<Value<'static>> {
     Some(i64::try_from(magnitude).map_or(Value::UInt(magnitude), Value::Int))
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, yaml.v2's own expression.
+/// Matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, yaml.v2's own expression.
 fn is_yaml_float(text: &str) -> bool {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -106,7 +106,7 @@ fn finite(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// A number as JSON's and Go's `strconv` write it when it becomes a map's key.
+/// Returns a number as JSON's and Go's `strconv` write it when it becomes a map's key.
 pub(super) fn key_text(value: Value<'_>) -> Option<Cow<'_, str>> {
     Some(match value {
         Value::Str(text) => text,
@@ -123,7 +123,8 @@ pub(super) fn key_text(value: Value<'_>) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    /// What a real kubectl read (`kubectl annotate --local -o json`), from the project's research notes.
+    /// The values that a real kubectl read (`kubectl annotate --local -o json`), from the project's
+    /// research notes.
     #[test]
     fn scalars_mean_what_kubectl_says() {
         let string = |s: &'static str| Value::Str(s.into());

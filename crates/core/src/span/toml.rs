@@ -1,11 +1,11 @@
-//! TOML, with all its mistakes at once.
+//! Reads TOML, with all its mistakes at once.
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
 
 use super::tree::{Document, Entry, SpanTree, Style, SyntaxError, Value};
 
-/// Reads TOML. The document holds what could be read; the errors are all there are.
+/// Reads TOML. Returns the document as far as it could be read, and all errors.
 pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut errors: Vec<_> = errors
@@ -17,7 +17,7 @@ pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
     (Document { root, duplicates: Vec::new() }, errors)
 }
 
-/// The tables of toml are sorted by key; a file is read in the order it was written.
+/// Converts a table; its keys, which toml sorts by name, are put into the order of the file.
 fn map<'a>(table: DeTable<'a>, errors: &mut Vec<SyntaxError>) -> Value<'a> {
     let mut entries: Vec<Entry<'a>> = table
         .into_iter()

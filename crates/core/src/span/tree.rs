@@ -1,4 +1,4 @@
-//! The tree itself, without any syntax.
+//! The tree itself, independent of any syntax.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use crate::finding::Span;
 
-/// A value, where it stands, and whether it stands there in its own right.
+/// A value, its place in the text, and whether those bytes belong to it alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanTree<'a> {
     /// The value.
     pub value: Value<'a>,
-    /// Bytes of the text it was read from. Of an alias: the alias (`*name`), not what it stands for.
+    /// Bytes of the text it was read from. For an alias, the alias itself (`*name`), not its target.
     pub span: Range<usize>,
     /// How it was written.
     pub style: Style,
@@ -19,10 +19,10 @@ pub struct SpanTree<'a> {
     pub origin: NodeOrigin,
 }
 
-/// What a file can say.
+/// A value of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// `null`, `~`, or nothing behind the colon.
+    /// `null`, `~`, or nothing after the colon.
     Null,
     /// A truth value.
     Bool(bool),
@@ -45,7 +45,7 @@ pub enum Value<'a> {
 pub struct Entry<'a> {
     /// The key as text. As for kubectl, `1:` and `on:` are the texts `1` and `true`.
     pub key: Cow<'a, str>,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_span: Range<usize>,
     /// The value.
     pub value: SpanTree<'a>,
@@ -65,7 +65,7 @@ pub enum Style {
     Literal,
     /// A `>` block.
     Folded,
-    /// A list or map told by indentation, or a TOML table.
+    /// An indented list or map, or a TOML table.
     Block,
     /// A list or map in brackets.
     Flow,
@@ -90,16 +90,16 @@ pub enum NodeOrigin {
 pub struct Document<'a> {
     /// Its value; null if it is empty.
     pub root: SpanTree<'a>,
-    /// Keys that stand twice in one map: the place of each that is overruled by a later one.
+    /// Keys that occur twice in one map: the place of each one overridden by a later one.
     pub duplicates: Vec<Duplicate>,
 }
 
-/// A key that a later one in the same map overrules.
+/// A key that a later one in the same map overrides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The key.
     pub key: String,
-    /// Where the overruled one stands.
+    /// The place of the overridden one.
     pub span: Range<usize>,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// Line and column, both from 1, the column in characters, of a byte offset.
+/// Returns the line and column of a byte offset, both from 1, the column in characters.
 ///
 /// ```
 /// assert_eq!(weftrun_core::span::position("a: 1\nä: 2\n", 8), (2, 3));
@@ -139,7 +139,7 @@ fn floor(text: &str, mut offset: usize) -> &str {
     &text[..offset]
 }
 
-/// The place of bytes of a file, as findings carry it.
+/// Returns the place of bytes of a file as findings carry it.
 pub(crate) fn finding_span(file: &str, text: &str, range: &Range<usize>) -> Span {
     let (line, column) = position(text, range.start);
     Span { file: file.to_owned(), start: range.start, end: range.end, line, column }
@@ -151,7 +151,7 @@ impl SyntaxError {
         Self { message: message.into(), span }
     }
 
-    /// The place as findings carry it.
+    /// Returns the place as findings carry it.
     pub fn place(&self, file: &str, text: &str) -> Span {
         finding_span(file, text, &self.span)
     }
@@ -163,17 +163,17 @@ impl<'a> SpanTree<'a> {
         Self { value, span, style, origin: NodeOrigin::Written }
     }
 
-    /// The value under a key of a map; of a key that stands twice, the last, as everywhere in Kubernetes.
+    /// Returns the value under a key of a map; of a duplicate key the last, as in Kubernetes.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The last entry of a key of a map.
+    /// Returns the last entry of a key of a map.
     pub fn entry(&self, key: &str) -> Option<&Entry<'a>> {
         self.entries().iter().rev().find(|entry| entry.key == key)
     }
 
-    /// The value at a path of keys and list indices.
+    /// Returns the value at a path of keys and list indices.
     pub fn at<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<&Self> {
         path.into_iter().try_fold(self, |node, step| match &node.value {
             Value::Seq(items) => items.get(step.parse::<usize>().ok()?),
@@ -181,7 +181,7 @@ impl<'a> SpanTree<'a> {
         })
     }
 
-    /// The entries of a map; of anything else none.
+    /// Returns the entries of a map; of anything else none.
     pub fn entries(&self) -> &[Entry<'a>] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -189,7 +189,7 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// The items of a list; of anything else none.
+    /// Returns the items of a list; of anything else none.
     pub fn items(&self) -> &[Self] {
         match &self.value {
             Value::Seq(items) => items,
@@ -197,7 +197,7 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// The text, of a string.
+    /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::Str(text) => Some(text),
@@ -205,12 +205,12 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether the value is null.
     pub fn is_null(&self) -> bool {
         self.value == Value::Null
     }
 
-    /// The kind of value in a user's words: `a string`, `a list`, ….
+    /// Returns the kind of value as users call it: `a string`, `a list`, ….
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
@@ -223,7 +223,7 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// The data without places; of a key that stands twice, the last.
+    /// Returns the data without places; of a duplicate key the last.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -240,7 +240,7 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// The same tree without the text it was read from.
+    /// Returns the same tree without borrowing from the text.
     pub fn into_owned(self) -> SpanTree<'static> {
         let value = match self.value {
             Value::Null => Value::Null,
@@ -262,7 +262,7 @@ impl<'a> SpanTree<'a> {
         self.entries().iter().for_each(|entry| entry.value.walk(visit));
     }
 
-    /// Says of the value and all below it where their bytes come from.
+    /// Sets where the bytes of the value and all below it come from.
     pub(crate) fn mark(&mut self, origin: NodeOrigin) {
         self.origin = origin;
         match &mut self.value {
@@ -272,7 +272,7 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// Number of values in the tree.
+    /// Returns the number of values in the tree.
     pub(crate) fn count(&self) -> usize {
         let mut count = 0;
         self.walk(&mut |_| count += 1);
@@ -290,7 +290,7 @@ impl Entry<'_> {
     }
 }
 
-/// Collects the keys of a map that a later one overrules.
+/// Collects the keys of a map that a later one overrides.
 pub(crate) fn note_duplicates(entries: &[Entry<'_>], found: &mut Vec<Duplicate>) {
     const FEW: usize = 24;
     if entries.len() < 2 {

@@ -1,4 +1,4 @@
-//! YAML as kubectl reads it, with aliases and merge keys shown for what they are.
+//! Reads YAML as kubectl does, but marks the values that come from aliases and merge keys.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,8 @@ use super::tree::{
     Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, note_duplicates,
 };
 
-/// Most values that aliases and merge keys may add to one document: far above any manifest, far below a bomb.
+/// Most values that aliases and merge keys may add to one document: far above any manifest, far below an
+/// attack.
 const MAX_ALIASED: usize = 100_000;
 
 /// Reads a text that holds one document.
@@ -72,13 +73,13 @@ impl LowercaseFirst for String {
     }
 }
 
-/// A list or map that is still open.
+/// An unfinished list or map.
 struct Open<'a> {
     node: SpanTree<'a>,
     anchor: usize,
     /// The key of a map whose value comes next.
     key: Option<Key<'a>>,
-    /// Whether a merge key stood in the map.
+    /// Whether the map had a merge key.
     merged: bool,
 }
 
@@ -109,7 +110,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes one event; gives the document that it ends.
+    /// Takes one event; returns the document that it ends.
     fn event(&mut self, event: Event<'a>, span: &Span) -> Result<Option<Document<'a>>, SyntaxError> {
         let range = span.byte_range().unwrap_or(0..0);
         match event {
@@ -212,7 +213,7 @@ impl<'a> Builder<'a> {
         Ok(node)
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a finished value to its parent.
     fn complete(&mut self, mut node: SpanTree<'a>, anchor: usize, merge: bool) -> Result<(), SyntaxError> {
         if anchor > 0 {
             node.mark(NodeOrigin::Anchored);
@@ -250,14 +251,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A written key takes the place of one that only a merge key brought.
+/// Removes the entry of a merge key that a written key overrides.
 fn drop_merged(entries: &mut Vec<Entry<'_>>, key: &str) {
     if let Some(at) = entries.iter().position(|e| e.value.origin == NodeOrigin::Merged && e.key == key) {
         entries.remove(at);
     }
 }
 
-/// Shows the entries of a merge key's map or maps where no written key stands already; earlier maps win.
+/// Adds the entries of a merge key's map or maps where no written key exists; earlier maps win.
 fn merge_into<'a>(
     entries: &mut Vec<Entry<'a>>,
     node: SpanTree<'a>,
@@ -285,19 +286,19 @@ fn merge_into<'a>(
     Ok(())
 }
 
-/// Where a block map's own text ends; entries shown by a merge key end where the key does.
+/// Returns the end of a block map's own text; entries of a merge key end where the key does.
 fn written_end(entries: &[Entry<'_>]) -> Option<usize> {
     entries.iter().map(|entry| entry.value.span.end.max(entry.key_span.end)).max()
 }
 
-/// The `-` of the list item that starts at an offset. The parser does not say where it is when a list stands no
-/// deeper than its key.
+/// Returns the `-` of the list item that starts at an offset. The parser does not report its place when a
+/// list is indented no deeper than its key.
 fn dash_before(text: &str, item: usize) -> Option<usize> {
     let mut end = item;
     loop {
         let line_start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
         let line = &text[line_start..end];
-        // On the item's own line only blanks, an anchor or a tag may stand between; on lines above, a comment.
+        // On the item's own line only blanks, an anchor or a tag may be between; on lines above, a comment.
         let code = if end == item { line } else { line.find(" #").map_or(line, |at| &line[..at]) };
         let code = if code.trim_start().starts_with('#') { "" } else { code.trim_end() };
         if let Some(dash) = code.rmatch_indices('-').map(|(at, _)| at).find(|&at| {
@@ -311,7 +312,8 @@ fn dash_before(text: &str, item: usize) -> Option<usize> {
     }
 }
 
-/// The `|` or `>` of the block scalar whose text starts at an offset, which is where the parser says it starts.
+/// Returns the `|` or `>` of the block scalar whose text starts at an offset, where the parser reports its
+/// start.
 fn block_start(text: &str, content: usize) -> Option<usize> {
     let mut end = content;
     loop {
@@ -327,7 +329,7 @@ fn block_start(text: &str, content: usize) -> Option<usize> {
     }
 }
 
-/// Whether a line ends in a block scalar's header that starts at an offset: `|2-  # comment`.
+/// Returns whether a line ends in a block scalar's header that starts at an offset: `|2-  # comment`.
 fn is_block_header(line: &str, at: usize) -> bool {
     let rest = line[at + 1..].trim_start_matches(|c: char| matches!(c, '+' | '-') || c.is_ascii_digit());
     let behind = rest.trim_start();
@@ -335,8 +337,8 @@ fn is_block_header(line: &str, at: usize) -> bool {
         && (behind.is_empty() || (behind.starts_with('#') && rest.len() > behind.len()))
 }
 
-/// A block scalar's span may reach into the next line's indentation: it ends behind its last line break, or at the
-/// end of the text.
+/// Returns the end of a block scalar. Its span may include the next line's indentation: the scalar ends
+/// after its last line break, or at the end of the text.
 fn block_end(text: &str, range: &Range<usize>) -> usize {
     if range.end >= text.len() && !text.ends_with([' ', '\t']) {
         return range.end.min(text.len());

@@ -1,4 +1,4 @@
-//! A job spec from Rust.
+//! Builds a job spec in Rust.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl JobSpecBuilder {
         self
     }
 
-    /// Brings code along.
+    /// Adds code to the job.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {
         self.spec.code = Some(code);

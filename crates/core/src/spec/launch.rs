@@ -1,9 +1,9 @@
-//! What the main process of a node runs, the same for every backend that starts nodes.
+//! The main process of a node, the same for every backend that starts nodes.
 
 use super::{JobSpec, Launch, Role};
 
-/// How a backend names, in an argument, the values that exist on the node only: `$(RANK)` on Kubernetes,
-/// `$SLURM_NODEID` in a script, a plain number where they are known before.
+/// A backend's spelling, in an argument, of the values that exist only on the node: `$(RANK)` on
+/// Kubernetes, `$SLURM_NODEID` in a script, a plain number where they are known before.
 #[derive(Clone, Copy, Debug)]
 pub struct Rendezvous<'a> {
     /// Number of this node, from 0.
@@ -14,11 +14,12 @@ pub struct Rendezvous<'a> {
     pub master_port: &'a str,
 }
 
-/// Starts a command once per rank of a node; the first rank that fails ends the others, and its code is passed on.
-/// Arguments are the number of ranks, the node's number, the number of nodes, the command. POSIX sh, so that it runs in
-/// busybox too: each rank writes its code into a file, since `wait` cannot wait for whichever child ends first. It ends
-/// the ranks by its process group, of which it must be the leader, as the first process of a container or task is. The files
-/// stand in a folder that `mktemp` makes for this user alone: the temporary folder may be shared with others.
+/// Starts a command once per rank of a node; the first rank that fails ends the others, and its code is
+/// passed on. Arguments are the number of ranks, the node's number, the number of nodes, the command. POSIX
+/// sh, so that it runs in busybox too: each rank writes its code into a file, since `wait` cannot wait for
+/// whichever child ends first. It ends the ranks by its process group, of which it must be the leader, as
+/// the first process of a container or task is. The files are in a folder that `mktemp` makes for this user
+/// alone: the temporary folder may be shared with others.
 const PER_RANK: &str = r#"n=$1 node=$2 nodes=$3; shift 3
 codes=$(mktemp -d "${TMPDIR:-/tmp}/weftrun-ranks.XXXXXX") || exit 1
 trap 'rm -rf "$codes"' EXIT
@@ -48,7 +49,8 @@ while [ "$left" -gt 0 ]; do
   done
 done"#;
 
-/// The argv of a node's main process. For `launch = "mpi"`, `"per-node"` and `"once"` it is the role's own command.
+/// Returns the argv of a node's main process. For `launch = "mpi"`, `"per-node"` and `"once"` it is the
+/// role's own command.
 ///
 /// ```
 /// use weftrun_core::spec::{JobSpec, Launch, Rendezvous, Role, node_command};
@@ -106,12 +108,12 @@ mod tests {
         assert!(output.status.success());
     }
 
-    /// Point A4 of issue 14.
+    /// Point A4 of issue 14: symbolic links in a shared temporary folder.
     #[test]
     fn per_rank_follows_no_link_in_a_shared_temporary_folder() {
         for shell in ["dash", "bash"] {
             let (shared, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-            // Whatever process number the shell gets: a link waits under the name that was predictable.
+            // For any process number of the shell: a link exists under the formerly predictable name.
             let plant = format!(
                 "for i in $(seq 1 9); do ln -s {0} {1}/weftrun-ranks.$i.1; done; ln -s {0} {1}/weftrun-ranks.$$.1; exec \"$@\"",
                 victim.path().display(),

@@ -1,4 +1,4 @@
-//! What to run: one [`JobSpec`], whether it came from a file, from flags or from a builder.
+//! What to run: one [`JobSpec`], from a file, from flags or from a builder.
 
 mod builder;
 pub mod file;
@@ -37,7 +37,7 @@ pub struct JobSpec {
     pub image: Option<String>,
     /// Who starts the processes of a node.
     pub launch: Launch,
-    /// The groups of equal nodes. One role unless something else was asked for.
+    /// The groups of equal nodes. One role by default.
     pub roles: Vec<Role>,
     /// Code brought along, beside what the image has.
     pub code: Option<Code>,
@@ -67,9 +67,9 @@ pub struct JobSpec {
     pub labels: BTreeMap<String, String>,
     /// Annotations on every pod.
     pub annotations: BTreeMap<String, String>,
-    /// Settings only one backend knows, by backend name; passed on as they are.
+    /// Settings of one backend, by backend name; passed on unchanged.
     pub backend: BTreeMap<String, serde_json::Value>,
-    /// Where each value came from; no part of what the job is.
+    /// Where each value came from; not part of the job's identity.
     #[serde(skip)]
     pub origins: Origins,
 }
@@ -182,14 +182,14 @@ pub enum RestartPolicy {
     },
 }
 
-/// Shows the name only: a value may be a secret.
+/// Shows only the name: a value may be a secret.
 impl fmt::Debug for EnvVar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnvVar").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Shows neither the text nor what an address holds before its host.
+/// Hides the text, and the part of an address before its host.
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -204,7 +204,7 @@ impl fmt::Debug for Code {
     }
 }
 
-/// Shows no value of an environment variable.
+/// Hides the values of environment variables.
 impl fmt::Debug for JobSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -246,14 +246,14 @@ impl fmt::Debug for JobSpec {
             .field("time_limit", time_limit)
             .field("labels", labels)
             .field("annotations", annotations)
-            // Passed on as they are, so that an environment may stand in them.
+            // Passed on unchanged, so they may contain environment variables.
             .field("backend", &backend.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
 impl JobSpec {
-    /// A job that says nothing yet.
+    /// Returns a job without any values.
     pub(crate) fn empty() -> Self {
         Self {
             name: String::new(),
@@ -283,17 +283,17 @@ impl JobSpec {
         JobSpecBuilder::new(name)
     }
 
-    /// The roles whose ranks take part in NCCL's communicators.
+    /// Returns the roles whose ranks take part in NCCL's communicators.
     pub fn workers(&self) -> impl Iterator<Item = &Role> {
         self.roles.iter().filter(|role| role.kind == RoleKind::Worker)
     }
 
-    /// Number of GPU nodes in total.
+    /// Returns the total number of GPU nodes.
     pub fn nodes(&self) -> u32 {
         self.workers().fold(0, |sum, role| sum.saturating_add(role.nodes))
     }
 
-    /// Number of ranks in total: processes of all worker nodes.
+    /// Returns the total number of ranks: processes of all worker nodes.
     pub fn world_size(&self) -> u32 {
         let ranks = |role: &Role| role.nodes.saturating_mul(role.procs_per_node());
         self.workers().fold(0, |sum, role| sum.saturating_add(ranks(role)))

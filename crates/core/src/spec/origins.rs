@@ -1,4 +1,4 @@
-//! Where each value of a job came from.
+//! The origin of each value of a job.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::request::Origin;
 
 /// The origin of each value that was set, by its path in a job file (`nodes`, `roles.worker.memory`).
 ///
-/// Where a job came from is no part of what it is: any two are equal, so that a job from a file, from flags and from
-/// a builder are.
+/// The origin is not part of a job's identity: any two are equal, so that equal jobs from a file, from
+/// flags and from a builder compare equal.
 #[derive(Clone, Debug, Default)]
 pub struct Origins(BTreeMap<String, Origin>);
 
@@ -18,12 +18,13 @@ impl PartialEq for Origins {
 }
 
 impl Origins {
-    /// Notes where the value at a path came from; the latest wins.
+    /// Sets the origin of the value at a path; the latest wins.
     pub fn set(&mut self, path: impl Into<String>, origin: Origin) {
         self.0.insert(path.into(), origin);
     }
 
-    /// Where the value at a path came from: its own origin, that of what it stands in, or the default.
+    /// Returns the origin of the value at a path: its own, that of the value which contains it, or the
+    /// default.
     pub fn get(&self, path: &str) -> Origin {
         let mut path = path;
         loop {
@@ -37,7 +38,7 @@ impl Origins {
         }
     }
 
-    /// All of them, by path.
+    /// Returns all of them, by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.0.iter().map(|(path, origin)| (path.as_str(), origin))
     }

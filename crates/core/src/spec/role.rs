@@ -34,7 +34,7 @@ pub struct Role {
     pub kind: RoleKind,
     /// Number of nodes (pods, hosts).
     pub nodes: u32,
-    /// GPUs asked on each node.
+    /// GPUs requested on each node.
     pub gpus_per_node: u32,
     /// Ranks on each node, where it is not one per GPU.
     pub ranks_per_node: Option<u32>,
@@ -50,7 +50,7 @@ pub struct Role {
     pub memory: Option<String>,
     /// Size of `/dev/shm`, a Kubernetes quantity.
     pub shm: Option<String>,
-    /// Environment of this role, behind the job's.
+    /// Environment of this role, after the job's.
     pub env: Vec<EnvVar>,
     /// Further resources by name, each a quantity (`vpc.amazonaws.com/efa = "32"`).
     pub resources: std::collections::BTreeMap<String, String>,
@@ -135,7 +135,7 @@ impl Role {
         self
     }
 
-    /// Number of ranks on a node: as asked, else one per GPU, else one.
+    /// Returns the number of ranks on a node: as requested, else one per GPU, else one.
     pub fn procs_per_node(&self) -> u32 {
         self.ranks_per_node.unwrap_or(self.gpus_per_node.max(1))
     }

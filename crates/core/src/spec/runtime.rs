@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// The training runtimes that stand in a text: a TrainJob behind them in the same stream may name them.
+/// Returns the training runtimes in a text: a later TrainJob in the same stream may name them.
 pub fn runtimes_in(text: &str) -> Vec<Json> {
     if memchr::memmem::find(text.as_bytes(), b"TrainingRuntime").is_none() {
         return Vec::new();

@@ -1,15 +1,16 @@
-//! A volume in one word, as `--volume` and the form of the terminal UI take it.
+//! A volume as one word, the form of `--volume` and of the terminal UI.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Volume, VolumeSource};
 
-/// How a volume is written, for those who wrote it otherwise.
+/// The syntax of a volume, for error messages.
 pub(super) const FORM: &str = "write NAME:/MOUNT=claim:CLAIM, NAME:/MOUNT=host:/PATH or NAME:/MOUNT=memory:64Gi, \
                                with `,ro` behind it for reading only";
 
-/// `NAME:/MOUNT=claim:CLAIM`, `…=host:/PATH`, `…=memory` or `…=memory:SIZE`, with `,ro` behind it for reading only.
+/// Writes `NAME:/MOUNT=claim:CLAIM`, `…=host:/PATH`, `…=memory` or `…=memory:SIZE`, followed by `,ro` for
+/// read-only.
 ///
 /// ```
 /// use weftrun_core::spec::Volume;
@@ -32,7 +33,7 @@ impl fmt::Display for Volume {
     }
 }
 
-/// Reads the form; whether its names, paths and sizes are any is for the check of the whole job.
+/// Reads the form; its names, paths and sizes are validated with the whole job.
 impl FromStr for Volume {
     type Err = String;
 

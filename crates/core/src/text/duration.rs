@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Longest duration that is taken: a hundred years. Clusters overflow long before.
+/// Longest accepted duration: a hundred years. Clusters overflow long before.
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
@@ -50,7 +50,7 @@ fn units(text: &str) -> Option<u64> {
         let end = rest.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
         let number: u64 = rest[..end].parse().ok()?;
         let unit = rest[end..].chars().next()?;
-        // Each unit once, the larger first: `12h1d` is a slip.
+        // Each unit once, the larger first: `12h1d` is a mistake.
         let (_, length) = units.find(|(name, _)| *name == unit)?;
         seconds = seconds.checked_add(number.checked_mul(*length)?)?;
         rest = &rest[end + unit.len_utf8()..];

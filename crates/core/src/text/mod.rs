@@ -1,4 +1,4 @@
-//! Text that people write and names that stand in addresses: suggestions, durations, quantities, percent-encoding, versions.
+//! Formats of texts and names: suggestions, durations, quantities, percent-encoding, versions.
 
 pub mod duration;
 pub mod percent;

@@ -1,6 +1,6 @@
 //! Percent-encoding of everything but RFC 3986's unreserved characters: for parts of handles, URLs and forms.
 
-/// Encodes a text so that it can stand as one part.
+/// Encodes a text as one part of an address.
 ///
 /// ```
 /// use weftrun_core::text::percent;
@@ -19,7 +19,7 @@ pub fn encode(text: &str) -> String {
     out
 }
 
-/// Decodes a part; none if a `%` has no two hexadecimal digits behind it, or the bytes are no UTF-8.
+/// Decodes a part; none if a `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
 pub fn decode(text: &str) -> Option<String> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = Vec::with_capacity(text.len());

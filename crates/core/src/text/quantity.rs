@@ -1,13 +1,14 @@
 //! Kubernetes quantities, exact: `32`, `5Gi`, `500m`, `1.5`, `1e3`.
 //!
-//! The grammar is Kubernetes' own (`apimachinery/pkg/api/resource/quantity.go`, read 2026-11): a decimal number, then
-//! nothing, a decimal suffix, a binary suffix or an exponent. `5GB` is none of them, and what it means is not guessed.
+//! The grammar is Kubernetes' own (`apimachinery/pkg/api/resource/quantity.go`, read 2026-11): a decimal
+//! number, then nothing, a decimal suffix, a binary suffix or an exponent. `5GB` is none of them, and its
+//! meaning is not guessed.
 
 /// A quantity, in thousandths, so that `500m` is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(i128);
 
-/// Suffixes with what they stand for, in thousandths.
+/// Suffixes with their values, in thousandths.
 const SUFFIXES: [(&str, i128); 14] = [
     ("m", 1),
     ("", 1000),
@@ -41,10 +42,10 @@ impl Quantity {
         Self::read(text).ok()
     }
 
-    /// Reads a quantity, or says what is wrong with it and what was meant.
+    /// Reads a quantity, or returns what is wrong with it and what was probably meant.
     ///
     /// # Errors
-    /// A sentence for a person, and where it can be told, the quantities that may have been meant.
+    /// A sentence for the user, and the quantities that may have been meant, where there are any.
     pub fn read(text: &str) -> Result<Self, NotAQuantity> {
         let split = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
         let (number, suffix) = text.split_at(split);
@@ -65,22 +66,22 @@ impl Quantity {
         }
     }
 
-    /// The number of whole units, rounded down; 0 below zero.
+    /// Returns the number of whole units, rounded down; 0 below zero.
     pub fn whole(self) -> u64 {
         u64::try_from(self.0.div_euclid(1000)).unwrap_or(if self.0 < 0 { 0 } else { u64::MAX })
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether it is below zero.
+    /// Returns whether it is below zero.
     pub fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// Whether it has a fraction of a unit.
+    /// Returns whether it has a fraction of a unit.
     pub fn is_fraction(self) -> bool {
         self.0 % 1000 != 0
     }
@@ -104,7 +105,7 @@ pub struct NotAQuantity {
 }
 
 impl NotAQuantity {
-    /// What may have been meant.
+    /// Returns the quantities that may have been meant.
     pub fn meant(&self) -> &[String] {
         &self.meant
     }
@@ -117,7 +118,7 @@ impl std::fmt::Display for NotAQuantity {
     }
 }
 
-/// The digits of a decimal number, and how many of them stand behind the point.
+/// Returns the digits of a decimal number, and how many of them are after the point.
 fn decimal(text: &str) -> Option<(i128, u32)> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -131,13 +132,14 @@ fn decimal(text: &str) -> Option<(i128, u32)> {
     Some((sign * all.parse::<i128>().ok()?, u32::try_from(fraction.len()).ok()?))
 }
 
-/// The `e3` of `1e3`.
+/// Reads the `e3` of `1e3`.
 fn exponent(suffix: &str) -> Option<u32> {
     let power: u32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     (power <= 18).then_some(power)
 }
 
-/// What a wrong suffix may have meant: `GB` and `gb` can be `G` or `Gi`, `GiB` is `Gi`, a space is none.
+/// Returns what a wrong suffix may have meant: `GB` and `gb` can be `G` or `Gi`, `GiB` is `Gi`, a space is
+/// none.
 fn meant(number: &str, suffix: &str) -> Vec<String> {
     let bare = suffix.trim();
     let letters = bare.strip_suffix(['B', 'b']).filter(|rest| !rest.is_empty()).unwrap_or(bare);

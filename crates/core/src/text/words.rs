@@ -1,6 +1,6 @@
-//! The word that was meant.
+//! Suggestions for misspelt words.
 
-/// The known word nearest to a misspelt one, if one is near enough to be meant.
+/// Returns the known word nearest to a misspelt one, if one is near enough.
 ///
 /// ```
 /// use weftrun_core::text::did_you_mean;
@@ -8,7 +8,7 @@
 /// assert_eq!(did_you_mean("colour", ["nodes", "gpus_per_node"]), None);
 /// ```
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance is quadratic in the length, and nobody misspells a word this long.
+    // The distance is quadratic in the length, and words this long are never misspellings.
     if word.len() > 100 {
         return None;
     }
@@ -22,7 +22,8 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// `gpusPerNode`, `gpus-per-node` and `GPUS_PER_NODE` are one word in three habits.
+/// Returns a common form: `gpusPerNode`, `gpus-per-node` and `GPUS_PER_NODE` are the same word in three
+/// styles.
 fn normal(word: &str) -> String {
     let mut out = String::with_capacity(word.len() + 4);
     let mut lower = false;

@@ -48,7 +48,7 @@ fn strict_pins_the_network() {
     assert!(has(&outcome, "Worker: env NCCL_NET_PLUGIN = /opt/p/libnccl-net.so"));
 }
 
-/// The file of a stack that is not mounted is not there.
+/// The file of a stack that is not mounted does not exist.
 #[test]
 fn strict_pins_the_plugin_that_the_ranks_load() {
     let strict = FabricRequest { strict: true, ..FabricRequest::default() };
@@ -69,7 +69,7 @@ fn strict_pins_the_plugin_that_the_ranks_load() {
     assert!(has(&bundled, "Worker: env NCCL_NET_PLUGIN = /opt/p/of-image.so"));
 }
 
-/// No shipped profile knows where the file is, and says so (docs/decisions/strict-pins-the-name.md).
+/// No shipped profile has the path of the file; that is reported (docs/decisions/strict-pins-the-name.md).
 #[test]
 fn strict_says_that_it_pins_by_name_alone() {
     let strict = FabricRequest { strict: true, ..FabricRequest::default() };

@@ -1,4 +1,4 @@
-//! The rules, one situation a test: what a job looks like, what is asked, what comes of it.
+//! The rules, one situation per test: a job, a request, and the result.
 
 #![allow(
     clippy::field_reassign_with_default,

@@ -17,7 +17,7 @@ fn an_opt_out_of_the_job_is_copied_to_its_pods() {
     let outcome = dgxc(&view);
     assert_eq!(skip(&outcome), Some("opt-out"));
     assert_eq!(ops(&outcome), ["Worker: annotation disable-auto-efa = true"]);
-    // A rule that is switched off does nothing, here either.
+    // A rule that is switched off does nothing, here as elsewhere.
     let rules = [("efa.webhook".to_owned(), RuleSetting::Off)].into();
     let off = run(&view, "dgxc", &FabricRequest { rules, ..FabricRequest::default() });
     assert_eq!((skip(&off), ops(&off).len()), (Some("opt-out"), 0));
@@ -83,7 +83,7 @@ fn beside_a_webhook_that_injects_a_plain_launcher_is_ours() {
     assert!(outcome.ops.iter().all(|op| !matches!(op.change, Change::Annotation { .. })), "it is a worker");
 }
 
-/// Every plan without EFA keeps a webhook out of all pods: the webhook sees each of them alone.
+/// Every plan without EFA adds the opt-out to all pods: the webhook sees each of them alone.
 #[test]
 fn a_job_without_efa_keeps_the_webhook_out_of_every_pod() {
     let kept = ["disable-auto-efa = true", "weftrun.dev/applied = none/v1"];
@@ -122,7 +122,7 @@ fn a_job_without_efa_keeps_the_webhook_out_of_every_pod() {
     }
 }
 
-/// What weftrun wrote to keep a webhook out is no opt-out of the user's when the job is looked at again.
+/// weftrun's own opt-out for a webhook is no opt-out of the user's when the job is read again.
 #[test]
 fn our_own_opt_out_of_a_job_without_efa_is_no_opt_out() {
     let ours = [("disable-auto-efa", "true"), ("weftrun.dev/applied", "none/v1")];
@@ -135,7 +135,7 @@ fn our_own_opt_out_of_a_job_without_efa_is_no_opt_out() {
     assert!(has(&whole, "Worker: annotation weftrun.dev/applied = efa/v1"), "{:?}", ops(&whole));
 }
 
-/// `fabric = "efa"` of a job file and an opt-out by annotation: the annotation is the later word.
+/// `fabric = "efa"` of a job file and an opt-out by annotation: the annotation wins.
 #[test]
 fn an_opt_out_is_no_unmet_fabric() {
     let request = FabricRequest { kind: Fabric::Efa, ..FabricRequest::default() };
@@ -148,7 +148,7 @@ fn an_opt_out_is_no_unmet_fabric() {
     assert_eq!(codes(&run(&pytorch(role), "dgxc", &request)), Vec::<&str>::new());
 }
 
-/// A profile that the user names for a cluster that is not asked mounts what the webhook may mount too.
+/// A profile that the user names for a cluster that is not queried mounts what the webhook may mount too.
 #[test]
 fn a_named_profile_with_the_nodes_stack_keeps_a_webhook_out() {
     let profiles = Profiles::builtin();

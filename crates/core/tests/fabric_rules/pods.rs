@@ -1,4 +1,4 @@
-//! What a profile puts into pods whatever the fabric, and what it takes out.
+//! What a profile adds to pods for any fabric, and what it removes.
 
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
@@ -7,7 +7,8 @@ use weftrun_core::fabric::{FabricPlan, Profile, Profiles, RuleSetting};
 use weftrun_core::request::FabricRequest;
 use weftrun_core::span::yaml_documents;
 
-/// A PyTorchJob of four pods with eight GPUs each; `pod` stands in the pod's spec, `container` in the container.
+/// Returns a PyTorchJob of four pods with eight GPUs each; `pod` goes into the pod's spec, `container` into
+/// the container.
 fn job(annotations: &str, pod: &str, container: &str) -> String {
     let indent = |text: &str, by: usize| {
         text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()
@@ -25,7 +26,7 @@ fn job(annotations: &str, pod: &str, container: &str) -> String {
 
 const COMMAND: &str = "command: [torchrun, train.py]";
 
-/// Mutates a text twice: the second pass changes nothing. Gives the documents and the plan.
+/// Mutates a text twice: the second pass changes nothing. Returns the documents and the plan.
 fn with(profile: &Profile, options: &FabricRequest, text: &str) -> (Vec<Json>, FabricPlan) {
     let catalogue = Catalogue::builtin();
     let settings = Settings::offline(profile, options, &catalogue);
@@ -167,7 +168,7 @@ fn a_claim_for_each_accelerator_stands_in_the_place_of_the_resources() {
     assert_eq!(resources["claims"][7], json!({"name": "gpu-efa-7"}));
 }
 
-/// Without the resource that claims stand for, the objects are jobs all the same, and have what the profile makes.
+/// Without the resource that claims replace, the objects are still jobs, and have the profile's claims.
 #[test]
 fn a_job_whose_accelerators_are_claimed_is_recognised_when_it_is_read_again() {
     let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
@@ -189,7 +190,7 @@ fn a_job_whose_accelerators_are_claimed_is_recognised_when_it_is_read_again() {
             report.plan.decisions
         );
     }
-    // Claims that no profile made are reported, and counted as nothing.
+    // Claims that no profile made are reported, and not counted.
     let other =
         batch.replace("limits: {nvidia.com/gpu: 8, memory: 900Gi}", "claims: [{name: gpus}]").replace(
             "      containers:",
@@ -314,7 +315,7 @@ fn a_topology_file_of_the_users_is_mounted_from_a_config_map() {
     assert_eq!(container["resources"]["limits"]["rdma/ib"], "8");
 }
 
-/// What a TrainJob has no field for goes into a copy of its runtime, where that is given.
+/// Settings that a TrainJob has no field for go into a copy of its runtime, where that is given.
 #[test]
 fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
     let runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata:\n  name: torch\n  uid: \
@@ -357,7 +358,7 @@ fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
             job["spec"]["runtimeRef"],
             json!({"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "torch-a"})
         );
-        // The second pass knows the runtime from the stream.
+        // The second pass reads the runtime from the stream.
         let known = weftrun_core::convert::runtimes_in(&done.text);
         let again = mutate(&done.text, Start::of("a.yaml"), &settings(&known)).unwrap();
         assert_eq!(again.text, done.text, "{name}");

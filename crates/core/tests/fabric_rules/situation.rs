@@ -1,4 +1,4 @@
-//! Jobs and clusters to start from, and what came of a decision as lines.
+//! Jobs and clusters to start from, and the result of a decision as lines.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use weftrun_core::request::FabricRequest;
 pub const OURS: &str =
     "/opt/amazon-efa-ofi/ofi/lib:/opt/amazon-efa-ofi/efa/lib:/opt/amazon-efa-ofi/openmpi/lib";
 
-/// A role of two whole nodes with memory, to be changed as a test needs.
+/// Returns a role of two whole nodes with memory, which a test can change.
 pub fn worker(name: &str) -> RoleView {
     let asked: BTreeMap<String, String> =
         [("nvidia.com/gpu", "8"), ("memory", "1800Gi")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
@@ -96,7 +96,7 @@ pub fn dgxc(job: &JobView) -> FabricPlan {
     run(job, "dgxc", &FabricRequest::default())
 }
 
-/// The ops as lines `role: what = value`.
+/// Returns the ops as lines `role: what = value`.
 pub fn ops(outcome: &FabricPlan) -> Vec<String> {
     outcome
         .ops
@@ -109,7 +109,7 @@ pub fn has(outcome: &FabricPlan, line: &str) -> bool {
     ops(outcome).iter().any(|op| op == line)
 }
 
-/// The codes of errors and warnings, without those that only say what was assumed.
+/// Returns the codes of errors and warnings, without those that only report assumptions.
 pub fn codes(outcome: &FabricPlan) -> Vec<&str> {
     let assumed = [
         "W-EFA-ASSUMED",

@@ -1,5 +1,5 @@
-//! Hostile strings in every field of a user's manifest or script come back as the same data, in YAML and in JSON, and the
-//! shell's words stay the words they were.
+//! Hostile strings in every field of a user's manifest or script keep their values, in YAML and in JSON,
+//! and the shell's words are unchanged.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -11,7 +11,7 @@ use weftrun_core::shell;
 use weftrun_core::shell::Mpirun;
 use weftrun_core::span::{json as read_json, yaml_documents};
 
-/// Texts made of what shells, YAML and JSON take to mean something.
+/// Texts with characters that are special to shells, YAML and JSON.
 fn text() -> impl Strategy<Value = String> {
     let pieces = [
         "'",
@@ -82,7 +82,7 @@ fn job(texts: &[String]) -> Json {
     })
 }
 
-/// The strings of an object that were the user's.
+/// Returns the strings of an object that were the user's.
 fn own(data: &Json) -> Vec<Json> {
     let mut found = vec![data["metadata"].clone()];
     for role in ["Launcher", "Worker"] {

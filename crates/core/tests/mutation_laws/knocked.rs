@@ -1,4 +1,4 @@
-//! Laws of the mutation over texts that nobody wrote: cases with lines and characters knocked about.
+//! Laws of the mutation over corrupted texts: cases with random changes of lines and characters.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn texts() -> Vec<String> {
     found
 }
 
-/// Knocks a text about: lines dropped, doubled, swapped or indented, characters put in.
+/// Corrupts a text: lines dropped, doubled, swapped or indented, characters inserted.
 fn knock(text: &str, blows: &[(u8, usize, usize)]) -> String {
     const PIECES: [&str; 22] = [
         "\t", " ", "\n", "\r\n", "- ", ": ", "#", "'", "\"", "|", ">", "{", "}", "[", "]", "&a ", "*a",

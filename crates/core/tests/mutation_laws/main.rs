@@ -1,11 +1,11 @@
 //! The laws of the mutation, over generated objects and over the manifests of `tests/cases/mutate`.
 //!
-//! - A second pass changes not one byte.
+//! - A second pass does not change a byte.
 //! - A rule that is off adds nothing.
-//! - The result depends on nothing but the arguments.
-//! - What is skipped or refused stays as it was to the byte.
+//! - The result depends only on the arguments.
+//! - What is skipped or refused is byte for byte unchanged.
 //! - Only what the ops name differs, and it is what a backend makes of the same ops.
-//! - What was valid against the CRD's schema still is.
+//! - What was valid against the CRD's schema is still valid.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ fn run(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
     Ok((new, jobs))
 }
 
-/// The documents of a text, as the command line cuts a stream.
+/// Returns the documents of a text, split as the command line splits a stream.
 fn documents(text: &str) -> Vec<String> {
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
@@ -65,7 +65,7 @@ fn documents(text: &str) -> Vec<String> {
     std::iter::from_fn(|| splitter.next_document()).map(|bytes| String::from_utf8(bytes).unwrap()).collect()
 }
 
-/// Laws 1 to 4 of one text and one call.
+/// Checks laws 1 to 4 for one text and one call.
 fn holds(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
     let (after, jobs) = run(text, call)?;
     let (same, _) = run(text, call)?;
@@ -341,7 +341,7 @@ fn call() -> impl Strategy<Value = Call> {
     )
 }
 
-/// Keys under which the ops change something; everything else must be equal.
+/// Keys under which the ops change something; everything else must stay equal.
 const CHANGED: [&str; 17] = [
     "initContainers",
     "resourceClaims",
@@ -399,7 +399,7 @@ proptest! {
         match holds(&text, &call) {
             Ok((after, jobs)) => {
                 let (before, mut after) = (data(&text), data(&after));
-                // Objects that the pods refer to stand before the job.
+                // Objects that the pods refer to are before the job.
                 let after = after.split_off(after.len() - before.len());
                 let version = call.trainer.and_then(TrainerVersion::parse).unwrap_or_default();
                 let mut made = object.clone();

@@ -1,5 +1,5 @@
-//! Rewritten scripts, run by real shells: every `mpirun` that ran from the image runs from the mounted stack, with what is
-//! forwarded before its arguments, and nothing else of the script is another.
+//! Rewritten scripts, run by real shells: every `mpirun` of the image is replaced by the one of the mounted
+//! stack, with the forwarded variables before its arguments, and nothing else of the script changes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 use weftrun_core::shell;
 use weftrun_core::shell::Mpirun;
 
-/// What people write, and what only a grammar gets right. `mpirun` prints its arguments.
+/// Common scripts, and scripts that need a real grammar. `mpirun` prints its arguments.
 const SCRIPTS: &[&str] = &[
     "mpirun -np 2 app",
     "set -e; true && mpirun a || mpirun b",
@@ -59,7 +59,7 @@ const SCRIPTS: &[&str] = &[
     "eval true; . /dev/null; mpirun a",
 ];
 
-/// Of bash alone.
+/// Scripts for bash only.
 const BASH: &[&str] = &[
     "time mpirun a; time -p mpirun b",
     "[[ mpirun == mpirun && a =~ ^(a|mpirun)$ ]] && mpirun a",
@@ -85,7 +85,7 @@ impl Folder {
         for name in ["image", "mounted"] {
             let folder = root.join(name);
             fs::create_dir_all(&folder).unwrap();
-            // One write, so that what runs at once does not mix.
+            // One write, so that concurrent output does not mix.
             let program = "#!/bin/sh\nline=\"$(basename \"$(dirname \"$0\")\"): $*\"\necho \"$line\" >> \"$MPIRUN_LOG\"\necho \"ran $#\"\n";
             fs::write(folder.join("mpirun"), program).unwrap();
             fs::set_permissions(folder.join("mpirun"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,7 +93,7 @@ impl Folder {
         Self(root)
     }
 
-    /// What a script prints, and what ran.
+    /// Returns the output of a script, and the programs it ran.
     fn run(&self, shell: &str, script: &str) -> (String, Vec<String>) {
         let log = self.0.join("log");
         let _ = fs::remove_file(&log);
@@ -143,7 +143,7 @@ fn a_rewritten_script_runs_the_mounted_mpirun_wherever_it_ran_the_images() {
             };
             assert!(!ran.is_empty(), "{shell} runs no mpirun in {script:?}");
             assert_eq!(ran_now, expected, "{shell}: {script:?} became {:?} {:?}", new.command[2], new.notes);
-            // `ran N` counts the words that are forwarded too.
+            // `ran N` counts the forwarded words too.
             let counts = |text: &str| {
                 text.lines().filter(|line| !line.contains("ran ")).map(str::to_owned).collect::<Vec<_>>()
             };

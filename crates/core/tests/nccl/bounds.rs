@@ -1,4 +1,5 @@
-//! A log that names endless things is read in bounded memory, and the report says what was left out.
+//! A log with an unlimited number of names is read in bounded memory, and the report shows what was left
+//! out.
 
 use std::sync::Arc;
 

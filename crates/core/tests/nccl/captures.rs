@@ -1,5 +1,5 @@
-//! Every capture of a real run gives its truth, however its bytes arrive. The captures are ours; `cases/nccl/captures/README.md`
-//! says how they were made.
+//! Every capture of a real run gives the expected result, with any split of its bytes. The captures are our
+//! own; `cases/nccl/captures/README.md` explains how they were made.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ fn source(path: &Path) -> Arc<SourceId> {
     Arc::new(SourceId::new(path.file_name().unwrap().to_string_lossy()))
 }
 
-/// Reads files one after the other, in pieces of a size.
+/// Reads files one after the other, in chunks of a size.
 fn read(paths: &[PathBuf], piece: usize) -> TransportMap {
     let mut map = TransportMap::new();
     for path in paths {
@@ -111,8 +111,8 @@ fn check(name: &str, report: &Value, expected: &Value) {
     }
 }
 
-/// Whether a finding's message or evidence contains one of the pattern's alternatives. The patterns are plain words with
-/// `|`, `[Ww]` and `(a|b)`; spelling them out here needs no engine.
+/// Returns whether a finding's message or evidence contains one of the pattern's alternatives. The patterns
+/// are plain words with `|`, `[Ww]` and `(a|b)`, which are expanded here without a regex engine.
 fn matches(pattern: &str, finding: &Value) -> bool {
     let text = finding.to_string();
     let alternatives: Vec<&str> = match pattern {

@@ -1,4 +1,4 @@
-//! The dumps of a real hang name the rank that never came, and a hostile dump is refused.
+//! The dumps of a real hang identify the missing rank, and a hostile dump is refused.
 
 use std::fs;
 use std::path::Path;

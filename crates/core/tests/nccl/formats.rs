@@ -1,4 +1,5 @@
-//! The wordings of each version: what a network, a communicator, a phase, a plugin is called, from NCCL 2.3 to 2.31.
+//! The wordings of each version: the names of networks, communicators, phases, plugins, from NCCL 2.3 to
+//! 2.31.
 
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ fn the_chosen_network_by_version() {
     }
 }
 
-/// `NET/IB` is RoCE too: only the list of its ports tells.
+/// `NET/IB` is also used for RoCE: only the list of its ports distinguishes them.
 #[test]
 fn ports_tell_roce_from_infiniband() {
     let edge = "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA";
@@ -50,7 +51,7 @@ fn ports_tell_roce_from_infiniband() {
     assert_eq!(of(&[edge])["verdict"]["fabric"], "verbs", "without the list the link is not known");
 }
 
-/// The same name stands for EFA, Slingshot and TCP.
+/// EFA, Slingshot and TCP have the same name.
 #[test]
 fn the_provider_tells_what_libfabric_is() {
     for (provider, fabric) in [
@@ -146,7 +147,7 @@ fn phases_in_the_words_of_each_version() {
     assert_eq!(report(&stepping)["ranks"][0]["phase"], "stepping");
 }
 
-/// The flag of the rings is an AND over all ranks: one rank, whose lines are not here, has no GPUDirect.
+/// The flag of the rings is an AND over all ranks: one rank whose lines are missing has no GPUDirect.
 #[test]
 fn gpudirect_of_all_of_some_of_none() {
     let with = "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA";
@@ -165,7 +166,8 @@ fn a_proxy_rank_is_no_device() {
     assert_eq!((&pair["pxn"], &pair["devices"]["send"]), (&json!(true), &json!([3])));
 }
 
-/// Both ends print an edge of a network, each with its own NIC; it is one pair, and each channel counts once.
+/// Both ends print a connection of a network, each with its own NIC; it is one pair, and each channel
+/// counts once.
 #[test]
 fn both_ends_of_an_edge_are_one_pair() {
     let log = "a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b0 commId 0xabc - Init COMPLETE\n\
@@ -186,7 +188,7 @@ fn both_ends_of_an_edge_are_one_pair() {
     assert_eq!(pair["seen"], json!(["send", "receive"]));
 }
 
-/// Rings and trees as planned are no connections; `/02` there is the number of channels.
+/// Planned rings and trees are no connections; `/02` there is the number of channels.
 #[test]
 fn plans_are_no_connections() {
     for message in [
@@ -215,7 +217,7 @@ fn versions_with_and_without_a_prefix() {
     );
 }
 
-/// NCCL 2.30.7 tells the place of INFO messages too.
+/// NCCL 2.30.7 prints the place of INFO messages too.
 #[test]
 fn a_place_before_the_message_is_skipped() {
     let report = of(&["init.cc:321 (commAlloc) Using network IB"]);

@@ -1,4 +1,4 @@
-//! Laws of the parser and the map: no bytes break them, and how the bytes arrive never matters.
+//! Laws of the parser and the map: no bytes make them fail, and chunk borders never matter.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ fn capture(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/nccl/captures").join(name)).unwrap()
 }
 
-/// Everything a parser says of some bytes, cut at the given places.
+/// Returns everything a parser reports about some bytes, cut at the given places.
 fn said(bytes: &[u8], cuts: &[usize]) -> String {
     let mut text = String::new();
     let mut parser = Parser::new();
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// A line that looks like NCCL's, with anything in it.
+/// Returns lines that look like NCCL's, with arbitrary content.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"h:1:1 [0] NCCL INFO ".to_vec()),

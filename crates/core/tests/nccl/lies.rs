@@ -1,5 +1,5 @@
-//! Logs that lie: programs print what looks like NCCL, two jobs share a file, ranks are beyond their number. The report
-//! says what does not fit, and nothing is concluded from it.
+//! Misleading logs: programs print what looks like NCCL, two jobs share a file, ranks are beyond their
+//! number. The report lists the contradictions, and nothing is concluded from them.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{codes_of, report};
 
-/// Two ranks on two hosts over EFA's library, as their job printed it.
+/// Returns the log of two ranks on two hosts over EFA's library, as their job printed it.
 fn job(hosts: [&str; 2], id: &str) -> String {
     let mut log = String::new();
     for (rank, host) in hosts.iter().enumerate() {
@@ -75,7 +75,7 @@ fn a_forged_process_is_an_outsider() {
     assert!(codes_of(&report(&log)).contains(&"NCCL-LOG-OUTSIDER".to_owned()));
 }
 
-/// Each of these once took time that grew with the square of the log. With a million lines they would take hours.
+/// Each of these once took time quadratic in the log. With a million lines they would take hours.
 #[test]
 fn hostile_logs_take_no_longer_than_others() {
     let mut threads = String::new();

@@ -1,4 +1,5 @@
-//! NCCL's logs: real captures and their truth, the laws of the parser, every rule, every format, and logs that lie.
+//! NCCL's logs: real captures with expected results, the laws of the parser, every rule, every format, and
+//! misleading logs.
 
 mod advisories;
 mod bounds;
@@ -18,7 +19,7 @@ use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::report::TransportReport;
 
-/// The report of one log.
+/// Returns the report of one log.
 fn report(log: &str) -> Value {
     let source = Arc::new(SourceId::new("log"));
     let mut map = TransportMap::new();
@@ -27,7 +28,7 @@ fn report(log: &str) -> Value {
     serde_json::to_value(TransportReport::new(None, &map)).unwrap()
 }
 
-/// The rules that fired, in order.
+/// Returns the ids of the rules that fired, in order.
 fn rules_of(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap();
     let mut rules: Vec<String> =
@@ -36,7 +37,7 @@ fn rules_of(report: &Value) -> Vec<String> {
     rules
 }
 
-/// The codes of all findings.
+/// Returns the codes of all findings.
 fn codes_of(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap();
     findings.iter().filter_map(|finding| finding["code"].as_str().map(str::to_owned)).collect()

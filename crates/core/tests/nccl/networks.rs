@@ -1,4 +1,4 @@
-//! What proves a network, a version, a warning: the wordings of public logs.
+//! Evidence of a network, a version, a warning: the wordings of public logs.
 
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ fn versions_of_rccl_and_versions_that_two_ranks_wrote_at_once() {
     }
 }
 
-/// `ok` says that all is well, which nobody knows beside a warning that no rule explains.
+/// `ok` means that all is well, which is unknown beside a warning that no rule explains.
 #[test]
 fn an_unknown_warning_is_a_finding_with_its_text() {
     let edge = format!("{INFO}Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n");
@@ -121,7 +121,7 @@ fn an_unknown_warning_is_a_finding_with_its_text() {
     assert!(finding["message"].as_str().unwrap().ends_with("the moon is full"), "{finding}");
 }
 
-/// Six lines are cited; the ranks are all those that wrote one.
+/// Six lines are cited; the ranks are all that wrote one.
 #[test]
 fn a_finding_names_all_its_ranks() {
     let mut log = String::new();

@@ -1,5 +1,6 @@
-//! Every rule fires on a line of its own and keeps silent on the line that looks like it. The wordings are those of the
-//! tags of NVIDIA/nccl 2.3.5 to 2.30.7, aws-ofi-nccl 0.9.1 to 1.21.1, libfabric and PyTorch, with invented hosts.
+//! Every rule fires on its own line and stays silent on a similar line. The wordings are those of the tags
+//! of NVIDIA/nccl 2.3.5 to 2.30.7, aws-ofi-nccl 0.9.1 to 1.21.1, libfabric and PyTorch, with invented
+//! hosts.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use weftrun_core::spec::{JobSpec, Launch, Role};
 use crate::{report, rules_of};
 
 const INFO: &str = "gpu-1:31:77 [0] NCCL INFO ";
-/// Two nodes, so that a network matters.
+/// Two nodes, so that a network is needed.
 const TWO_NODES: &str =
     "gpu-1:31:77 [0] NCCL INFO comm 0x7f10 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
 
@@ -42,7 +43,7 @@ fn channel(from: u32, to: u32, via: &str) -> String {
     info(&format!("Channel 00/0 : {from}[0] -> {to}[0] [send] via {via}"))
 }
 
-/// A rule, and logs in each of which it must fire.
+/// Returns each rule, with logs in each of which it must fire.
 fn firing() -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("R01", vec![
@@ -62,7 +63,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R03b", vec![
             "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
-            // As the page of DGX Cloud prints it, with other quotes and on two lines.
+            // As on the page of DGX Cloud, with other quotes and on two lines.
             "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not found\n(required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
             "python: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /opt/app/_C.so)\n".to_owned(),
         ]),
@@ -269,7 +270,7 @@ fn every_finding_cites_its_line_and_says_what_to_do() {
     }
 }
 
-/// Logs on which a rule must keep silent: `formats.md` §4 numbers the traps.
+/// Logs on which a rule must stay silent: `formats.md` §4 numbers the traps.
 #[test]
 fn what_only_looks_like_a_fault_is_none() {
     let cases: &[(&str, String)] = &[
@@ -277,7 +278,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R01", inside_one_node()),
         ("R01", info("Using network Socket") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
-        // 9: the bootstrap's sockets say nothing of the data.
+        // 9: the bootstrap's sockets do not show how data is sent.
         ("R01", info("NET/Socket : Using [0]eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>") + &info("Using network IB")),
         // 23: other plugins than the network's.
         ("R02", info("PROFILER/Plugin: Could not find: libnccl-profiler.so.")),
@@ -287,7 +288,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R03b", "conda: package with version GLIBC 2.34 'x' not found in the channel\n".to_owned()),
         // 21: a probe for older symbols.
         ("R04b", info("NET/Plugin: Failed to find ncclNetPlugin_v9 symbol.")),
-        // 2: Slingshot's provider is right under the same name.
+        // 2: Slingshot's provider is correct under the same name.
         ("R06", info("NET/OFI Selected Provider is cxi (found 4 nics)")),
         ("R06", info("NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)")),
         // 22: no memory, without EFA.
@@ -295,12 +296,12 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R12", info("NET/OFI Setting RDMAV_FORK_SAFE environment variable to 1")),
         ("R16", info("NCCL_IB_DISABLE set by environment to 0.")),
         ("R16", info("NCCL_P2P_DISABLE set by environment to 10")),
-        // 11: HPC-X does not heed NCCL_IB_DISABLE.
+        // 11: HPC-X ignores NCCL_IB_DISABLE.
         ("R16", info("NCCL_IB_DISABLE set by environment to 1.") + &info("Using network IBext_v8")),
         ("R22", warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with error Network is unreachable")),
         // 20: a queue pair is no socket.
         ("R38", warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1")),
-        // 26: what stands behind /GDRDMA.
+        // 26: the text after /GDRDMA.
         ("R25", channel(0, 8, "NET/IB/0/GDRDMA/flush=None")),
         ("R25", channel(0, 8, "NET/IB/0/GDRDMA(PCI)")),
         ("R26", info("GPU Direct RDMA Enabled for GPU 1c000 / HCA 0 (distance 3 <= 4), read 0")),
@@ -313,7 +314,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R37", info("RAS client listening socket at 127.0.0.1<28028>")),
         ("R37", info("Bootstrap : Using lo:127.0.0.1<0>") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
         ("R40", "a:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\nb:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.8\n".to_owned()),
-        // 14: a fabric that was seen is no fabric that is used.
+        // 14: a fabric that was seen is not necessarily in use.
         ("R49", info("MNNVL busId 0x1b000 fabric UUID 1.2 cliqueId 0x1 state 3 healthMask 0x0") + &info("Using network IB") + &channel(0, 8, "NET/IB/0/GDRDMA")),
         ("R50", info("NET/OFI Running on g5.48xlarge platform") + &info("NET/OFI Selected Provider is efa (found 1 nics)")),
     ];
@@ -326,7 +327,7 @@ fn what_only_looks_like_a_fault_is_none() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An echo does not hide its cause: status 5 is a note beside the error that came first.
+/// A consequence does not hide its cause: status 5 is a note beside the first error.
 #[test]
 fn the_first_error_is_the_cause() {
     let log = warn(
@@ -343,7 +344,7 @@ fn the_first_error_is_the_cause() {
     assert_eq!(echo["severity"], "info");
 }
 
-/// Silence is told where NCCL should have spoken: not of a job that asks no GPU.
+/// Missing NCCL lines are reported where NCCL should have logged: not for a job that requests no GPU.
 #[test]
 fn a_log_of_another_library_or_an_old_nccl_is_named_as_such() {
     let hccl =
@@ -381,7 +382,7 @@ fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
             .map(|finding| finding.message)
     };
     assert_eq!(silence(0, true), None);
-    // What the plan has set nobody is told to set.
+    // There is no advice to set what the plan already sets.
     assert!(silence(8, true).unwrap().contains("though NCCL_DEBUG=INFO was set"));
     assert!(silence(8, false).unwrap().contains("; set NCCL_DEBUG=INFO"));
 }

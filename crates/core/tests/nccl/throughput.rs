@@ -1,4 +1,4 @@
-//! What training programs and benchmarks print of their speed.
+//! Throughput values that training programs and benchmarks print.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn every_program_has_its_words() {
     }
 }
 
-/// The total is printed by every rank and is the whole job's: it is one number a rank, never a sum.
+/// Every rank prints the total of the whole job: it is one number per rank, never a sum.
 #[test]
 fn a_total_is_no_sum() {
     let log: String = (0..4).map(|rank| format!("[1,{rank}]<stdout>:total images/sec: 16804.51\n")).collect();
@@ -76,8 +76,8 @@ fn a_long_run_is_its_first_its_last_and_how_many() {
     );
 }
 
-/// A bandwidth is shown beside what was published for the planned instance type and as many nodes, and beside nothing
-/// where nothing is known: a slow network must not look normal.
+/// A bandwidth is shown beside the published one for the planned instance type and number of nodes, and
+/// alone where none is known: a slow network must not look normal.
 #[test]
 fn a_bandwidth_stands_beside_what_was_published_for_the_plan() {
     let expected = |instance: &str| {

@@ -1,10 +1,10 @@
-//! One line becomes facts.
+//! Extracts facts from one line.
 
 use super::{ClusterReason, Fact, Work, Writer};
 use crate::launcher;
 use crate::map::printable;
 
-/// What a line says.
+/// The content of a line.
 pub(super) enum Said<'a> {
     /// A fact of a failure.
     Fact(Fact),
@@ -16,13 +16,13 @@ pub(super) enum Said<'a> {
     Is { local: u32, rank: u32 },
     /// The launcher of a node saw a worker fail.
     WorkerFailed,
-    /// The launcher of a node gives up.
+    /// The launcher of a node ends.
     AgentEnded,
     /// The launcher starts its workers again.
     Restarts,
 }
 
-/// Reports of launchers that span lines.
+/// Reports of launchers that span several lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     rank: Option<(u32, u32)>,
@@ -30,7 +30,7 @@ pub(super) struct Table {
     mpi_rank: Option<u32>,
 }
 
-/// Who wrote a line.
+/// Returns who wrote a line.
 pub(super) fn writer(line: &[u8]) -> Writer {
     let prefix = launcher::prefix(line);
     Writer {
@@ -86,11 +86,11 @@ pub(super) fn of_line<'a>(line: &'a [u8], table: &mut Table, mut say: impl FnMut
     }
 }
 
-/// NCCL's own lines. Says whether that was all.
+/// Reads NCCL's own lines. Returns whether the line needs no further search.
 fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
     let prefix = launcher::prefix(line);
     let Some(process) = prefix.process else { return false };
-    // A writer behind a time, a pod's name or a torn line of another is found by the same reader.
+    // The same reader finds a writer after a time, a pod's name or another writer's torn line.
     let who = writer(line);
     let text = Text(line);
     if let Some(rest) = text.after("NCCL_HOSTID set by environment to ") {
@@ -116,7 +116,8 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
     true
 }
 
-/// torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of failures.
+/// Reads torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of
+/// failures.
 fn torchrun<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
     if text.has("worker group") {
         if text.has("estart") {
@@ -160,7 +161,7 @@ fn torchrun<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, 
     }
 }
 
-/// PyTorch's watchdogs.
+/// Reads PyTorch's watchdogs.
 fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     let mut who = writer(text.0);
     let group = group(text);
@@ -187,14 +188,14 @@ fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     }
 }
 
-/// `PG GUID 0(default_pg)` becomes `0(default_pg)`.
+/// Converts `PG GUID 0(default_pg)` to `0(default_pg)`.
 fn group(text: Text<'_>) -> Option<String> {
     let rest = text.after("PG GUID ")?;
     let end = memchr::memmem::find(rest.0, b" Rank ")?;
     Some(printable(rest.0.get(..end)?, 100))
 }
 
-/// `SeqNum=11, OpType=ALLREDUCE, NumelIn=65792, …`.
+/// Reads `SeqNum=11, OpType=ALLREDUCE, NumelIn=65792, …`.
 fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
     let op = text.after("OpType=").map(Text::word)?;
@@ -205,7 +206,8 @@ fn work(text: Text<'_>) -> Option<Work> {
     Some(Work { seq, op, size })
 }
 
-/// What ranks run, out of `Detected mismatch between collectives on ranks. Rank 1 is running collective: …`.
+/// Reads what ranks run from `Detected mismatch between collectives on ranks. Rank 1 is running collective:
+/// …`.
 pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
     let mut found = Vec::new();
     for piece in message.split("Rank ").skip(1).take(64) {
@@ -220,14 +222,15 @@ pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
     found
 }
 
-/// Ranks out of `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass monitoredBarrier`.
+/// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass
+/// monitoredBarrier`.
 pub fn absent(message: &str) -> Vec<u32> {
     let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
     let list = before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s'));
     list.split(',').take(4096).filter_map(|rank| rank.trim().parse().ok()).collect()
 }
 
-/// Slurm's words, and a kernel's.
+/// Reads messages of Slurm and of the kernel.
 fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     let reason = if text.has("oom_kill")
         || text.has("OOM Killed")
@@ -265,7 +268,7 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     }
 }
 
-/// MPI's launchers.
+/// Reads MPI's launchers.
 fn mpi<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
     let rank_of = |rest: Text<'_>| rest.number().and_then(|rank| u32::try_from(rank).ok());
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
@@ -294,7 +297,7 @@ fn mpi<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<
     }
 }
 
-/// Bytes that are looked through.
+/// Bytes that are searched.
 #[derive(Clone, Copy)]
 struct Text<'a>(&'a [u8]);
 
@@ -331,7 +334,7 @@ impl<'a> Text<'a> {
         self.long().and_then(|number| i32::try_from(number).ok())
     }
 
-    /// Up to a comma, a blank or a bracket.
+    /// Reads up to a comma, a blank or a bracket.
     fn word(self) -> String {
         let length = self
             .0
@@ -342,14 +345,14 @@ impl<'a> Text<'a> {
         printable(self.0.get(..length).unwrap_or_default(), 60)
     }
 
-    /// `[7, 3]`.
+    /// Reads `[7, 3]`.
     fn bracketed(self) -> String {
         let end = memchr::memchr(b']', self.0.get(..self.0.len().min(120)).unwrap_or_default())
             .map_or(0, |at| at + 1);
         printable(self.0.get(..end).unwrap_or_default(), 120)
     }
 
-    /// `1-3,7` as single numbers, a bounded number of them.
+    /// Reads `1-3,7` as single numbers, a bounded number of them.
     fn ranges(self) -> Vec<Option<u32>> {
         const MOST: usize = 4096;
         let length = self
@@ -369,7 +372,7 @@ impl<'a> Text<'a> {
         found
     }
 
-    /// The line without what a launcher put before a row of a table.
+    /// Returns the line without a launcher's prefix of a table row.
     fn tail_of_columns(self) -> &'a [u8] {
         let at = ["rank ", "exitcode "].iter().find_map(|word| {
             let at = memchr::memmem::find(self.0, word.as_bytes())?;
@@ -378,7 +381,7 @@ impl<'a> Text<'a> {
         at.and_then(|at| self.0.get(at..)).unwrap_or_default()
     }
 
-    /// Whether the line is a line of source code in a traceback, or a log's quote of one.
+    /// Returns whether the line is source code in a traceback, or a log's quote of it.
     fn begins_like_source(self) -> bool {
         self.0.first().is_none_or(|first| matches!(first, b' ' | b'\t'))
             || self.has("raise ")

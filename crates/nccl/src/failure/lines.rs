@@ -1,4 +1,4 @@
-//! Cuts bytes into lines and hands over those that may say something about a failure.
+//! Cuts bytes into lines and passes on those that may report a failure.
 
 use std::sync::OnceLock;
 
@@ -61,7 +61,7 @@ pub(super) struct Cutter {
     carry: Vec<u8>,
     open: bool,
     lines: u64,
-    /// Whether the next line is wanted whatever it holds.
+    /// Whether the next line is needed, whatever its content.
     every: bool,
 }
 
@@ -70,7 +70,7 @@ impl Cutter {
         self.lines + u64::from(self.open)
     }
 
-    /// Takes bytes; `sink` says of each line whether it wants the next one whatever it holds.
+    /// Takes bytes; `sink` returns for each line whether it needs the next one, whatever its content.
     pub fn feed(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8], u64) -> bool) {
         if self.open {
             let Some(end) = memchr::memchr(b'\n', bytes) else { return self.keep(bytes) };
@@ -91,7 +91,7 @@ impl Cutter {
         }
     }
 
-    /// Hands over the last line if no newline ended it; says whether there was one.
+    /// Passes on the last line if no newline ended it; returns whether there was one.
     pub fn finish(&mut self, mut sink: impl FnMut(&[u8], u64) -> bool) -> bool {
         let open = self.open;
         if open {

@@ -1,4 +1,5 @@
-//! What log lines say about a failure: tracebacks, watchdogs, exit codes, signals, and the words of launchers and clusters.
+//! Failures in log lines: tracebacks, watchdogs, exit codes, signals, and messages of launchers and
+//! clusters.
 //!
 //! [`Failures`] takes bytes and keeps bounded evidence for each rank. Which fact is the cause and which ranks are victims
 //! is decided elsewhere (`weftrun_core::diagnose::cause`), since that needs all sources.
@@ -58,7 +59,7 @@ pub enum ClusterReason {
     Unschedulable,
 }
 
-/// What one line, or one traceback, says.
+/// What one line, or one traceback, reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A Python exception ended a traceback.
@@ -70,7 +71,7 @@ pub enum Fact {
         /// The operation.
         work: Work,
     },
-    /// A watchdog reports how far a process group came.
+    /// A watchdog reports the progress of a process group.
     Progress {
         /// Process group, as printed.
         group: Option<String>,
@@ -79,7 +80,7 @@ pub enum Fact {
         /// Last operation that was completed.
         completed: i64,
     },
-    /// NCCL reports that another process went away.
+    /// NCCL reports that another process ended.
     RemoteExit,
     /// A process ended with an exit code; negative is a signal.
     Exit {
@@ -88,13 +89,13 @@ pub enum Fact {
         /// Whether the launcher names it the first failure it saw.
         first: bool,
     },
-    /// A process was ended by a signal, in words.
+    /// A line reports that a signal ended a process.
     Signal(i32),
     /// A CUDA call failed.
     Cuda(String),
     /// The driver reports an error of a GPU.
     Xid(u32),
-    /// The cluster says why.
+    /// The reason that the cluster reports.
     Cluster(ClusterReason),
     /// The process ends itself after an error.
     Died,
@@ -102,7 +103,7 @@ pub enum Fact {
     Finished,
 }
 
-/// Who wrote a line, as far as the line says.
+/// Who wrote a line, as far as the line shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// Global rank.
@@ -115,7 +116,7 @@ pub struct Writer {
     pub task: Option<u32>,
 }
 
-/// A fact and the line it stands in.
+/// A fact and its line.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Index of the source.
@@ -126,11 +127,11 @@ pub struct Report {
     pub text: String,
     /// Who wrote it.
     pub writer: Writer,
-    /// What it says.
+    /// What the line reports.
     pub fact: Fact,
 }
 
-/// What one source says about who is who.
+/// What one source shows about the identity of its ranks.
 #[derive(Clone, Debug, Default)]
 pub struct SourceRanks {
     /// Rank of a process id.
@@ -160,18 +161,18 @@ pub struct SourceRanks {
 }
 
 impl SourceRanks {
-    /// The life that a line belongs to, from 0.
+    /// Returns the life that a line belongs to, from 0.
     pub fn life(&self, line: u64) -> usize {
         self.lives.iter().filter(|start| **start <= line).count()
     }
 
-    /// The global rank of a writer, as far as this source proves it.
+    /// Returns the global rank of a writer, as far as this source proves it.
     pub fn rank(&self, writer: &Writer) -> Option<u32> {
         let by_pid = || writer.pid.and_then(|pid| self.by_pid.get(&pid).copied());
         let local = writer.local.or_else(|| self.local_of_pid.get(&writer.pid?).copied());
         let by_local = || {
             let local = local?;
-            // A launcher numbers the ranks of a node in a row.
+            // A launcher numbers the ranks of a node consecutively.
             self.by_local.get(&local).copied().or_else(|| {
                 let (known, rank) = self.by_local.iter().next()?;
                 (*rank + local).checked_sub(*known)
@@ -181,7 +182,7 @@ impl SourceRanks {
     }
 }
 
-/// One source as it is read.
+/// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     cutter: Cutter,
@@ -193,7 +194,7 @@ struct Reading {
     failed: bool,
     /// Line of the launcher's report of a failed worker in this life.
     worker_failed: Option<u64>,
-    /// Rank that the backend knows this source to be.
+    /// Rank of this source, where the backend supplied it.
     told_rank: Option<u32>,
     /// Where the last exception of each writer is kept.
     last_exception: HashMap<Writer, usize>,
@@ -247,27 +248,27 @@ impl Failures {
         self.generation += u64::from(self.reports.len() != before);
     }
 
-    /// Everything found, in the order it was read.
+    /// Returns everything found, in the order it was read.
     pub fn reports(&self) -> &[Report] {
         &self.reports
     }
 
-    /// What a source says about its ranks.
+    /// Returns the ranks of a source.
     pub fn ranks(&self, source: SourceIndex) -> Option<&SourceRanks> {
         self.sources.get(source).map(|reading| &reading.ranks)
     }
 
-    /// What all sources say about their ranks, by their numbers.
+    /// Returns the ranks of all sources, by their numbers.
     pub fn sources(&self) -> impl Iterator<Item = &SourceRanks> {
         self.sources.iter().map(|reading| &reading.ranks)
     }
 
-    /// Grows with every new fact.
+    /// Returns a number that grows with every new fact.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Facts that found no room.
+    /// Returns how many facts were dropped at the limit.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -281,7 +282,7 @@ struct Sink<'a> {
 }
 
 impl Reading {
-    /// Takes one line; says whether the next line is wanted too, whatever it holds.
+    /// Takes one line; returns whether the next line is needed too, regardless of its content.
     fn line(&mut self, bytes: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
         let whole = crate::unwrap::unwrap(bytes);
         let plain = whole.as_deref().unwrap_or(bytes);
@@ -301,7 +302,7 @@ impl Reading {
             let earlier =
                 self.last_exception.get(&writer).copied().filter(|_| done.exception.cause.is_some());
             if let Some(report) = earlier.and_then(|at| sink.reports.get_mut(at)) {
-                // One failure, told in parts: the last part knows the whole.
+                // One failure reported in parts: the last part is complete.
                 if !done.keeps_line {
                     report.line = number;
                     report.text = printable(&done.text, TEXT);
@@ -350,7 +351,7 @@ impl Reading {
         self.ranks.seen.extend(writer.rank);
     }
 
-    /// A rank of a communicator: of the largest one it is the global rank.
+    /// Records a rank of a communicator: in the largest one it is the global rank.
     fn joined(&mut self, writer: &Writer, rank: u32, world: u32, number: u64) {
         self.see(writer);
         let known = self.ranks.world.unwrap_or(0);
@@ -388,7 +389,7 @@ impl Reading {
         }
     }
 
-    /// torchrun reports a failed worker once in each life.
+    /// Records a failed worker, which torchrun reports once in each life.
     fn worker_failed(&mut self, number: u64) {
         self.ranks.agent = true;
         if let Some(earlier) = self.worker_failed {

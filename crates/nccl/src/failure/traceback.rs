@@ -1,10 +1,10 @@
-//! Python tracebacks, put together line by line, also where those of several ranks are interleaved.
+//! Python tracebacks, assembled line by line, also where those of several ranks are interleaved.
 
 use crate::map::printable;
 
 /// Most tracebacks open at a time in one source.
 const OPEN: usize = 64;
-/// Lines without one of a traceback's own after which it is given up.
+/// Number of lines of other writers after which an unfinished traceback is dropped.
 const PATIENCE: u64 = 400;
 /// Bytes of a launcher's prefix.
 const PREFIX: usize = 200;
@@ -33,19 +33,20 @@ pub struct Exception {
     pub frame: Option<Frame>,
     /// The innermost frame.
     pub innermost: Option<Frame>,
-    /// The exception this one was raised for, where the program said so.
+    /// The exception that caused this one, where the program printed it.
     pub cause: Option<Box<Exception>>,
-    /// Whether `cause` is the direct cause (`raise … from …`, or the original of a worker's), not merely earlier.
+    /// Whether `cause` is the direct cause (`raise … from …`, or a worker's original exception), not merely
+    /// an earlier one.
     pub direct: bool,
 }
 
 impl Exception {
-    /// The type without its module.
+    /// Returns the type without its module.
     pub fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// Type and message.
+    /// Returns type and message.
     pub fn what(&self) -> String {
         if self.message.is_empty() {
             return self.name.clone();
@@ -53,7 +54,7 @@ impl Exception {
         format!("{}: {}", self.name, self.message)
     }
 
-    /// Whether a launcher raised it about its workers: it names no cause.
+    /// Returns whether a launcher raised it about its workers: it names no cause.
     pub fn is_launcher(&self) -> bool {
         matches!(
             self.short_name(),
@@ -62,7 +63,7 @@ impl Exception {
     }
 }
 
-/// Whether a file belongs to Python, a package or the environment, not to the user's code.
+/// Returns whether a file belongs to Python, a package or the environment, and not to the user's code.
 pub fn is_library(file: &str) -> bool {
     const PACKAGES: &[&str] = &[
         "torch",
@@ -106,11 +107,11 @@ enum Chain {
     Direct,
     /// Raised while another was handled.
     Handling,
-    /// What follows is the original of an exception that a worker handed on.
+    /// The following exception is the original of one that a worker passed on.
     Original,
 }
 
-/// A traceback that has not ended.
+/// An unfinished traceback.
 #[derive(Clone, Debug)]
 struct Open {
     prefix: Vec<u8>,
@@ -118,14 +119,14 @@ struct Open {
     frame: Option<Frame>,
     innermost: Option<Frame>,
     frames: u32,
-    /// Whether the line before was one of this traceback.
+    /// Whether the previous line was one of this traceback.
     contiguous: bool,
     last: u64,
     chain: Option<Chain>,
     local: Option<u32>,
 }
 
-/// A stream's last exception, which the next one may be raised for.
+/// A stream's last exception, which may be the cause of the next one.
 #[derive(Clone, Debug)]
 struct Last {
     key: Vec<u8>,
@@ -134,7 +135,7 @@ struct Last {
     chain: Option<Chain>,
 }
 
-/// A traceback that ended.
+/// A finished traceback.
 pub(super) struct Done {
     pub prefix: Vec<u8>,
     pub text: Vec<u8>,
@@ -154,12 +155,12 @@ pub(super) struct Tracebacks {
 }
 
 impl Tracebacks {
-    /// Whether any traceback waits for its end.
+    /// Returns whether any traceback is unfinished.
     pub fn are_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Forgets what has not ended.
+    /// Drops unfinished tracebacks.
     pub fn end(&mut self) {
         self.open.clear();
         self.last.clear();
@@ -282,13 +283,13 @@ impl Tracebacks {
     }
 }
 
-/// Whether a line stands behind the prefix of a traceback; times in it may differ.
+/// Returns whether a line has the prefix of a traceback; times in it may differ.
 fn belongs(open: &Open, line: &[u8]) -> bool {
     let Some(head) = line.get(..open.prefix.len()) else { return false };
     head == open.prefix || key(head) == open.key
 }
 
-/// A prefix with the digits of times blotted out, so that two lines of one stream have the same.
+/// Returns a prefix with the digits of times masked, so that two lines of one stream have the same.
 fn key(prefix: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(prefix.len());
     for token in prefix.split_inclusive(|byte| *byte == b' ') {
@@ -301,7 +302,7 @@ fn key(prefix: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `  File "train.py", line 10, in compute_loss`.
+/// Reads `  File "train.py", line 10, in compute_loss`.
 fn frame(body: &[u8]) -> Option<Frame> {
     let rest = body.trim_ascii_start().strip_prefix(b"File \"")?;
     let end = memchr::memmem::find(rest, b"\", line ")?;
@@ -312,7 +313,7 @@ fn frame(body: &[u8]) -> Option<Frame> {
     Some(Frame { file: printable(file, 400), line, function: printable(function, 200) })
 }
 
-/// `ValueError: text`. Words that are no usual name of an exception are one only where `sure`.
+/// Reads `ValueError: text`. A name that is unusual for an exception counts only where `sure`.
 fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
     const ENDS: &[&str] = &[
         "Error",

@@ -1,5 +1,5 @@
-//! PyTorch's flight recorder: each rank's last collectives, dumped when the watchdog fires. Side by side they name the
-//! collective that hangs and the rank that did not come to it.
+//! PyTorch's flight recorder: each rank's last collectives, dumped when the watchdog fires. Compared with
+//! each other, the dumps show the collective that hangs and the rank that did not enter it.
 //!
 //! Format: pickle, version 2.x of torch/csrc/distributed/c10d/FlightRecorder.hpp (read 2026-11-21).
 
@@ -10,13 +10,13 @@ use std::fmt;
 
 pub use pickle::{Node, Pickle, Value};
 
-/// Most collectives and members of groups kept of one dump; PyTorch keeps 2,000 collectives unless told otherwise.
+/// Most collectives and members of groups kept of one dump; PyTorch keeps 2,000 collectives by default.
 const MOST: usize = 200_000;
 /// Most process groups of one dump.
 const GROUPS: usize = 16_384;
 /// Characters kept of a name.
 const NAME: usize = 200;
-/// Frames looked at for the user's own line, and numbers of a shape.
+/// Most frames that are searched for the user's own line, and most numbers of a shape.
 const FRAMES: usize = 256;
 const DIMENSIONS: usize = 16;
 
@@ -29,7 +29,7 @@ pub enum DumpError {
         /// Offset in bytes.
         offset: usize,
     },
-    /// The pickle would run code, or uses something else than lists, dictionaries, text and numbers.
+    /// The pickle would run code, or contains types other than lists, dictionaries, text and numbers.
     NotPlainData {
         /// Offset in bytes.
         offset: usize,
@@ -72,7 +72,7 @@ pub enum Disagreement {
     Mismatch {
         /// The sequence number.
         sequence: i64,
-        /// What was entered, and by whom; two or more.
+        /// The collectives and the ranks that entered them; two or more.
         variants: Vec<Variant>,
     },
 }
@@ -166,12 +166,12 @@ impl FlightRecorder {
         Ok(())
     }
 
-    /// The ranks whose dumps were added.
+    /// Returns the ranks whose dumps were added.
     pub fn ranks(&self) -> impl Iterator<Item = u32> {
         self.ranks.keys().copied()
     }
 
-    /// Returns where the ranks of each process group disagree: other collectives than the others, or fewer.
+    /// Returns where the ranks of each process group disagree: some entered other collectives, or fewer.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let names: BTreeSet<&String> = self.ranks.values().flat_map(BTreeMap::keys).collect();
         let mut found = Vec::new();
@@ -190,7 +190,7 @@ fn enough(within: bool) -> Result<(), DumpError> {
     if within { Ok(()) } else { Err(DumpError::TooManyValues) }
 }
 
-/// A name, cut: a dump can hold one of a megabyte and refer to it from every collective.
+/// Returns a truncated name: a dump can hold one of a megabyte and refer to it from every collective.
 fn short(text: &str) -> String {
     text.chars().take(NAME).collect()
 }
@@ -212,7 +212,7 @@ fn read(entry: Node<'_>) -> Option<Entry> {
     })
 }
 
-/// `[[1024]] → [[4096]]`
+/// Formats `[[1024]] → [[4096]]`.
 fn sizes(entry: Node<'_>) -> String {
     let list = |key: &str| {
         let shapes: Vec<String> = entry
@@ -235,7 +235,7 @@ fn sizes(entry: Node<'_>) -> String {
     format!("{} → {}", list("input_sizes"), list("output_sizes"))
 }
 
-/// `'[0, 1, 2, 3]'`, or a list.
+/// Reads `'[0, 1, 2, 3]'`, or a list.
 fn members(ranks: Node<'_>) -> BTreeSet<u32> {
     match ranks.long_text() {
         Some(text) => text
@@ -247,7 +247,7 @@ fn members(ranks: Node<'_>) -> BTreeSet<u32> {
     }
 }
 
-/// A collective that some ranks wait in and others never came to.
+/// Finds a collective that some ranks wait in and others never entered.
 fn behind(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     let furthest = group.values().map(|group| group.last_enqueued).max()?;
     let unfinished = group.values().any(|group| group.last_completed < furthest);
@@ -258,7 +258,7 @@ fn behind(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
         group.iter().filter(|(_, group)| group.last_enqueued < furthest).map(|(rank, _)| *rank).collect();
     let all: BTreeSet<u32> = group.values().flat_map(|group| group.members.iter().copied()).collect();
     let silent: Vec<u32> = all.iter().copied().filter(|rank| !group.contains_key(rank)).collect();
-    // The first collective that somebody lacks is where the job hangs, though others may be further ahead.
+    // The job hangs in the first collective that some rank lacks, though others may be further ahead.
     let lacking = late.iter().filter_map(|rank| group.get(rank)).map(|group| group.last_enqueued + 1).min();
     let sequence = lacking.unwrap_or(furthest);
     let waiting: Vec<(u32, &Entry)> = group
@@ -281,7 +281,7 @@ fn behind(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     })
 }
 
-/// One collective under two names or sizes.
+/// Finds one collective under two names or sizes.
 fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     let sequences: BTreeSet<i64> = group.values().flat_map(|group| group.entries.keys().copied()).collect();
     for sequence in sequences {

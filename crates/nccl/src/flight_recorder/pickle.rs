@@ -1,5 +1,5 @@
-//! Reads pickles that hold plain data only. Whatever would run code (`GLOBAL`, `REDUCE`, …) is refused: a dump comes
-//! from a job, and a job's files are not trusted.
+//! Reads pickles that hold plain data only. Opcodes that would run code (`GLOBAL`, `REDUCE`, …) are
+//! refused: a dump comes from a job, and a job's files are not trusted.
 
 use std::cell::Cell;
 
@@ -10,8 +10,9 @@ type Result<T> = std::result::Result<T, DumpError>;
 /// Most values of one dump.
 const VALUES: usize = 4_000_000;
 
-/// Most steps that questions about one dump may take. A dump names a value again by a few bytes, so that one of 1 MB can
-/// hold a hundred thousand lists of a hundred thousand members; that of 20,000 collectives takes a quarter.
+/// Most steps that queries of one dump may take. A dump refers to a value again in a few bytes, so that one
+/// of 1 MB can hold a hundred thousand lists of a hundred thousand members; that of 20,000 collectives
+/// takes a quarter.
 const STEPS: u64 = 20_000_000;
 
 /// A value; containers hold indices into the [`Pickle`].
@@ -38,7 +39,7 @@ pub enum Value {
 pub struct Pickle {
     values: Vec<Value>,
     root: u32,
-    /// Steps left for questions.
+    /// Steps left for queries.
     left: Cell<u64>,
 }
 
@@ -49,18 +50,18 @@ impl Pickle {
             .run()
     }
 
-    /// Whether questions took more steps than any real dump needs: then the answers are not whole.
+    /// Returns whether queries took more steps than any real dump needs: then the answers are incomplete.
     pub fn is_exhausted(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// Takes steps; false if there are none left.
+    /// Takes steps; returns false if none are left.
     fn spend(&self, steps: usize) -> bool {
         self.left.set(self.left.get().saturating_sub(steps as u64));
         !self.is_exhausted()
     }
 
-    /// The outermost value.
+    /// Returns the outermost value.
     pub fn root(&self) -> Node<'_> {
         Node { pickle: self, at: self.root }
     }
@@ -78,12 +79,12 @@ impl<'a> Node<'a> {
         self.pickle.values.get(self.at as usize).unwrap_or(&Value::None)
     }
 
-    /// The value of a key; none once the dump is exhausted.
+    /// Returns the value of a key; none once the dump is exhausted.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         self.entries().find(|(name, _)| *name == key).map(|(_, node)| node)
     }
 
-    /// Keys that are strings, with their values.
+    /// Returns the keys that are strings, with their values.
     pub fn entries(self) -> impl Iterator<Item = (&'a str, Node<'a>)> {
         let entries = match self.value() {
             Value::Dict(entries) => entries.as_slice(),
@@ -95,7 +96,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The values of a list.
+    /// Returns the values of a list.
     pub fn items(self) -> impl Iterator<Item = Node<'a>> {
         let items = match self.value() {
             Value::List(items) => items.as_slice(),
@@ -105,7 +106,7 @@ impl<'a> Node<'a> {
         within.map(move |at| Node { pickle: self.pickle, at: *at })
     }
 
-    /// A string.
+    /// Returns a string.
     pub fn text(self) -> Option<&'a str> {
         match self.value() {
             Value::Text(text) => Some(text),
@@ -113,12 +114,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A string that is read to its end, which costs as many steps as it has bytes.
+    /// Returns a string that is read to its end, which costs one step per byte.
     pub fn long_text(self) -> Option<&'a str> {
         self.text().filter(|text| self.pickle.spend(text.len()))
     }
 
-    /// An integer.
+    /// Returns an integer.
     pub fn int(self) -> Option<i64> {
         match self.value() {
             Value::Int(int) => Some(*int),
@@ -126,7 +127,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A truth value.
+    /// Returns a truth value.
     pub fn bool(self) -> Option<bool> {
         match self.value() {
             Value::Bool(bool) => Some(*bool),
@@ -197,7 +198,7 @@ impl Reader<'_> {
         Ok(taken)
     }
 
-    /// A little-endian number of `size` bytes.
+    /// Reads a little-endian number of `size` bytes.
     fn size(&mut self, size: usize) -> Result<u64> {
         Ok(self.take(size)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }

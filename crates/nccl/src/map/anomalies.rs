@@ -1,4 +1,4 @@
-//! What does not fit: logs hold what programs printed, and programs print what they like.
+//! Contradictions: logs hold what programs printed, which may be anything.
 
 use std::collections::BTreeSet;
 
@@ -25,13 +25,13 @@ pub struct Anomalies {
     pub groups: usize,
 }
 
-/// How many, and the first few.
+/// A count, and the first few places.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Doubts {
-    /// How many.
+    /// The number of them.
     pub count: u64,
-    /// Where.
+    /// The first places.
     pub traces: Vec<Trace>,
 }
 
@@ -57,7 +57,7 @@ impl Doubts {
 }
 
 impl Snapshot<'_> {
-    /// Looks for what does not fit. Only processes that were doubtful when they connected are looked at closely.
+    /// Finds contradictions. Only processes that were doubtful when they connected are checked in detail.
     pub fn anomalies(&self) -> Anomalies {
         let mut anomalies = Anomalies::default();
         let signed = !self.seen.usage.is_empty();
@@ -89,7 +89,8 @@ impl Snapshot<'_> {
         anomalies
     }
 
-    /// How many of the largest groups of processes have nobody in common, where no communicator spans the job.
+    /// Returns how many of the largest groups of processes have no member in common, where no communicator
+    /// spans the job.
     fn groups(&self) -> usize {
         const MOST: usize = 4096;
         if self.world.is_some() {

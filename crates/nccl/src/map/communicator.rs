@@ -1,4 +1,4 @@
-//! Communicators: what makes two processes' pointers the same one.
+//! Communicators: identifies the pointers of different processes that belong to the same one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use typed_index_collections::TiSlice;
 
 use super::ids::{CommId, LocalId, ProcessId};
 
-/// What a communicator is known by across processes.
+/// The identity of a communicator across processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     /// Its commId (NCCL 2.16 and later).
@@ -30,11 +30,11 @@ pub(super) enum Identity {
         /// Ranks.
         nranks: u32,
     },
-    /// Nothing tells (NCCL up to 2.15): ranks that go together by number and order.
+    /// No id was printed (NCCL up to 2.15): ranks are grouped by number and order.
     Unnamed {
         /// Ranks.
         nranks: u32,
-        /// Which of those with so many ranks.
+        /// Ordinal among the communicators with as many ranks.
         ordinal: u32,
     },
 }
@@ -49,7 +49,7 @@ pub(super) struct Communicator {
     pub members: HashMap<u32, (ProcessId, LocalId)>,
     /// Ranks that two processes claim.
     pub contested: u32,
-    /// Members that gave way to another process, or were not let in.
+    /// Members that were replaced by another process, or not accepted.
     pub displaced: u32,
 }
 
@@ -58,18 +58,18 @@ impl Communicator {
         Self { identity, nranks, nnodes: None, members: HashMap::new(), contested: 0, displaced: 0 }
     }
 
-    /// Whether it was made on its own, not by splitting another.
+    /// Returns whether it was created directly, not by splitting another.
     pub fn is_root(&self) -> bool {
         matches!(self.identity, Identity::Id(_) | Identity::Unnamed { .. })
     }
 }
 
-/// Writes the id that reports use: commId, or `PARENT/SPLITCOUNT/COLOR`.
+/// Formats the id in reports: commId, or `PARENT/SPLITCOUNT/COLOR`.
 pub(super) struct Id<'a>(pub &'a TiSlice<CommId, Communicator>, pub Identity);
 
 impl Id<'_> {
-    /// Splits of splits that an id spells out; real jobs split twice. A log can nest a thousand, each with an id as long
-    /// as all before it.
+    /// Most nested splits that an id spells out; real jobs split twice. A log can nest a thousand, each
+    /// with an id as long as all before it.
     const DEPTH: u32 = 8;
 
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: u32) -> fmt::Result {
@@ -78,7 +78,7 @@ impl Id<'_> {
             Identity::Split { parent, count, color } => {
                 match self.0.get(parent) {
                     Some(known) if depth < Self::DEPTH => Id(self.0, known.identity).write(f, depth + 1)?,
-                    // Its number in the map still tells it from all others.
+                    // Its number in the map still distinguishes it from all others.
                     Some(_) => write!(f, "split-{}", usize::from(parent))?,
                     None => f.write_str("?")?,
                 }

@@ -1,4 +1,4 @@
-//! What is new in the map.
+//! The changes of the map.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::SourceId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Who {
-    /// Rank in its first communicator, or as its launcher told; not proved to be global.
+    /// Rank in its first communicator, or from its launcher; not proved to be global.
     pub rank: Option<u32>,
     /// Host name of its prefix.
     pub host: Box<str>,
@@ -79,7 +79,7 @@ pub enum Event {
         /// Its nodes, where known.
         nnodes: Option<u32>,
     },
-    /// A process came further.
+    /// A process reached another phase.
     Phase {
         /// Which.
         who: Who,
@@ -132,7 +132,7 @@ impl fmt::Display for Event {
 }
 
 impl Phase {
-    /// The word of reports.
+    /// Returns the word in reports.
     pub fn label(self) -> &'static str {
         match self {
             Self::Bootstrap => "bootstrap",

@@ -1,4 +1,4 @@
-//! Messages that say something of the job: versions, networks, plugins, variables, warnings.
+//! Messages about the job: versions, networks, plugins, variables, warnings.
 
 use super::event::Event;
 use super::ids::{ProcessId, SourceIndex};
@@ -11,11 +11,11 @@ use crate::prefix::Level;
 use crate::signature::{self, Signature};
 use crate::text::{Cursor, behind, contains};
 
-/// Bytes kept of a list of devices; the longest real ones name some forty.
+/// Bytes kept of a list of devices; the longest real ones have about forty.
 const LIST: usize = 8192;
 
 impl TransportMap {
-    /// A message that changes what is known of the job.
+    /// Applies a message that changes what is known about the job.
     pub(super) fn fact(&mut self, process: Option<ProcessId>, entry: &Entry<'_>, events: &mut Vec<Event>) {
         match entry.event {
             NcclEvent::Announced(network) => {
@@ -120,7 +120,7 @@ impl TransportMap {
         }
     }
 
-    /// A message with no form of its own: a value of speed (then nothing else is in it), or nothing that is understood.
+    /// Reads any other message: a throughput value (then it has nothing else), or an unknown message.
     pub(super) fn other(
         &mut self,
         source: SourceIndex,
@@ -175,7 +175,7 @@ impl TransportMap {
     }
 }
 
-/// `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.
+/// Reads `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.
 fn watchdog_rank(text: &[u8]) -> Option<u32> {
     if !contains(text, "atchdog") {
         return None;

@@ -1,4 +1,4 @@
-//! Lines about communicators: which one a process means, and which of its connections belong to it.
+//! Lines about communicators: which one a process refers to, and which of its connections belong to it.
 
 use super::TransportMap;
 use super::communicator::{Communicator, Identity};
@@ -10,7 +10,7 @@ use crate::parser::Entry;
 
 /// Most communicators kept.
 const COMMUNICATORS: usize = 400_000;
-/// Communicators kept for one process; a process that makes more reuses the oldest that is gone.
+/// Communicators kept for one process; a process that makes more reuses the oldest that has ended.
 const LOCALS: usize = 1024;
 /// Ranks of communicators kept over all processes: 32 communicators for each of 16,384 ranks are half of it.
 const MEMBERS: usize = 1_000_000;
@@ -65,8 +65,8 @@ impl TransportMap {
         }
     }
 
-    /// Connections that a thread printed while it made a communicator belong to it (before 2.22 they come before
-    /// `Init COMPLETE`; before 2.18.3 there is no START). Each burst is looked at once.
+    /// Assigns the connections that a thread printed while it made a communicator (before 2.22 they come
+    /// before `Init COMPLETE`; before 2.18.3 there is no START). Each burst is checked once.
     fn completed(&mut self, at: ProcessId, tid: u64, local: LocalId) {
         let process = &mut self.seen.processes[at];
         let closed = process.close(tid);
@@ -94,7 +94,7 @@ impl TransportMap {
         self.tidy(at);
     }
 
-    /// The process's own entry for a communicator; makes one.
+    /// Returns the process's own entry for a communicator; makes one if needed.
     fn local(
         &mut self,
         at: ProcessId,
@@ -109,7 +109,7 @@ impl TransportMap {
             let other_id =
                 matches!((line.comm_id, identified), (Some(id), Some(Identity::Id(known))) if id != known);
             let anonymous_twin = process.pid.is_none() && local.rank != line.rank;
-            // An address is used again once its communicator is gone, also where its end was not seen.
+            // An address is reused once its communicator has ended, also where its end was not seen.
             let begun_again =
                 line.step == Step::Start && local.complete && line.comm_id.is_none() && line.parent.is_none();
             if !other_id
@@ -163,8 +163,9 @@ impl TransportMap {
         Some(local)
     }
 
-    /// Makes a process's rank a member. A rank that came up is not replaced by one that has only begun: after a restart
-    /// the address of the first life may still be in the store, and the second life never gets further.
+    /// Makes a process's rank a member. A rank that is up is not replaced by one that has only begun: after
+    /// a restart the address of the first life may still be in the store, and then the second life makes no
+    /// progress.
     fn enter(&mut self, comm: CommId, rank: u32, process: ProcessId, local: LocalId) {
         let is_up =
             |(process, local): (ProcessId, LocalId)| self.seen.processes[process].locals[local].complete;
@@ -183,7 +184,7 @@ impl TransportMap {
         comm.contested += u32::from(contested);
     }
 
-    /// A communicator first known by its address alone now tells its id.
+    /// Sets the id of a communicator that was first known only by its address.
     fn identify_again(&mut self, at: ProcessId, local: LocalId, line: &CommLine) {
         let Some(comm) = self.identity(at, line).and_then(|identity| self.comm(identity, line.nranks)) else {
             return;
@@ -199,12 +200,13 @@ impl TransportMap {
         self.enter(comm, line.rank, at, local);
     }
 
-    /// The communicator of a line, and whether that is assumed.
+    /// Returns the communicator of a line, and whether that is assumed.
     fn comm_of(&mut self, at: ProcessId, line: &CommLine) -> Option<(CommId, bool)> {
         if let Some(identity) = self.identity(at, line) {
             return Some((self.comm(identity, line.nranks)?, false));
         }
-        // Nothing names it: it goes with the first of its size in which its rank is free and the process is not yet.
+        // It has no id: it belongs to the first of its size in which its rank is free and which the process
+        // has not joined.
         let mut ordinal = 0;
         loop {
             let identity = Identity::Unnamed { nranks: line.nranks, ordinal };

@@ -1,4 +1,4 @@
-//! The numbers of a map's entries. Each kind is a type of its own, so that one cannot stand for another.
+//! The numbers of a map's entries. Each kind has its own type, so that they cannot be confused.
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
@@ -6,7 +6,7 @@ macro_rules! ids {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name($number);
 
-        // All tables are bounded far below the highest number.
+        // All tables are bounded far below the maximum.
         impl From<usize> for $name {
             fn from(at: usize) -> Self {
                 Self(<$number>::try_from(at).unwrap_or(<$number>::MAX))
@@ -28,7 +28,7 @@ ids! {
     ProcessId(u32);
     /// A communicator.
     CommId(u32);
-    /// A communicator as one process knows it: an entry of the process.
+    /// A communicator in one process: an entry of the process.
     LocalId(u32);
     /// Connection lines that one call printed: an entry of the process.
     BurstId(u32);

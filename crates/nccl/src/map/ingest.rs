@@ -1,4 +1,4 @@
-//! Messages become processes and their connections.
+//! Turns messages into processes and their connections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,25 +20,26 @@ use crate::prefix::Level;
 use crate::signature::Signature;
 use crate::throughput::Throughput;
 
-/// Most connections kept. Beyond them they are counted, not kept; a ring and trees over 16,384 ranks need a tenth.
+/// Most connections kept. Further ones are only counted; a ring and trees over 16,384 ranks need a tenth.
 const LINKS: usize = 2_000_000;
 /// Most processes kept.
 const PROCESSES: usize = 200_000;
-/// Places in which a process is found again without a look at the index.
+/// Slots of a cache in which a process is found without the index.
 const RECENT: usize = 4096;
-/// Most hosts kept. A log that names `NCCL_HOSTID` anew on every line would otherwise grow the map without end.
+/// Most hosts kept. Otherwise a log with another `NCCL_HOSTID` on every line would grow the map without
+/// limit.
 const HOSTS: usize = 65_536;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
-/// One source while it is read.
+/// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
 struct Reader {
     parser: Parser,
     last_process: Option<ProcessId>,
 }
 
-/// What finds the entry that a line is about.
+/// Finds the entry that a line is about.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     pub source: HashMap<Arc<SourceId>, SourceIndex>,
@@ -46,11 +47,11 @@ pub(super) struct Index {
     process: HashMap<(SourceIndex, u64, Box<str>), ProcessId>,
     /// The first processes of each source and process id, to find hosts with torn text before their name.
     pids: HashMap<(SourceIndex, u64), Vec<ProcessId>>,
-    /// The process that was last found for some sources and pids: found again without a look at the index.
+    /// Cache of the process that was last found for some sources and pids.
     recent: Vec<Option<ProcessId>>,
     pub comm: HashMap<Identity, CommId>,
     name: HashMap<Box<str>, NameId>,
-    /// Hosts, each with the `NCCL_HOSTID` that tells two nodes of one name apart.
+    /// Hosts, each with the `NCCL_HOSTID` that distinguishes two nodes with the same name.
     hosts: HashMap<(Box<str>, Box<str>), HostId>,
     /// Ranks of communicators, over all processes.
     pub members: usize,
@@ -70,7 +71,7 @@ impl TransportMap {
         at
     }
 
-    /// Takes a source's parser out, so that what it finds can be applied to the map.
+    /// Takes a source's parser out, so that its results can be applied to the map.
     pub(super) fn begin(&mut self, source: &Arc<SourceId>) -> (SourceIndex, Parser) {
         let at = self.source(source);
         (at, std::mem::take(&mut self.index.readers[at].parser))
@@ -84,7 +85,7 @@ impl TransportMap {
         self.generation += u64::from(!events.is_empty());
     }
 
-    /// Takes one message.
+    /// Applies one message.
     pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
         if let NcclEvent::Rate { at } = entry.event {
             let throughput = &mut self.seen.sources[source].throughput;
@@ -146,7 +147,8 @@ impl TransportMap {
         self.find_signatures(source, process, entry, events);
     }
 
-    /// The process a message belongs to. Text without NCCL's prefix belongs to none, unless it is a connection.
+    /// Returns the process of a message. Text without NCCL's prefix belongs to none, unless it is a
+    /// connection.
     fn process(&mut self, source: SourceIndex, entry: &Entry<'_>) -> Option<ProcessId> {
         let (host, pid) = match entry.writer {
             Some(writer) => (writer.host, Some(writer.pid)),
@@ -190,7 +192,7 @@ impl TransportMap {
                 self.index.process.insert(key, at);
                 if let Some(pid) = pid {
                     let same = self.index.pids.entry((source, pid)).or_default();
-                    // One source rarely has several hosts with one process id; more than a few are looked at no further.
+                    // One source rarely has several hosts with one process id; more than a few are ignored.
                     if same.len() < 8 {
                         same.push(at);
                     }
@@ -204,7 +206,7 @@ impl TransportMap {
         Some(at)
     }
 
-    /// The process that a host with the end of another rank's text glued to its front means: `samples/svm:617:689`. Of
+    /// Returns the process of a host name that another rank's text was joined to: `samples/svm:617:689`. Of
     /// two such names of one process id in one source, the shorter one is the host's.
     fn torn_twin(&mut self, source: SourceIndex, host: &str, pid: Option<u64>) -> Option<ProcessId> {
         let pid = pid.filter(|pid| *pid != 0)?;
@@ -232,7 +234,7 @@ impl TransportMap {
         Some(at)
     }
 
-    /// The number of a host. Where there are too many, the others share one number and are counted.
+    /// Returns the number of a host. At the limit, further hosts share one number and are counted.
     pub(super) fn host(&mut self, name: &str, id: &str) -> HostId {
         let next = HostId::from(self.index.hosts.len());
         let key = (Box::from(cut(name)), Box::from(cut(id)));
@@ -341,7 +343,7 @@ impl TransportMap {
         self.raise(at, phase, events);
     }
 
-    /// Keeps a process small, and takes note of connections that turned out to be known.
+    /// Keeps a process small, and records connections that turned out to be known.
     pub(super) fn tidy(&mut self, at: ProcessId) {
         let process = &mut self.seen.processes[at];
         process.bound_bursts();
@@ -358,9 +360,9 @@ impl TransportMap {
         }
     }
 
-    /// A name's number; none if there are too many names.
+    /// Returns a name's number; none if there are too many names.
     pub(super) fn name(&mut self, name: &str) -> Option<NameId> {
-        // A job uses a handful of transports: comparing with those first costs less than a hash.
+        // A job uses only a few transports: comparing with those first costs less than a hash.
         const FIRST: usize = 6;
         if let Some(at) = self.seen.names.iter().take(FIRST).position(|known| **known == *name) {
             return Some(NameId::from(at));

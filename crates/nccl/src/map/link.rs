@@ -1,9 +1,9 @@
-//! What one process printed about one connection, added up over its channels.
+//! The lines of one process about one connection, aggregated over its channels.
 
 use super::ids::{BurstId, NameId};
 use crate::channel::{ChannelLine, Kind, Side};
 
-/// Device brackets that were not there.
+/// A missing device bracket.
 pub(super) const NO_DEVICE: u64 = u64::MAX;
 
 /// Distinct (connection index, channel) numbers.
@@ -37,14 +37,14 @@ impl Channels {
         }
     }
 
-    /// How many.
+    /// Returns the number of channels.
     pub fn count(&self) -> u32 {
         self.low[0].count_ones()
             + self.low[1].count_ones()
             + u32::try_from(self.rest.len()).unwrap_or(u32::MAX)
     }
 
-    /// Highest channel of connection index 0.
+    /// Returns the highest channel of connection index 0.
     pub fn highest_collective(&self) -> Option<u32> {
         let low = (self.low[0] != 0).then(|| self.low[0].ilog2());
         self.rest.iter().filter(|(index, _)| *index == 0).map(|(_, channel)| *channel).max().or(low)
@@ -66,23 +66,23 @@ impl Devices {
         self.0 |= other.0;
     }
 
-    /// Whether a device is among them.
+    /// Returns whether a device is in the set.
     pub fn contains(self, device: u32) -> bool {
         self.0 & (1 << device.min(63)) != 0
     }
 
-    /// The numbers, in order.
+    /// Returns the numbers, in order.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         (0..64).filter(move |device| self.0 & (1 << device) != 0)
     }
 
-    /// How many.
+    /// Returns the number of devices.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 }
 
-/// What tells two connections of a burst apart.
+/// Distinguishes the connections of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkKey {
     pub burst: BurstId,
@@ -108,7 +108,7 @@ impl LinkKey {
     }
 }
 
-/// A connection as one process saw it.
+/// A connection as seen by one process.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub key: LinkKey,
@@ -119,7 +119,7 @@ pub(super) struct Link {
     pub without_gdr: bool,
     pub pxn: bool,
     pub shared: bool,
-    /// Lines of the source that printed it first and last.
+    /// First and last line of the source that printed it.
     pub first_line: u64,
     pub last_line: u64,
     /// Whether the slot is in use.
@@ -173,7 +173,7 @@ impl Link {
         self.last_line = self.last_line.max(other.last_line);
     }
 
-    /// The rank (of the communicator) that printed it. P2P and SHM are printed by the sender.
+    /// Returns the rank (in the communicator) that printed it. The sender prints P2P and SHM.
     pub fn own_rank(&self) -> u32 {
         if self.key.side == Some(Side::Receive) { self.key.to } else { self.key.from }
     }

@@ -1,11 +1,12 @@
 //! Which transport each pair of ranks uses, built line by line while a job starts.
 //!
 //! [`TransportMap::read`] takes the bytes of any number of sources in any order and returns what is new.
-//! [`TransportMap::snapshot`] answers questions about everything read so far. Rank numbers in NCCL's connection lines
-//! count from 0 in each communicator; the map keeps them so, and gives a global rank only where the logs prove it.
+//! [`TransportMap::snapshot`] answers questions about everything read so far. Rank numbers in NCCL's
+//! connection lines count from 0 in each communicator; the map keeps them so, and has a global rank only
+//! where the logs prove it.
 //!
-//! [`ingest`], [`facts`], [`identify`] and [`restarts`] take lines in; [`observed`] holds what they said; all other
-//! modules answer.
+//! [`ingest`], [`facts`], [`identify`] and [`restarts`] process lines; [`observed`] holds the result; all
+//! other modules answer questions.
 
 mod anomalies;
 mod communicator;
@@ -71,7 +72,7 @@ impl TransportMap {
         events
     }
 
-    /// Takes the end of a source: its last line counts even without a newline. Bytes that follow begin a new line.
+    /// Ends a source: its last line counts even without a newline. Later bytes begin a new line.
     pub fn end(&mut self, source: &Arc<SourceId>) -> Vec<Event> {
         let (at, mut parser) = self.begin(source);
         let mut events = Vec::new();
@@ -81,7 +82,7 @@ impl TransportMap {
         events
     }
 
-    /// Takes the end of every source.
+    /// Ends every source.
     pub fn end_all(&mut self) {
         let ids: Vec<Arc<SourceId>> = self.seen.sources.iter().map(|source| Arc::clone(&source.id)).collect();
         for id in &ids {
@@ -89,18 +90,18 @@ impl TransportMap {
         }
     }
 
-    /// Grows with every change, so that a screen knows whether to draw again.
+    /// Returns a number that grows with every change, so that a screen is redrawn only when needed.
     pub fn generation(&self) -> u64 {
         self.generation + self.seen.failures.generation()
     }
 
-    /// Whether a source prints steps of a training.
+    /// Returns whether a source prints training steps.
     pub fn steps(&self, source: &Arc<SourceId>) -> bool {
         self.index.source.get(source).is_some_and(|at| self.seen.sources[*at].throughput.steps())
     }
 
-    /// Returns how many values of training steps each rank of a source printed; without a rank those whose lines name
-    /// none.
+    /// Returns how many values of training steps each rank of a source printed; values without a rank are
+    /// counted under none.
     pub fn step_counts(&self, source: &Arc<SourceId>) -> BTreeMap<Option<u32>, u64> {
         let source = self.index.source.get(source).map(|at| &self.seen.sources[*at]);
         source.map(|source| source.throughput.step_counts()).unwrap_or_default()
@@ -111,14 +112,14 @@ impl TransportMap {
         (known..self.seen.processes.len()).map(|at| self.seen.who(at.into()))
     }
 
-    /// Returns what is known now: which processes are alive, which communicator spans the job. Every question about the
-    /// map goes to a snapshot; take one for all questions of one moment.
+    /// Returns the present state: which processes are alive, which communicator spans the job. A snapshot
+    /// answers every question about the map; use one for all questions about one moment.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(&self.seen)
     }
 }
 
-/// A text of a log, cut at what is kept of one.
+/// Truncates a text of a log to the length that is kept.
 fn cut(text: &str) -> &str {
     cut_at(text, TEXT)
 }

@@ -1,4 +1,5 @@
-//! Everything that the lines said so far. Reading adds to it; a [`Snapshot`](super::Snapshot) answers from it.
+//! Everything observed in the lines so far. Reading adds to it; a [`Snapshot`](super::Snapshot) answers
+//! from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) struct Observed {
     pub comms: TiVec<CommId, Communicator>,
     pub names: TiVec<NameId, Box<str>>,
     pub usage: Usage,
-    /// The same for connections without NCCL's prefix. They count where there are no others.
+    /// The same for connections without NCCL's prefix. They count only where there are no others.
     pub unsigned: Usage,
     pub restarts: Restarts,
     /// The most nodes that any communicator printed.
@@ -49,7 +50,7 @@ pub(super) struct Observed {
     pub ras_port: Option<u16>,
     /// The network that was last initialised.
     pub initialised: Option<Box<str>>,
-    /// What the lines of complete rings say of GPUDirect RDMA.
+    /// Values of the GPUDirect RDMA flag in the lines of complete rings.
     pub ring_gdr: BTreeSet<bool>,
     pub nvls_used: bool,
     /// Connections beyond the limit.

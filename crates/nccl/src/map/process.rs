@@ -1,4 +1,4 @@
-//! One process as its log shows it: its communicators, its connections, how far it came.
+//! The state of one process according to its log: its communicators, its connections, its progress.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::ids::{BurstId, CommId, HostId, LinkId, LocalId, NameId, SourceIndex};
 use super::link::{Link, LinkKey};
 use crate::channel::{ChannelLine, Side};
 
-/// Bursts of one process beyond which those that belong nowhere yet share one.
+/// Number of bursts of one process beyond which the unassigned ones share one.
 const BURSTS: usize = 512;
-/// Most bursts of one process. Each connection line looks through them.
+/// Most bursts of one process. Each connection line searches them.
 const MOST_BURSTS: usize = 1024;
 
-/// How far a rank came.
+/// The progress of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -37,7 +37,7 @@ pub enum Phase {
     Failed,
 }
 
-/// A communicator as one process knows it.
+/// A communicator in one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Local {
     pub pointer: u64,
@@ -63,8 +63,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Whether a bracket of a channel line can mean this rank's device. Brackets are read as hexadecimal: bus id before
-    /// 2.18.3, device number since.
+    /// Returns whether a bracket of a channel line can mean this rank's device. Brackets are read as
+    /// hexadecimal: bus id before 2.18.3, device number since.
     pub fn fits_device(&self, bracket: u64) -> bool {
         let known = [self.bus_id, self.nvml_device.map(read_as_hex), self.cuda_device.map(read_as_hex)];
         bracket == super::link::NO_DEVICE
@@ -73,7 +73,7 @@ impl Local {
     }
 }
 
-/// What a decimal number becomes when its digits are read as hexadecimal.
+/// Returns the value of a decimal number whose digits are read as hexadecimal.
 fn read_as_hex(number: u32) -> u64 {
     let (mut rest, mut value, mut shift) = (number, 0u64, 0);
     loop {
@@ -95,7 +95,7 @@ pub(super) struct Burst {
     /// Index among the process's communicators, once proved.
     pub local: Option<LocalId>,
     pub open: bool,
-    /// Whether it was held against a communicator that its thread completed.
+    /// Whether it was compared with a communicator that its thread completed.
     pub judged: bool,
     pub first_line: u64,
     pub links: Vec<LinkId>,
@@ -114,7 +114,7 @@ pub(super) struct Process {
     pub slot: Option<u64>,
     /// The number of its host (and `NCCL_HOSTID`) in the map.
     pub host_number: HostId,
-    /// Global rank that a launcher or a backend told.
+    /// Global rank from a launcher or a backend.
     pub told_rank: Option<u32>,
     pub announced: Vec<NameId>,
     pub phase: Phase,
@@ -124,14 +124,15 @@ pub(super) struct Process {
     pub bursts: TiVec<BurstId, Burst>,
     pub links: TiVec<LinkId, Link>,
     free: Vec<LinkId>,
-    /// Index of the links, made when they are many.
+    /// Index of the links, built when they are many.
     index: Option<HashMap<LinkKey, LinkId>>,
     last_link: Option<LinkId>,
-    /// Whether a connection fitted none of its communicators when it was printed. They may have become known since.
+    /// Whether a connection fitted none of the known communicators when it was printed. They may have
+    /// become known since.
     pub doubtful: bool,
-    /// Transports of connections that turned out to be ones already known, until the map has taken note.
+    /// Transports of connections that turned out to be known already, until the map has processed them.
     pub merged: Vec<NameId>,
-    /// The thread that last said something of a communicator, and which: channel counts belong to it.
+    /// The communicator that each thread mentioned last: channel counts belong to it.
     pub recent: Vec<(u64, LocalId)>,
 }
 
@@ -170,30 +171,30 @@ impl Process {
         higher
     }
 
-    /// Whether it is only text without NCCL's prefix, which tells of no process.
+    /// Returns whether it has only text without NCCL's prefix, which identifies no process.
     pub fn is_nobody(&self) -> bool {
         self.pid.is_none() && self.locals.is_empty() && self.announced.is_empty()
     }
 
-    /// Whether no communicator can hold a connection, by rank numbers alone.
+    /// Returns whether no communicator can hold a connection, by rank numbers alone.
     pub fn fits_none(&self, line: &ChannelLine<'_>) -> bool {
         let own = if line.side == Some(Side::Receive) { line.to } else { line.from };
         let most = line.from.max(line.to);
         !self.locals.iter().any(|local| local.rank == own && most < local.nranks)
     }
 
-    /// Whether any of its communicators is complete, or it is connected.
+    /// Returns whether any of its communicators is complete, or it is connected.
     pub fn came_up(&self) -> bool {
         self.locals.iter().any(|local| local.complete) || !self.links.is_empty()
     }
 
-    /// The communicator of a pointer, the latest first.
+    /// Returns the communicator of a pointer, the latest first.
     pub fn local(&self, pointer: u64) -> Option<LocalId> {
         let at = self.locals.iter().rposition(|local| local.pointer == pointer && local.gone.is_none())?;
         Some(at.into())
     }
 
-    /// Remembers which communicator a thread speaks of.
+    /// Records the communicator that a thread mentioned.
     pub fn mentions(&mut self, tid: u64, local: LocalId) {
         const MOST: usize = 64;
         if let Some(entry) = self.recent.iter_mut().find(|entry| entry.0 == tid) {
@@ -206,8 +207,9 @@ impl Process {
         }
     }
 
-    /// The burst a connection line of a thread belongs to; opens one if there is none. Where there are too many,
-    /// one that belongs nowhere yet takes it, and then proves nothing as a whole; none if all belong somewhere.
+    /// Returns the burst that a connection line of a thread belongs to; opens one if there is none. At the
+    /// limit an unassigned one takes the line, and then proves nothing as a whole; none if all are
+    /// assigned.
     pub fn burst(&mut self, tid: u64, collective: bool, line: u64) -> Option<BurstId> {
         let fits = |burst: &Burst| burst.open && burst.tid == tid && burst.collective == collective;
         let at = self.bursts.iter().rposition(fits).map(BurstId::from);
@@ -238,7 +240,7 @@ impl Process {
         })
     }
 
-    /// Closes the bursts of a thread; gives those that were open.
+    /// Closes the bursts of a thread; returns those that were open.
     pub fn close(&mut self, tid: u64) -> Vec<BurstId> {
         let mut closed = Vec::new();
         for (at, burst) in self.bursts.iter_mut_enumerated() {
@@ -250,7 +252,7 @@ impl Process {
         closed
     }
 
-    /// Keeps the number of bursts that belong nowhere yet small, by putting the oldest two together.
+    /// Limits the number of unassigned bursts by merging the oldest two.
     pub fn bound_bursts(&mut self) {
         const MOST: usize = 64;
         if self.bursts.len() <= MOST {
@@ -267,7 +269,7 @@ impl Process {
         self.move_links(next, home);
     }
 
-    /// Adds a connection line; true if it is a connection not seen in this burst before.
+    /// Adds a connection line; returns whether the connection is new in this burst.
     pub fn connect(&mut self, key: LinkKey, line: &ChannelLine<'_>, number: u64) -> bool {
         if let Some(at) = self.find(&key) {
             self.links[at].add(line, number);
@@ -301,7 +303,7 @@ impl Process {
         at
     }
 
-    /// Whether a connection is known already.
+    /// Returns whether a connection is known.
     pub fn knows(&self, key: &LinkKey) -> bool {
         self.find(key).is_some()
     }
@@ -319,7 +321,7 @@ impl Process {
         Some(at.into())
     }
 
-    /// Puts a burst's links under its communicator's first burst, so that reconnecting does not grow the map.
+    /// Moves a burst's links to its communicator's first burst, so that reconnecting does not grow the map.
     pub fn settle(&mut self, burst: BurstId, local: LocalId) {
         self.bursts[burst].local = Some(local);
         let collective = self.bursts[burst].collective;
@@ -355,7 +357,7 @@ impl Process {
                 self.bursts[home].links.push(at);
             }
         }
-        // Bursts emptied at the end of the list are dropped; the others keep their numbers.
+        // Empty bursts at the end of the list are dropped; the others keep their numbers.
         while self
             .bursts
             .last()

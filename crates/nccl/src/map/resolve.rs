@@ -1,8 +1,8 @@
-//! Which communicator a connection belongs to, and which rank of the job a rank of a communicator is.
+//! Determines the communicator of a connection, and the job's rank of a communicator's rank.
 //!
-//! Neither is printed. Both follow from what is: a process's own ranks, the devices in the brackets, how many channels
-//! and local ranks a communicator has, when it began and ended, and which lines one thread printed together. Where
-//! that leaves more than one answer, the answer is none.
+//! Neither is printed. Both follow from other facts: a process's own ranks, the devices in the brackets,
+//! how many channels and local ranks a communicator has, when it began and ended, and which lines one
+//! thread printed together. Where these leave more than one answer, there is none.
 
 use std::collections::HashSet;
 
@@ -16,11 +16,11 @@ use super::process::{Local, Process};
 use super::snapshot::Snapshot;
 use crate::channel::Kind;
 
-/// Communicators that a connection can belong to, beyond which nothing is concluded: to compare what they agree on costs as
-/// much as their number squared, for each connection.
+/// Number of possible communicators of a connection beyond which nothing is concluded: comparing them costs
+/// the square of their number, for each connection.
 const MOST_CANDIDATES: usize = 64;
 
-/// What is known of where a connection belongs.
+/// What is known about the place of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub comm: Option<CommId>,
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 impl Observed {
-    /// The communicators (entries of the process) that a connection can belong to.
+    /// Returns the communicators (entries of the process) that a connection can belong to.
     fn candidates<'a>(&'a self, process: &'a Process, link: &'a Link) -> impl Iterator<Item = LocalId> + 'a {
         process
             .locals
@@ -38,7 +38,7 @@ impl Observed {
             .map(|(at, _)| at)
     }
 
-    /// Whether no communicator of a process can hold a connection, by rank numbers alone.
+    /// Returns whether no communicator of a process can hold a connection, by rank numbers alone.
     pub(super) fn fits_nothing(&self, process: &Process, link: &Link) -> bool {
         let most = link.key.from.max(link.key.to);
         !process.locals.iter().any(|local| local.rank == link.own_rank() && most < local.nranks)
@@ -56,7 +56,8 @@ impl Observed {
         {
             return false;
         }
-        // A communicator with one rank a node has nobody to share memory with; multi-node NVLink may reach further.
+        // A communicator with one rank per node has no peer to share memory with; multi-node NVLink may
+        // reach further.
         let same_host =
             matches!(link.kind, Kind::P2p | Kind::Shm) && self.name_of(link.key.transport) != "P2P/MNNVL";
         if same_host && !local.mnnvl && local.local_ranks == Some(1) && peer != own {
@@ -90,7 +91,7 @@ impl Observed {
         }
     }
 
-    /// The one communicator that all connections of a burst fit, if it is one.
+    /// Returns the one communicator that all connections of a burst fit, if there is exactly one.
     fn of_burst(&self, process: &Process, burst: BurstId) -> Option<LocalId> {
         let burst = &process.bursts[burst];
         if !burst.collective {
@@ -116,13 +117,14 @@ impl Observed {
         }
     }
 
-    /// The communicator whose ranks are the ranks of the job: made on its own, the largest, and nothing speaks against.
+    /// Returns the communicator whose ranks are the ranks of the job: it has no parent, is the largest, and
+    /// nothing contradicts it.
     pub(super) fn world(&self, past: &HashSet<ProcessId>) -> Option<CommId> {
         let alive = |process: ProcessId| past.is_empty() || !past.contains(&process);
         let came_up = |(process, local): &(ProcessId, LocalId)| {
             alive(*process) && self.processes[*process].locals[*local].complete
         };
-        // Once any communicator is complete, those that are not say nothing: they may never be.
+        // Once any communicator is complete, incomplete ones are ignored: they may never be.
         let any_up = self.comms.iter().any(|comm| comm.is_root() && comm.members.values().any(came_up));
         let counts = |comm: &Communicator| {
             comm.is_root()
@@ -132,7 +134,8 @@ impl Observed {
         let largest = roots().map(|(_, comm)| comm.nranks).max()?;
         let mut candidates = roots().filter(|(_, comm)| comm.nranks == largest);
         let (at, first) = candidates.next()?;
-        // A second communicator of all ranks numbers them alike; two groups of one size do not, and then neither is the job.
+        // A second communicator of all ranks numbers them alike; two groups of one size do not, and then
+        // neither is the job.
         let in_first =
             |process: ProcessId| self.processes[process].locals.iter().any(|local| local.comm == at);
         let alike = candidates.all(|(_, other)| {
@@ -179,7 +182,7 @@ impl Observed {
 }
 
 impl Snapshot<'_> {
-    /// Where a connection belongs, by all that is known now. `of_burst` gives each burst's answer.
+    /// Returns the place of a connection, by all that is known now. `of_burst` gives each burst's answer.
     pub(super) fn place(&self, at: ProcessId, link: &Link, burst: Option<LocalId>) -> Place {
         let process = &self.seen.processes[at];
         let candidates = match burst {
@@ -201,7 +204,7 @@ impl Snapshot<'_> {
         let Some(first) = places.next() else {
             return Place::default();
         };
-        // Several communicators fit: whatever they agree on is proved.
+        // Several communicators fit: only what they agree on is proved.
         places.fold(first, |known, other| Place {
             comm: known.comm.filter(|comm| other.comm == Some(*comm)),
             global_from: known.global_from.filter(|rank| other.global_from == Some(*rank)),
@@ -209,7 +212,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// The answer of each burst of a process.
+    /// Returns the answer for each burst of a process.
     pub(super) fn burst_places(&self, process: &Process) -> TiVec<BurstId, Option<LocalId>> {
         process
             .bursts
@@ -218,7 +221,7 @@ impl Snapshot<'_> {
             .collect()
     }
 
-    /// The rank of the job that a rank of a communicator is.
+    /// Returns the job's rank of a communicator's rank.
     pub(super) fn global(&self, comm: CommId, rank: u32) -> Option<u32> {
         if self.world == Some(comm) {
             return Some(rank);
@@ -241,7 +244,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The ranks of the job that a process holds, each with the process's entry for the communicator that proves it.
+    /// Returns the ranks of the job that a process holds, each with the process's entry for the
+    /// communicator that proves it.
     pub(super) fn held(&self, at: ProcessId) -> impl Iterator<Item = (LocalId, u32)> {
         let process = &self.seen.processes[at];
         let comm = self.world.and_then(|comm| self.seen.comms.get(comm).map(|known| (comm, known)));
@@ -258,7 +262,7 @@ impl Snapshot<'_> {
         proved.chain(told.map(|rank| (LocalId::from(0), rank)))
     }
 
-    /// The rank that a launcher or a backend told of a process, where nothing speaks against it.
+    /// Returns the rank of a process from a launcher or a backend, where nothing contradicts it.
     fn told(&self, process: &Process, at: ProcessId) -> Option<u32> {
         let rank = process.told_rank?;
         let agree = self.world.is_some()
@@ -266,7 +270,7 @@ impl Snapshot<'_> {
         (agree && process.pid.is_some() && self.is_alive(at)).then_some(rank)
     }
 
-    /// The one rank of the job that a process holds.
+    /// Returns the rank of a process that holds exactly one.
     pub(super) fn sole_rank(&self, process: ProcessId) -> Option<u32> {
         let mut held = self.held(process);
         match (held.next(), held.next()) {

@@ -1,4 +1,5 @@
-//! Restarts: which processes were replaced by later ones. A log may hold several attempts of a job; the last one counts.
+//! Restarts: finds processes that later ones replaced. A log may hold several attempts of a job; the last
+//! one counts.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,10 +10,10 @@ use super::observed::Observed;
 use super::process::Process;
 use crate::SourceId;
 
-/// A place that one process can hold at a time: a GPU of a host, in a source.
+/// A slot that one process can hold at a time: a GPU of a host, in a source.
 type Slot = (SourceIndex, Box<str>, u64);
 
-/// Who held which place. Where no place had two holders there was no restart, and asking costs nothing.
+/// The holders of each slot. Where no slot had two holders there was no restart, and a query is free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Restarts {
     holders: HashMap<Slot, BTreeSet<ProcessId>>,
@@ -22,7 +23,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Remembers the attempt of a new source.
+    /// Records the attempt of a new source.
     pub fn source(&mut self, id: &SourceId) {
         use std::collections::hash_map::Entry;
         match self.attempts.entry(attempt_key(id)) {
@@ -36,12 +37,12 @@ impl Restarts {
         }
     }
 
-    /// Whether a source is of an earlier attempt.
+    /// Returns whether a source is of an earlier attempt.
     pub(super) fn is_earlier(&self, id: &SourceId) -> bool {
         self.attempts.get(&attempt_key(id)).is_some_and(|latest| id.attempt < *latest)
     }
 
-    /// Moves a process from one place to another.
+    /// Moves a process from one slot to another.
     fn hold(&mut self, at: ProcessId, process: &Process, from: Option<u64>, to: u64) {
         let slot = |number| (process.source, process.host.clone(), number);
         if let Some(from) = from {
@@ -67,7 +68,7 @@ fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
 }
 
 impl Observed {
-    /// Finds the place of a process again after it told its device or its bus id.
+    /// Finds the slot of a process again after its device or its bus id became known.
     pub(super) fn hold(&mut self, at: ProcessId) {
         let process = &mut self.processes[at];
         if process.pid.is_none() {
@@ -83,8 +84,8 @@ impl Observed {
         self.restarts.hold(at, process, before, slot);
     }
 
-    /// Processes replaced by later ones: the same GPU of the same host in the same source, all lines earlier; or an
-    /// earlier attempt of the same source.
+    /// Returns the processes replaced by later ones: the same GPU of the same host in the same source, all
+    /// lines earlier; or an earlier attempt of the same source.
     pub(super) fn past(&self) -> HashSet<ProcessId> {
         let mut past = HashSet::new();
         if self.restarts.retried {
@@ -105,7 +106,7 @@ impl Observed {
         self.with_company(past)
     }
 
-    /// Of the processes that held one place, those that were gone when the last that came up began.
+    /// Adds the holders of one slot that had ended when the last one that came up began.
     fn replaced(&self, mut holders: Vec<ProcessId>, past: &mut HashSet<ProcessId>) {
         holders.sort_by_key(|at| self.processes[*at].first_line);
         let Some(last) = holders.iter().rfind(|at| self.processes[**at].came_up()) else { return };
@@ -118,7 +119,8 @@ impl Observed {
         }));
     }
 
-    /// A restart ends a whole communicator: who was in one with a replaced process and came into no new one is past too.
+    /// Adds the other members of ended communicators, since a restart ends a whole communicator: a process
+    /// that shared one with a replaced process and joined no new one is past too.
     fn with_company(&self, mut past: HashSet<ProcessId>) -> HashSet<ProcessId> {
         if past.is_empty() {
             return past;

@@ -1,4 +1,4 @@
-//! Where each signature was found: bounded evidence and an exact count.
+//! The places of each signature: bounded evidence and an exact count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ pub struct Trace {
     pub(crate) process: Option<ProcessId>,
     /// Line number, from 1.
     pub line: u64,
-    /// The line's message, printable, cut.
+    /// The line's message, printable, truncated.
     pub text: String,
 }
 
 /// Everything of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Lines in all.
+    /// Total number of lines.
     pub count: u64,
     /// The first few lines, of different processes if possible.
     pub traces: Vec<Trace>,
@@ -67,28 +67,29 @@ impl Signatures {
         }
     }
 
-    /// What was found of one kind.
+    /// Returns what was found of one kind.
     pub fn get(&self, id: Signature) -> Option<&Found> {
         self.found.get(&id)
     }
 
-    /// Whether anything was found of one kind.
+    /// Returns whether anything was found of one kind.
     pub fn has(&self, id: Signature) -> bool {
         self.found.contains_key(&id)
     }
 
-    /// Everything found, in order.
+    /// Returns everything found, in order.
     pub fn ids(&self) -> impl Iterator<Item = Signature> {
         self.found.keys().copied()
     }
 
-    /// How many lines of one kind.
+    /// Returns the number of lines of one kind.
     pub fn count(&self, id: Signature) -> u64 {
         self.found.get(&id).map_or(0, |found| found.count)
     }
 }
 
-/// Text from a log, safe to print: control characters become blanks, and it is cut at `most` characters.
+/// Returns text from a log, safe to print: control characters become blanks, and it is cut at `most`
+/// characters.
 pub fn printable(bytes: &[u8], most: usize) -> String {
     let head = &bytes[..bytes.len().min(most * 4)];
     let text = String::from_utf8_lossy(head);
@@ -103,7 +104,7 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
     out
 }
 
-/// Characters that turn or hide text on a terminal.
+/// Returns whether a character changes the direction of text on a terminal, or hides it.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -1,4 +1,4 @@
-//! A map at one moment. All questions about a map are asked here.
+//! A map at one moment; it answers all questions about a map.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
@@ -11,7 +11,7 @@ use crate::SourceId;
 use crate::failure::Failures;
 use crate::throughput::Series;
 
-/// What a [`TransportMap`](super::TransportMap) knows at one moment.
+/// The state of a [`TransportMap`](super::TransportMap) at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
     pub(super) seen: &'a Observed,
@@ -19,7 +19,7 @@ pub struct Snapshot<'a> {
     pub(super) world: Option<CommId>,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<ProcessId>,
-    /// What the connections of live processes are made of after a restart, counted when it is first asked for.
+    /// Usage of the connections of live processes after a restart, counted on first use.
     pub(super) live_usage: OnceCell<Usage>,
 }
 
@@ -29,12 +29,12 @@ impl<'a> Snapshot<'a> {
         Self { world: seen.world(&past), past, seen, live_usage: OnceCell::new() }
     }
 
-    /// Whether a process was not replaced by a later one.
+    /// Returns whether a process was not replaced by a later one.
     pub(super) fn is_alive(&self, process: ProcessId) -> bool {
         self.past.is_empty() || !self.past.contains(&process)
     }
 
-    /// Returns what the lines say about failures.
+    /// Returns the failures found in the lines.
     pub fn failures(&self) -> &'a Failures {
         &self.seen.failures
     }
@@ -49,7 +49,7 @@ impl<'a> Snapshot<'a> {
         self.seen.sources.iter_enumerated().map(|(at, source)| (at, &*source.id))
     }
 
-    /// Whether a source is an earlier attempt of another one.
+    /// Returns whether a source is an earlier attempt of another one.
     pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
         self.seen.restarts.is_earlier(source)
     }
@@ -93,7 +93,7 @@ impl<'a> Snapshot<'a> {
         &self.seen.plugins
     }
 
-    /// Returns the port of localhost on which a rank said that its RAS service listens.
+    /// Returns the port of localhost on which a rank reported that its RAS service listens.
     pub fn ras_port(&self) -> Option<u16> {
         self.seen.ras_port
     }
@@ -116,12 +116,12 @@ impl<'a> Snapshot<'a> {
         self.seen.sources.get(trace.source).map_or("", |source| &source.id.name)
     }
 
-    /// Whether any INFO line was seen: without one, silence proves nothing.
+    /// Returns whether any INFO line was seen: without one, silence proves nothing.
     pub fn has_info(&self) -> bool {
         self.seen.info_seen
     }
 
-    /// Whether NVLink SHARP was connected.
+    /// Returns whether NVLink SHARP was connected.
     pub fn nvls_used(&self) -> bool {
         self.seen.nvls_used
     }

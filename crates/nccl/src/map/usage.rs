@@ -1,4 +1,4 @@
-//! What connections are made of, counted as they are read, so that a question about all of them costs nothing.
+//! The transports of connections, counted as they are read, so that a query over all of them is free.
 
 use typed_index_collections::TiVec;
 
@@ -10,9 +10,9 @@ use crate::channel::{ChannelLine, Kind};
 /// How one transport is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Use {
-    /// Kind; none while the name stands for something else than a transport.
+    /// Kind; none while the name is not that of a transport.
     pub kind: Option<Kind>,
-    /// Connections, as their ends printed them.
+    /// Connections, counted at each end that printed them.
     pub connections: u64,
     pub with_gdr: bool,
     pub without_gdr: bool,
@@ -37,7 +37,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Counts a connection line; `fresh` where it is a connection not seen before.
+    /// Counts a connection line; `fresh` where the connection was not seen before.
     pub fn line(&mut self, name: NameId, line: &ChannelLine<'_>, fresh: bool) {
         let known = self.entry(name);
         known.kind = known.kind.or(Some(line.transport.kind));
@@ -51,13 +51,13 @@ impl Usage {
         }
     }
 
-    /// Takes back a connection that turned out to be one already counted.
+    /// Uncounts a connection that turned out to be counted already.
     pub fn merged(&mut self, name: NameId) {
         let known = self.entry(name);
         known.connections = known.connections.saturating_sub(1);
     }
 
-    /// Counts the connections of some processes anew.
+    /// Counts the connections of some processes.
     pub fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> Self {
         let mut uses = Self::default();
         for link in processes.flat_map(|process| &process.links).filter(|link| link.live) {
@@ -72,12 +72,12 @@ impl Usage {
         uses
     }
 
-    /// Whether no connection was seen.
+    /// Returns whether no connection was seen.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// Every transport in use, with the number of its name.
+    /// Returns every transport in use, with the number of its name.
     pub fn iter(&self) -> impl Iterator<Item = (NameId, Kind, &Use)> {
         self.by_name.iter_enumerated().filter_map(|(name, used)| {
             used.kind.filter(|_| used.connections > 0).map(|kind| (name, kind, used))

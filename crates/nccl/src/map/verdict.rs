@@ -1,4 +1,4 @@
-//! What the pairs prove in one word.
+//! The fabric and the GPUDirect RDMA that the pairs prove.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub enum FabricSeen {
     /// InfiniBand.
     #[serde(rename = "infiniband")]
     InfiniBand,
-    /// Verbs; whether RoCE or InfiniBand was not said.
+    /// Verbs; whether RoCE or InfiniBand was not printed.
     Verbs,
     /// HPE Slingshot.
     Slingshot,
@@ -39,7 +39,7 @@ pub enum FabricSeen {
     Plugin,
     /// libfabric over TCP: the plugin is there, EFA is not.
     LibfabricTcp,
-    /// libfabric with another provider, or one that was not said.
+    /// libfabric with another provider, or one that was not printed.
     LibfabricOther,
     /// TCP sockets.
     Socket,
@@ -53,7 +53,7 @@ pub enum FabricSeen {
 }
 
 impl FabricSeen {
-    /// The word of reports.
+    /// Returns the word in reports.
     pub fn label(self) -> &'static str {
         match self {
             Self::Efa => "efa",
@@ -75,7 +75,7 @@ impl FabricSeen {
     }
 }
 
-/// How much of the traffic between nodes goes straight between NIC and GPU.
+/// The share of the traffic between nodes that goes directly between NIC and GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -108,7 +108,7 @@ impl Snapshot<'_> {
         Verdict { fabric: self.fabric_of(usage), gdr: self.gdr_of(usage) }
     }
 
-    /// What the connections of live processes are made of: counted already, unless there was a restart.
+    /// Returns the usage of the connections of live processes: already counted, unless there was a restart.
     pub(super) fn usage(&self) -> &Usage {
         if self.past.is_empty() {
             return self.usage_ever();
@@ -124,7 +124,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// The same over all attempts of a job.
+    /// Returns the same over all attempts of a job.
     fn usage_ever(&self) -> &Usage {
         if self.seen.usage.is_empty() { &self.seen.unsigned } else { &self.seen.usage }
     }
@@ -137,7 +137,7 @@ impl Snapshot<'_> {
             .filter(|(_, kind, _)| is_network(*kind))
             .map(|(name, _, used)| known.network(self.seen.name_of(name), used.devices).into())
             .collect();
-        // A network that reports an error at run time was used.
+        // A network that reports an error at run time is in use.
         if fabrics.is_empty() {
             fabrics.extend(self.failed_networks(&known).map(FabricSeen::from));
         }
@@ -153,7 +153,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Whether some communicator of live processes spans nodes.
+    /// Returns whether some communicator of live processes spans nodes.
     pub fn has_several_nodes(&self) -> bool {
         if self.past.is_empty() {
             return self.seen.most_nodes.is_some_and(|nodes| nodes > 1);
@@ -164,7 +164,8 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Returns what tells networks apart, read once for all questions about the map as it is now.
+    /// Returns the data that identify networks, read once for all questions about the map in its present
+    /// state.
     pub(super) fn networks_known(&self) -> Networks {
         let kinds: BTreeSet<Network> = self
             .seen
@@ -181,8 +182,8 @@ impl Snapshot<'_> {
         Networks { libfabric, ports: self.ports() }
     }
 
-    /// The provider of libfabric that was not printed. With GPUDirect RDMA it is no TCP: on AWS it is EFA, on hosts whose
-    /// interfaces are named `hsn` it is Slingshot.
+    /// Returns the provider of libfabric where it was not printed. With GPUDirect RDMA it is not TCP: on
+    /// AWS it is EFA, on hosts whose interfaces are named `hsn` it is Slingshot.
     fn libfabric_without_provider(&self) -> Network {
         let hsn = |text: &str| text.split([':', ',', ' ', '=', '^', ']']).any(|word| word.starts_with("hsn"));
         if self.env("SOCKET_IFNAME").any(hsn) || self.listed("Socket").any(hsn) {
@@ -195,7 +196,7 @@ impl Snapshot<'_> {
         if with_gdr { Network::Efa } else { Network::LibfabricOther }
     }
 
-    /// The networks that reported an error of a connection at run time.
+    /// Returns the networks that reported an error of a connection at run time.
     fn failed_networks(&self, known: &Networks) -> impl Iterator<Item = Network> {
         const VERBS: &[Signature] = &[
             Signature::IbRetryExceeded,
@@ -213,12 +214,12 @@ impl Snapshot<'_> {
         verbs.into_iter().chain(libfabric)
     }
 
-    /// Every port in every `NET/IB : Using` list.
+    /// Returns every port in every `NET/IB : Using` list.
     pub fn ports(&self) -> Vec<Port> {
         self.seen.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
     }
 
-    /// Lists of devices, by network.
+    /// Returns the lists of devices, by network.
     pub fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
         self.seen.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
@@ -228,7 +229,8 @@ impl Snapshot<'_> {
         let with = networks().any(|(_, _, used)| used.with_gdr);
         let without = networks().any(|(_, _, used)| used.without_gdr);
         match (with, without) {
-            // The flag of the rings is an AND over all ranks: some rank, whose lines are not here, has none.
+            // The flag of the rings is an AND over all ranks: some rank whose lines are missing here has
+            // none.
             (true, false) if self.seen.ring_gdr.contains(&false) => GdrSeen::Some,
             (true, false) => GdrSeen::All,
             (true, true) => GdrSeen::Some,
@@ -238,7 +240,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Before any network connection is seen, a refusal of GPUDirect, or a network without it, is an answer.
+    /// Returns the answer before any network connection is seen: a refusal of GPUDirect, or a network
+    /// without it, is enough.
     fn gdr_without_connections(&self) -> GdrSeen {
         let refused = [Signature::OfiGdrDisabled, Signature::IbGdrDisabled, Signature::HmemWithoutGdr]
             .iter()
@@ -248,8 +251,8 @@ impl Snapshot<'_> {
         if refused || sockets { GdrSeen::None } else { GdrSeen::Unknown }
     }
 
-    /// Networks in use as far as the log says: those of connections; else those announced; else those whose own files
-    /// warned, or whose device list was the last word before the choice.
+    /// Returns the networks in use as far as the log shows them: those of connections; else those
+    /// announced; else those whose own files warned, or whose device list came last before the choice.
     pub fn networks(&self) -> BTreeSet<String> {
         let connected: BTreeSet<String> = self
             .usage_ever()
@@ -284,7 +287,8 @@ impl Snapshot<'_> {
                 implied.insert(name.to_owned());
             }
         }
-        // Up to 2.5 the list is all there is. NET/Socket is also what the bootstrap prints: it counts only where IB was not found.
+        // Up to 2.5 there is only the list. The bootstrap prints NET/Socket too: it counts only where IB
+        // was not found.
         if implied.is_empty() && !self.ports().is_empty() {
             implied.insert("IB".to_owned());
         }
@@ -296,7 +300,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// What tells networks apart: the providers of libfabric and the ports of RDMA devices.
+/// The data that identify networks: the providers of libfabric and the ports of RDMA devices.
 pub(super) struct Networks {
     libfabric: Network,
     ports: Vec<Port>,
@@ -330,7 +334,8 @@ impl Networks {
         if verbs { self.verbs(devices) } else { Network::Plugin }
     }
 
-    /// `NET/IB` is what the list of its devices says; where ports of several kinds are listed, those used count.
+    /// Returns the network of `NET/IB` by its list of devices; where ports of several kinds are listed, the
+    /// used ones count.
     fn verbs(&self, devices: Devices) -> Network {
         let all: BTreeSet<Network> = self.ports.iter().map(|port| port.network).collect();
         if let (1, Some(network)) = (all.len(), all.first()) {
@@ -377,7 +382,7 @@ fn ports(list: &str) -> Vec<Port> {
             }
             "/" if rest.starts_with("RoCE") => ports.push(Port { device, network: Network::Roce }),
             "/" if rest.starts_with("IB") => {
-                // Omni-Path's adapters answer to verbs as InfiniBand.
+                // Omni-Path adapters present themselves to verbs as InfiniBand.
                 let network = if omni_path { Network::OmniPath } else { Network::InfiniBand };
                 ports.push(Port { device, network });
             }

@@ -16,7 +16,7 @@ use crate::network::Network;
 pub struct PluginSeen {
     /// Its name.
     pub name: Box<str>,
-    /// Its version, where it says.
+    /// Its version, where it prints one.
     pub version: Option<Box<str>>,
     /// libfabric's provider, the last one selected.
     pub provider: Option<Box<str>>,
@@ -46,11 +46,12 @@ pub struct RankView {
     pub cuda_device: Option<u32>,
     /// PCI bus id, hexadecimal.
     pub bus_id: Option<u64>,
-    /// Node number, counted by the nodes' lowest ranks; hosts that `NCCL_HOSTID` tells apart are different nodes.
+    /// Node number, ordered by the nodes' lowest ranks; hosts with different `NCCL_HOSTID` are different
+    /// nodes.
     pub node: u32,
     /// The network it announced last.
     pub announced: Option<Box<str>>,
-    /// How far it came.
+    /// Its progress.
     pub phase: Phase,
     /// Name of its source.
     pub source: String,
@@ -72,7 +73,7 @@ pub struct CommView {
     pub world: bool,
     /// Its ranks whose logs were seen.
     pub seen_ranks: Vec<u32>,
-    /// Ranks that two processes claim: the log does not fit together.
+    /// Ranks that two processes claim: the log is inconsistent.
     pub contested: u32,
 }
 
@@ -100,7 +101,7 @@ pub struct PairView {
     pub devices: (Devices, Devices),
     /// Distinct channels.
     pub channels: Channels,
-    /// GPUDirect RDMA on all, on none or (none) not known or not the same for all.
+    /// GPUDirect RDMA on all or on none of them; none if it is unknown or differs.
     pub gdr: Option<bool>,
     /// Through another rank's NIC.
     pub pxn: bool,
@@ -135,7 +136,7 @@ pub struct Totals {
     pub unparsed: u64,
     /// Connection lines that were cut.
     pub torn: u64,
-    /// Connections that found no room.
+    /// Connections dropped at the limit.
     pub dropped: u64,
     /// Distinct (channel, connection index, ranks) a transport, over all communicators together.
     pub edges: BTreeMap<Box<str>, u64>,
@@ -147,7 +148,7 @@ pub(super) struct PairKey {
     comm: Option<CommId>,
     from: u32,
     to: u32,
-    /// Without a communicator, the devices tell pairs apart.
+    /// Without a communicator, the devices distinguish pairs.
     devices: (u64, u64),
     transport: NameId,
 }
@@ -166,7 +167,7 @@ pub(super) fn with_nodes(mut ranks: Vec<(RankView, HostId)>) -> Vec<RankView> {
 }
 
 impl Snapshot<'_> {
-    /// Every pair of live processes.
+    /// Returns every pair of live processes.
     pub fn pairs(&self) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
         for (at, process) in self.seen.processes.iter_enumerated() {
@@ -247,7 +248,7 @@ impl Snapshot<'_> {
             .map_or_else(String::new, |known| communicator::Id(&self.seen.comms, known.identity).to_string())
     }
 
-    /// Every live process that NCCL's prefix named, and every rank of those that hold several.
+    /// Returns every live process that NCCL's prefix named, and every rank of those that hold several.
     pub fn ranks(&self) -> Vec<RankView> {
         let mut ranks = Vec::new();
         for (at, process) in self.seen.processes.iter_enumerated() {
@@ -263,7 +264,7 @@ impl Snapshot<'_> {
         with_nodes(ranks)
     }
 
-    /// A rank, and the number of its host; its node is not known before all are.
+    /// Returns a rank, and the number of its host; its node is unknown until all ranks are read.
     pub(super) fn rank(
         &self,
         process: &Process,
@@ -286,7 +287,7 @@ impl Snapshot<'_> {
         (view, process.host_number)
     }
 
-    /// The phase, raised to stepping once its source prints steps.
+    /// Returns the phase, raised to stepping once its source prints steps.
     pub(super) fn phase(&self, process: &Process) -> Phase {
         let steps = self.seen.sources[process.source].throughput.steps();
         if process.phase < Phase::Stepping && process.phase >= Phase::Ready && steps {
@@ -302,7 +303,7 @@ impl Snapshot<'_> {
         self.global(comm, rank)
     }
 
-    /// Whether the log names a communicator with this `commId`.
+    /// Returns whether the log names a communicator with this `commId`.
     pub fn has_communicator(&self, comm_id: u64) -> bool {
         self.with_comm_id(comm_id).is_some()
     }
@@ -312,7 +313,7 @@ impl Snapshot<'_> {
         comms.find(|(_, comm)| comm.identity == communicator::Identity::Id(comm_id)).map(|(at, _)| at)
     }
 
-    /// Every communicator of live processes.
+    /// Returns every communicator of live processes.
     pub fn communicators(&self) -> Vec<CommView> {
         let mut views = Vec::new();
         for (at, comm) in self.seen.comms.iter_enumerated() {
@@ -342,7 +343,7 @@ impl Snapshot<'_> {
         views
     }
 
-    /// Counts over everything read.
+    /// Returns the counts over everything read.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             nccl_lines: self.seen.nccl_lines,

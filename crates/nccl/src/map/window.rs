@@ -1,5 +1,5 @@
-//! The part of a map that fits on a screen, without a look at all the rest: what is drawn sixty times a second must not
-//! grow with the job.
+//! The part of a map that fits on a screen, computed without the rest: the cost of drawing sixty times a
+//! second must not grow with the job.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -21,9 +21,9 @@ pub struct Summary {
     pub verdict: Verdict,
     /// Live processes.
     pub processes: usize,
-    /// Hosts of live processes; what `NCCL_HOSTID` tells apart counts as several.
+    /// Hosts of live processes; different `NCCL_HOSTID` count as different hosts.
     pub hosts: usize,
-    /// How many processes came how far.
+    /// The number of processes in each phase.
     pub phases: BTreeMap<Phase, usize>,
     /// Every transport in use, by name.
     pub transports: Vec<TransportUse>,
@@ -43,12 +43,12 @@ pub struct TransportUse {
     pub connections: u64,
     /// Network devices.
     pub devices: Devices,
-    /// GPUDirect RDMA on all, on none or (none) on some, or not a network.
+    /// GPUDirect RDMA on all or on none of them; none if only some have it, or it is no network.
     pub gdr: Option<bool>,
 }
 
 impl Snapshot<'_> {
-    /// The map in a few numbers: one look at each process, none at its connections.
+    /// Returns the map in a few numbers; reads each process once, and no connections.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { verdict: self.verdict(), ..Summary::default() };
         let mut hosts: HashSet<HostId> = HashSet::new();
@@ -65,7 +65,7 @@ impl Snapshot<'_> {
         summary
     }
 
-    /// Every transport in use between live processes, by name.
+    /// Returns every transport in use between live processes, by name.
     pub fn transports(&self) -> Vec<TransportUse> {
         let known = self.networks_known();
         let mut transports: Vec<TransportUse> = self
@@ -89,7 +89,7 @@ impl Snapshot<'_> {
         transports
     }
 
-    /// The pairs that some ranks of the job are an end of.
+    /// Returns the pairs that have some of these ranks of the job as an end.
     pub fn pairs_of_ranks(&self, ranks: Range<u32>) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
         for at in self.processes_of(ranks) {
@@ -98,7 +98,7 @@ impl Snapshot<'_> {
         self.with_networks(pairs)
     }
 
-    /// Some ranks of the job. Their nodes are numbered by host among themselves.
+    /// Returns some ranks of the job. Their nodes are numbered by host among themselves.
     pub fn some_ranks(&self, ranks: Range<u32>) -> Vec<RankView> {
         let mut views = Vec::new();
         for at in self.processes_of(ranks.clone()) {
@@ -109,7 +109,7 @@ impl Snapshot<'_> {
         super::view::with_nodes(views)
     }
 
-    /// The processes that hold some ranks of the job, each once, by rank.
+    /// Returns the processes that hold some ranks of the job, each once, by rank.
     fn processes_of(&self, ranks: Range<u32>) -> Vec<ProcessId> {
         let mut found: Vec<ProcessId> = match self.world.and_then(|comm| self.seen.comms.get(comm)) {
             Some(comm) => {

@@ -62,7 +62,7 @@ const IN_PROGRESS: i64 = 7;
 
 pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
     let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
-    // Whatever follows the object is not part of the report.
+    // Text after the object is not part of the report.
     let text = with_commas(text);
     let mut objects = serde_json::Deserializer::from_str(&text).into_iter::<Document>();
     let document = match objects.next() {
@@ -131,7 +131,7 @@ impl Status {
     }
 }
 
-/// The name of a value of `ncclResult_t` (nccl.h, 2.30).
+/// Returns the name of a value of `ncclResult_t` (nccl.h, 2.30).
 fn result_name(code: i64) -> String {
     let name = match code {
         1 => "ncclUnhandledCudaError",
@@ -154,8 +154,8 @@ fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// NCCL 2.28.7 to 2.28.9 leave out the comma before `status` of a missing rank. A comma is put wherever a key follows
-/// a value without one.
+/// Inserts missing commas: NCCL 2.28.7 to 2.28.9 leave out the one before `status` of a missing rank. A
+/// comma is put wherever a key follows a value without one.
 fn with_commas(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut missing = Vec::new();

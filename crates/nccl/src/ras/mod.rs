@@ -1,9 +1,9 @@
 //! Answers of NCCL's RAS service: which ranks of each communicator are missing, behind or failed.
 //!
 //! RAS answers on a socket inside every process of a job since NCCL 2.24.3
-//! (<https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html>, 2026-11-22). [`request`] is
-//! what to send, [`Report::read`] reads what came back: JSON since 2.28.7, text before. Sending and receiving is the
-//! caller's.
+//! (<https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html>, 2026-11-22).
+//! [`request`] returns what to send, [`Report::read`] reads the answer: JSON since 2.28.7, text before. The
+//! caller sends and receives.
 //!
 //! ```
 //! use weftrun_nccl::ras::Report;
@@ -24,7 +24,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The port RAS listens on unless `NCCL_RAS_ADDR` names another.
+/// The port that RAS listens on unless `NCCL_RAS_ADDR` sets another.
 pub const DEFAULT_PORT: u16 = 28028;
 
 /// Most bytes of an answer that are read. A report of 16,384 ranks in JSON has about 12 MB.
@@ -33,13 +33,13 @@ pub const MAX_ANSWER: usize = 64 << 20;
 /// Most entries kept of each list of a report.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// What to send for one report: JSON where the server knows it, text otherwise. `seconds` is how long the server may
-/// collect data from other processes.
+/// Returns what to send for one report: JSON where the server supports it, text otherwise. `seconds` is how
+/// long the server may collect data from other processes.
 pub fn request(seconds: u32) -> String {
     format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\nSET FORMAT json\nVERBOSE STATUS\n")
 }
 
-/// What RAS reported at one moment.
+/// The report of RAS at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -139,11 +139,11 @@ pub struct RankError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Nothing came.
+    /// There was no answer.
     Empty,
-    /// The server speaks, but not RAS.
+    /// The server answered in another protocol.
     OtherProtocol,
-    /// The server refused the request, with its words.
+    /// The server refused the request, with its message.
     Refused(String),
     /// The report ends early or is damaged, with the reason.
     Damaged(String),
@@ -184,7 +184,7 @@ impl Report {
         }
     }
 
-    /// Whether every communicator is complete, without errors and without ranks that are behind.
+    /// Returns whether every communicator is complete, without errors and without ranks that are behind.
     pub fn is_clean(&self) -> bool {
         self.missing_processes.is_empty()
             && self
@@ -194,7 +194,8 @@ impl Report {
     }
 }
 
-/// The report behind the answers to the other commands, the last refusal among those, and whether the server greeted.
+/// Returns the report after the answers to the other commands, the last refusal among those, and whether
+/// the server greeted.
 fn body(text: &str) -> (&str, Option<&str>, bool) {
     let mut rest = text;
     let mut refusal = None;
@@ -203,7 +204,7 @@ fn body(text: &str) -> (&str, Option<&str>, bool) {
         let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
         let line = line.trim();
         if let Some(error) = line.strip_prefix("ERROR: ") {
-            // A server before 2.28.7 does not know the format, and answers in text.
+            // A server before 2.28.7 does not support the format, and answers in text.
             if !error.starts_with("Unknown command") || after.trim().is_empty() {
                 refusal = Some(error);
             }
@@ -216,13 +217,13 @@ fn body(text: &str) -> (&str, Option<&str>, bool) {
     }
 }
 
-/// As NCCL logs it.
+/// Serializes the hash as NCCL logs it.
 fn as_hex<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{hash:#x}"))
 }
 
-/// Finds the ranks that launched fewer operations of a kind than the median rank, or, where most are equally far
-/// behind, than the one that is ahead.
+/// Finds the ranks that launched fewer operations of a kind than the median rank, or, where most are
+/// equally far behind, fewer than the one that is ahead.
 fn find_behind(operation: &str, counts: &[(Member, u64)]) -> Vec<Behind> {
     let mut sorted: Vec<u64> = counts.iter().map(|(_, count)| *count).collect();
     sorted.sort_unstable();

@@ -9,7 +9,7 @@ pub(super) fn is_report(text: &str) -> bool {
     text.contains(VERSION)
 }
 
-/// Which block of the report a line is in.
+/// The block of the report that contains a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Block {
     #[default]
@@ -35,7 +35,7 @@ impl Block {
 pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
     let mut report = Report::default();
     let mut block = Block::Other;
-    // The communicator that indented lines are about.
+    // The communicator of the indented lines.
     let mut current: Option<usize> = None;
     let mut counts = Counts::default();
     let mut has_table = false;
@@ -69,14 +69,15 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
     }
 }
 
-/// `#0-0 (c4cf64bc550944d1) MISMATCH`: hash and kind.
+/// Reads `#0-0 (c4cf64bc550944d1) MISMATCH`: hash and kind.
 fn heading(line: &str) -> Option<(u64, &str)> {
     let (_, rest) = line.strip_prefix('#')?.split_once('(')?;
     let (hex, word) = rest.split_once(')')?;
     Some((hash(hex)?, word.trim()))
 }
 
-/// The status of a row of the table of communicators: seven numbers or `a-b`, then status and errors.
+/// Returns the status of a row of the table of communicators: seven numbers or `a-b`, then status and
+/// errors.
 fn table_row(line: &str) -> Option<&str> {
     let mut cells = line.split_whitespace();
     let numbers = cells.by_ref().take(6).all(|cell| cell.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
@@ -123,14 +124,14 @@ fn detail(report: &mut Report, block: Block, current: Option<usize>, line: &str,
     }
 }
 
-/// `Rank 3 … managed by process 965 on node 192.0.2.2`.
+/// Reads `Rank 3 … managed by process 965 on node 192.0.2.2`.
 fn member(line: &str) -> Option<Member> {
     let rank = line.strip_prefix("Rank ")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
     let (host, pid) = process(line).unwrap_or_default();
     Some(Member { rank, host, pid })
 }
 
-/// `process 965 on node 192.0.2.2`, at any place of a line: host and pid.
+/// Reads `process 965 on node 192.0.2.2`, anywhere in a line: host and pid.
 fn process(line: &str) -> Option<(String, u64)> {
     let at = line.find("process ").or_else(|| line.find("Process "))?;
     let mut words = line.get(at..)?.split_whitespace().skip(1);
@@ -143,7 +144,7 @@ fn process(line: &str) -> Option<(String, u64)> {
 #[derive(Debug, Default)]
 struct Counts {
     operation: String,
-    /// Groups of ranks that are not named, with the count they reached.
+    /// Groups of unnamed ranks, with the count they reached.
     groups: Vec<(u64, u64)>,
     ranks: Vec<(Member, u64)>,
 }

@@ -1,6 +1,6 @@
-//! Being let in by a registry: the challenge of its refusal, and the credentials that `docker login` keeps
-//! (<https://distribution.github.io/distribution/spec/auth/token/>, <https://github.com/docker/docker-credential-helpers>,
-//! 2026-11-21).
+//! Authentication at a registry: the challenge of its refusal, and the credentials that `docker login` stores
+//! (<https://distribution.github.io/distribution/spec/auth/token/>,
+//! <https://github.com/docker/docker-credential-helpers>, 2026-11-21).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use crate::files::{absolute, read_text};
 
 const LARGEST_SETTINGS: u64 = 1 << 20;
 const LARGEST_TOKEN: usize = 1 << 20;
-/// How long a credential helper may take.
+/// Time limit of a credential helper.
 const HELPER: Duration = Duration::from_secs(30);
 
-/// What a registry wants.
+/// The authentication that a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// A token of this address.
+    /// A token from this address.
     Bearer { realm: String, service: String },
     /// User and password.
     Basic,
@@ -34,7 +34,7 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Reads the header.
+    /// Parses the header.
     pub fn parse(header: &str) -> Self {
         let (kind, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         let value = |key: &str| {
@@ -51,7 +51,7 @@ impl Challenge {
         }
     }
 
-    /// What to send as `Authorization`; none where there is nothing to send.
+    /// Returns the `Authorization` header; none if there is nothing to send.
     pub async fn answer(
         &self,
         http: &Client,
@@ -70,7 +70,7 @@ impl Challenge {
         };
         let mut url = Url::parse(realm).map_err(|_| bad("is not a URL"))?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        // A password goes nowhere in the clear but to this machine.
+        // A password is sent unencrypted only to this machine.
         if url.scheme() != "https" && !(local && is_loopback(&host)) {
             return Err(bad("is not reached by https"));
         }
@@ -105,7 +105,7 @@ impl Challenge {
     }
 }
 
-/// Where the credentials for a registry are.
+/// The sources of credentials for a registry.
 #[derive(Debug)]
 pub(super) struct Login {
     files: Vec<PathBuf>,
@@ -114,10 +114,10 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Looks nothing up yet.
+    /// Creates it; looks nothing up yet.
     pub fn new(env: &BTreeMap<String, String>, names: Vec<String>) -> Self {
         let var = |name: &str| absolute(env.get(name));
-        // Relative ones would lead to settings, and through them to programs, of the folder one happens to be in.
+        // Relative ones would refer to settings, and through them to programs, in the working directory.
         let docker = var("DOCKER_CONFIG").or_else(|| Some(var("HOME")?.join(".docker")));
         let files = [
             var("REGISTRY_AUTH_FILE"),
@@ -127,7 +127,7 @@ impl Login {
         Self { files: files.into_iter().flatten().collect(), names, path: env.get("PATH").cloned() }
     }
 
-    /// User and password, if there are any.
+    /// Returns user and password, if there are any.
     async fn find(&self) -> Result<Option<(String, Secret)>> {
         for file in &self.files {
             let Some(text) = read_text(file, LARGEST_SETTINGS)? else { continue };
@@ -158,7 +158,7 @@ impl Login {
         Ok(None)
     }
 
-    /// Asks a credential helper, a program that the user's own settings name.
+    /// Runs a credential helper, a program that the user's own settings name.
     async fn helped(&self, helper: &str, name: &str) -> Result<Option<(String, Secret)>> {
         if !helper.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
             return Ok(None);
@@ -187,7 +187,7 @@ impl Login {
         let answer: Value =
             serde_json::from_slice(&output.stdout).map_err(|_| bad("does not answer in JSON"))?;
         let (user, word) = (answer["Username"].as_str(), answer["Secret"].as_str());
-        // A user called `<token>` means a token to be exchanged, which only Azure's registry does.
+        // A user named `<token>` means a token to be exchanged, which only Azure's registry uses.
         Ok(user
             .zip(word)
             .filter(|(user, _)| *user != "<token>")
@@ -195,7 +195,7 @@ impl Login {
     }
 }
 
-/// An entry of `auths`.
+/// Parses an entry of `auths`.
 fn stored(entry: &Value) -> Option<(String, Secret)> {
     let bytes = STANDARD.decode(entry["auth"].as_str()?).ok()?;
     let text = String::from_utf8(bytes).ok()?;

@@ -1,4 +1,4 @@
-//! A layer, from the connection into the scan: checked against its digest while it is read, and never held.
+//! Streams a layer from the connection into the scan, checks its digest meanwhile, and never stores it.
 
 use std::io::{BufReader, Read};
 
@@ -11,12 +11,12 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::registry::hex;
 use crate::compressed::unpacked;
 
-/// Pieces between the connection and the scan.
+/// Number of queued pieces between the connection and the scan.
 const WAITING: usize = 16;
-/// Largest layer without its compression: what a few bytes of zeros can grow to must end somewhere.
+/// Largest decompressed layer: the size that a few bytes of zeros can expand to must be bounded.
 const LARGEST: u64 = 64 << 30;
 
-/// Reads a layer to its end: what is in it, or why that cannot be said.
+/// Reads a layer to its end: returns its contents, or why they cannot be determined.
 pub(super) async fn read(
     mut answer: Response,
     digest: &str,
@@ -29,7 +29,7 @@ pub(super) async fn read(
         match answer.chunk().await {
             Ok(Some(piece)) => {
                 got += piece.len() as u64;
-                // More than the manifest says is not the layer that it names.
+                // A longer layer is not the one that the manifest names.
                 if got > size || sender.send(piece.to_vec()).await.is_err() {
                     break;
                 }
@@ -62,11 +62,11 @@ pub(super) async fn read(
     Ok(found)
 }
 
-/// What is in a layer, and the digest of its bytes.
+/// Returns the contents of a layer, and the digest of its bytes.
 fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
     let mut input = BufReader::with_capacity(64 * 1024, pieces);
     let found = decoded(&mut input);
-    // What stands behind the archive counts for the digest.
+    // Bytes after the archive are part of the digest.
     let _ = std::io::copy(&mut input, &mut std::io::sink());
     let sum = input.into_inner().sum.finish();
     (found, hex(sum.as_ref()))
@@ -94,7 +94,7 @@ fn scanned(mut plain: impl Read) -> std::result::Result<Layer, String> {
     }
 }
 
-/// The connection's pieces as a reader, each counted into the digest.
+/// The connection's pieces as a reader that computes the digest.
 struct Pieces {
     from: mpsc::Receiver<Vec<u8>>,
     piece: Vec<u8>,

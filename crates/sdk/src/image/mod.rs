@@ -1,5 +1,5 @@
-//! What an image brings along, read from its registry: the manifest, the configuration, and every layer as a stream. No container
-//! engine, nothing run, nothing kept but what was found.
+//! Reads the contents of an image from its registry: the manifest, the configuration, and every layer as a
+//! stream. No container engine is used, nothing is run, and only the findings are stored.
 
 mod auth;
 mod layer;
@@ -20,13 +20,13 @@ use crate::files::write_private;
 use reference::Reference;
 use registry::{Registry, is_digest};
 
-/// Layers that are read at once.
+/// Number of layers read concurrently.
 const AT_ONCE: usize = 3;
-/// Most layers of an image; container engines take 127.
+/// Largest number of layers; container engines allow 127.
 const MOST_LAYERS: usize = 256;
-/// Largest layer that is read, as it is sent.
+/// Largest compressed layer.
 const LARGEST_LAYER: u64 = 24 << 30;
-/// Largest note of a layer in the cache.
+/// Largest cache entry of a layer.
 const LARGEST_NOTE: u64 = 8 << 20;
 
 /// A layer as the manifest names it.
@@ -34,11 +34,12 @@ const LARGEST_NOTE: u64 = 8 << 20;
 struct Blob {
     digest: String,
     size: u64,
-    /// Not in the registry, but somewhere else.
+    /// Whether it is stored outside the registry.
     foreign: bool,
 }
 
-/// Reads an image. Layers that were read before are known by their digests; `say` hears what is still to be read.
+/// Reads an image. Layers that were read before are found by their digests; `say` is called with what is
+/// still to be read.
 pub(crate) async fn read(config: &Config, image: &str, say: &(dyn Fn(String) + Sync)) -> Result<ImageFacts> {
     let reference = Reference::parse(image)?;
     let registry = Registry::new(&reference, config)?;
@@ -84,7 +85,7 @@ pub(crate) async fn read(config: &Config, image: &str, say: &(dyn Fn(String) + S
     Ok(facts)
 }
 
-/// One layer, known or read; or why it is left out.
+/// Returns one layer, cached or read; or why it is omitted.
 async fn one(registry: &Registry, folder: &Path, blob: &Blob) -> Result<std::result::Result<Layer, String>> {
     let note = note(folder, &blob.digest);
     if let Ok(Some(text)) = crate::files::read_text(&note, LARGEST_NOTE)
@@ -107,7 +108,7 @@ async fn one(registry: &Registry, folder: &Path, blob: &Blob) -> Result<std::res
         Ok(layer) => layer,
         Err(why) => return Ok(Err(format!("the layer {}: {why}", blob.digest))),
     };
-    // Whoever cannot keep it reads it again.
+    // If it cannot be cached, it is read again next time.
     if let Ok(text) = serde_json::to_vec(&found) {
         let _ = write_private(&note, &text);
     }
@@ -115,7 +116,7 @@ async fn one(registry: &Registry, folder: &Path, blob: &Blob) -> Result<std::res
 }
 
 fn note(folder: &Path, digest: &str) -> PathBuf {
-    // The digest was looked at: it holds no slash.
+    // The digest was validated: it contains no slash.
     folder.join(format!("{}-v1.json", digest.replace(':', "-")))
 }
 
@@ -137,7 +138,7 @@ fn blobs(manifest: &Value) -> Result<Vec<Blob>> {
     Ok(blobs)
 }
 
-/// A variable of the image's environment.
+/// Returns a variable of the image's environment.
 fn variable(configured: &Value, name: &str) -> Option<String> {
     let env = configured["config"]["Env"].as_array()?;
     let value = env.iter().filter_map(Value::as_str).filter_map(|line| line.split_once('='));

@@ -2,7 +2,7 @@
 
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Where an image is.
+/// The location of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     /// Host, and port if there is one.
@@ -13,11 +13,12 @@ pub(super) struct Reference {
     pub version: String,
 }
 
-/// What docker.io is called where its images are.
+/// The host of docker.io's images.
 const DOCKER_HUB: &str = "registry-1.docker.io";
 
 impl Reference {
-    /// Reads a name as container engines do: without a host it is Docker Hub's, without a tag the tag is `latest`.
+    /// Parses a name as container engines do: without a host it is Docker Hub's, without a tag the tag is
+    /// `latest`.
     pub fn parse(image: &str) -> Result<Self> {
         let bad = || {
             Error::new(ErrorKind::InvalidSpec, format!("`{image}` is not the name of an image in a registry"))
@@ -53,13 +54,13 @@ impl Reference {
         Ok(Self { registry: registry.to_owned(), repository, version: version.to_owned() })
     }
 
-    /// The registry's address: in the clear only on this machine.
+    /// Returns the registry's address: unencrypted only on this machine.
     pub fn base(&self) -> String {
         let scheme = if is_loopback(&self.registry) { "http" } else { "https" };
         format!("{scheme}://{}", self.registry)
     }
 
-    /// What the registry is called in docker's own settings.
+    /// Returns the registry's names in docker's own settings.
     pub fn login_names(&self) -> Vec<String> {
         if self.registry == DOCKER_HUB {
             return vec!["https://index.docker.io/v1/".into(), "docker.io".into(), "index.docker.io".into()];
@@ -75,7 +76,7 @@ impl Reference {
     }
 }
 
-/// Whether a host, with its port, is this machine.
+/// Returns whether a host, with its port, is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name == "localhost" || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())

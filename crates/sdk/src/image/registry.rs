@@ -13,15 +13,15 @@ use super::auth::{Challenge, Login};
 use super::reference::{Reference, is_loopback};
 use crate::Config;
 
-/// What manifests are called, by OCI and by Docker.
+/// The media types of manifests, of OCI and of Docker.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 /// Largest manifest or configuration (registries refuse manifests above 4 MiB).
 const LARGEST_JSON: usize = 8 << 20;
-/// Largest error of a registry that is read, and how long it may take.
+/// Largest error body that is read; its time limit is below.
 const LARGEST_ERROR: usize = 256 << 10;
 const ERROR_TIME: Duration = Duration::from_secs(20);
-/// The machine that images are looked up for, where there are several.
+/// The architecture that is chosen if there are several.
 const ARCHITECTURE: &str = "amd64";
 const TRIES: u32 = 3;
 
@@ -30,29 +30,29 @@ pub(super) struct Registry {
     http: Client,
     at: Reference,
     login: Login,
-    /// What goes into the `Authorization` of every request, once it was asked for.
+    /// The `Authorization` header of every request, once obtained.
     pass: Mutex<Option<Secret>>,
 }
 
-/// Whether a text is a digest, and of a kind that can be checked.
+/// Returns whether a text is a digest of a supported algorithm.
 pub(super) fn is_digest(text: &str) -> bool {
     text.strip_prefix("sha256:").is_some_and(|hex| {
         hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
-/// The digest of bytes.
+/// Returns the digest of bytes.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
 }
 
-/// `sha256:…`.
+/// Formats `sha256:…`.
 pub(super) fn hex(digest: &[u8]) -> String {
     digest.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 impl Registry {
-    /// Makes the client; nothing is sent.
+    /// Creates the client; sends nothing.
     pub fn new(at: &Reference, config: &Config) -> Result<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let env = config.env.clone();
@@ -68,7 +68,7 @@ impl Registry {
         Ok(Self { http, at: at.clone(), login, pass: Mutex::new(None) })
     }
 
-    /// The image's manifest with its digest: of a list, that of this kind of machine.
+    /// Returns the image's manifest with its digest: from a list, the one for this architecture.
     pub async fn manifest(&self) -> Result<(String, Value)> {
         let (digest, manifest) = self.one_manifest(&self.at.version).await?;
         let Some(list) = manifest["manifests"].as_array() else { return Ok((digest, manifest)) };
@@ -93,7 +93,7 @@ impl Registry {
         Ok((digest, self.parsed(&bytes)?))
     }
 
-    /// A blob that is JSON.
+    /// Returns a blob as JSON.
     pub async fn json(&self, digest: &str) -> Result<Value> {
         if !is_digest(digest) {
             return Err(Error::new(ErrorKind::Protocol, "the manifest names no configuration")
@@ -106,7 +106,7 @@ impl Registry {
         self.parsed(&bytes)
     }
 
-    /// A blob, as it comes.
+    /// Returns a blob as a stream.
     pub async fn blob(&self, digest: &str) -> Result<Response> {
         self.get(&format!("blobs/{digest}"), None).await
     }
@@ -151,7 +151,7 @@ impl Registry {
             .source(error.without_url())
     }
 
-    /// Reads something, with what it takes to be let in.
+    /// Reads a path, and authenticates if necessary.
     async fn get(&self, path: &str, accept: Option<&str>) -> Result<Response> {
         let url = format!("{}/v2/{}/{path}", self.at.base(), self.at.repository);
         let (mut asked, mut tries) = (false, 0);
@@ -192,7 +192,7 @@ impl Registry {
         }
     }
 
-    /// Gets a pass as the refusal says, unless another request has got one meanwhile.
+    /// Authenticates as the refusal requires, unless another request has done so meanwhile.
     async fn let_in(&self, refusal: &Response, had: Option<&Secret>) -> Result<()> {
         let mut pass = self.pass.lock().await;
         if pass.as_ref() != had {
@@ -211,7 +211,7 @@ impl Registry {
 
     async fn refused(&self, mut answer: Response) -> Error {
         let status = answer.status();
-        // Of an error that does not end no more is read than one has: what is cut is no JSON.
+        // An endless error body is cut: the rest is not JSON then.
         let mut bytes = Vec::new();
         let reading = async {
             while let Ok(Some(chunk)) = answer.chunk().await {

@@ -88,7 +88,7 @@ async fn what_is_not_what_it_says_is_refused_or_left_out() {
     registry.spoil("spoilt", &real, &glibc("2.99"));
     let error = read(&config, &image).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-    // Nothing of it was kept.
+    // Nothing of it was cached.
     registry.spoil("spoilt", &real, &real);
     assert_eq!(versions(&read(&config, &image).await.unwrap()), [(Part::Glibc, "2.31")]);
 
@@ -115,7 +115,7 @@ fn a_note_of_a_digest_is_a_file_in_the_folder() {
     assert!(!is_digest("sha256:../../x") && !is_digest("sha512:00"));
 }
 
-/// A registry whose every answer is an error that does not end.
+/// A registry whose every answer is an endless error.
 fn endless_registry() -> String {
     use std::io::Read;
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();

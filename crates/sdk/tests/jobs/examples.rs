@@ -1,5 +1,5 @@
-//! The programs of `examples/`, run as a reader runs them. `cargo test` builds them beside the tests; where only this test
-//! was asked for they may not be there, and that is said.
+//! Runs the programs of `examples/` as a user would. `cargo test` builds them together with the tests; if
+//! only this test was built they may be missing, which is reported.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -50,7 +50,7 @@ async fn a_sweep_runs_twenty_jobs_and_a_watch_sees_them() {
     let said = output(sweep).await;
     let jobs: Vec<&str> = said.lines().filter(|line| line.starts_with("succeeded")).collect();
     assert_eq!(jobs.len(), 20, "{said}");
-    // It watches until it is stopped: all that is asked is that it tells the end of every job.
+    // It watches until it is stopped: the only requirement is that it reports the end of every job.
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let mut ends = std::collections::BTreeSet::new();
     while ends.len() < 20 {
@@ -82,7 +82,7 @@ async fn a_tail_goes_on_where_it_stopped() {
     lines.sort_unstable();
     assert_eq!(lines, ["end of 0", "end of 1", "rank 0", "rank 1"]);
     assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
-    // Another process, with the cursors of the first: nothing is told twice.
+    // Another process, with the cursors of the first: nothing is reported twice.
     let mut second = example("tail", home.path()).unwrap();
     second.args([&handle, "cursors.json"]);
     assert_eq!(output(second).await, "");

@@ -29,7 +29,7 @@ async fn the_example_runs() {
     assert_eq!(jobs.iter().map(|job| job.phase).collect::<Vec<_>>(), [JobPhase::Succeeded]);
 }
 
-/// A client that knows a folder, and nothing else.
+/// Returns a client with a state folder, and nothing else.
 fn client(state: &Path) -> Client {
     let mut config = Config::empty(state);
     config.env = [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
@@ -140,7 +140,7 @@ async fn dropped_streams_lose_nothing() {
                 let batch = batch.unwrap();
                 text.extend_from_slice(&batch.bytes);
                 from = vec![batch.cursor];
-                // A new stream would tell the end again.
+                // A new stream would report the end again.
                 if matches!(batch.mark, Some(Mark::Ended { .. })) {
                     break;
                 }
@@ -152,7 +152,7 @@ async fn dropped_streams_lose_nothing() {
     let wanted: String = (0..400).map(|n| format!("line {n}\n")).chain(["end\n".to_owned()]).collect();
     assert_eq!(String::from_utf8(text).unwrap(), wanted, "after {streams} streams");
 
-    // Watching is cut off as often, and the end is still told.
+    // The watch is interrupted as often, and the end is still reported.
     for _ in 0..20 {
         drop(job.watch());
         let _ = tokio::time::timeout(Duration::from_micros(50), job.wait()).await;
@@ -160,7 +160,8 @@ async fn dropped_streams_lose_nothing() {
     assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
 }
 
-/// Submitting is not done by halves: dropped at any point, the job is there once, or not at all, and the journal knows.
+/// A submit is atomic: dropped at any point, the job exists once, or not at all, and the journal has the
+/// outcome.
 #[tokio::test]
 async fn a_dropped_submit_is_found_again() {
     let state = tempfile::tempdir().unwrap();

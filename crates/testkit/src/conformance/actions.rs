@@ -1,4 +1,4 @@
-//! What can be done to a job; what cannot is an error that names the capability.
+//! Actions on a job; an unsupported one is an error that names the capability.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Checked, Verdict};
 
 const SLEEPER: &str = "echo weft-up; sleep 600";
 
-/// A cancelled job ends, is called cancelled, and can be cancelled again without harm.
+/// A cancelled job ends, is reported as cancelled, and can be cancelled again without an error.
 pub(super) async fn cancel_ends_it(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     job.until_written("weft-up", bench.world() as usize).await?;
@@ -24,7 +24,7 @@ pub(super) async fn cancel_ends_it(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A deleted job is no longer there.
+/// A deleted job no longer exists.
 pub(super) async fn delete_removes_it(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     if !job.backend.capability().delete {
@@ -44,7 +44,7 @@ pub(super) async fn delete_removes_it(bench: Bench<'_>) -> Checked {
     }
 }
 
-/// A suspended job says so, and goes on after a resume.
+/// A suspended job is reported as suspended, and continues after a resume.
 pub(super) async fn suspend_and_resume(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     if !job.backend.capability().suspend {
@@ -72,7 +72,8 @@ pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A command runs beside a rank: its output and exit code come back exactly, and what cannot be is an error of its kind.
+/// A command runs beside a rank: its output and exit code are returned exactly, and an impossible one is an
+/// error of the right kind.
 pub(super) async fn exec_runs_beside_a_rank(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     let (backend, handle) = (job.backend.clone(), job.handle.clone());
@@ -107,7 +108,7 @@ pub(super) async fn exec_runs_beside_a_rank(bench: Bench<'_>) -> Checked {
         must(code == 3 && out == b"weft\0\xff a  b'\"$\n", || {
             format!("exit code {code}, output {:?}", String::from_utf8_lossy(&out))
         })?;
-        // The cluster's own tools may add lines of theirs.
+        // The cluster's own tools may add lines.
         must(String::from_utf8_lossy(&err).contains("weft-err\n"), || {
             format!("messages {:?}", String::from_utf8_lossy(&err))
         })?;
@@ -121,13 +122,13 @@ pub(super) async fn exec_runs_beside_a_rank(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// Holding is done or refused.
+/// A hold is executed or refused.
 pub(super) async fn hold_and_release(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     if !job.backend.capability().hold {
         return refuses(job, Action::Hold, "hold").await;
     }
-    // A job that runs already cannot be held everywhere; that is the cluster's to refuse, with a kind.
+    // Not every cluster can hold a running job; it may refuse that, with a kind.
     match job.backend.act(&job.handle, Action::Hold).await {
         Ok(()) => job.backend.act(&job.handle, Action::Release).await.map_err(said("release"))?,
         Err(error) if error.kind() == ErrorKind::Refused => {}
@@ -149,8 +150,8 @@ pub(super) async fn requeue_starts_again(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// With restarts allowed a failing job starts again as often, and then fails; the logs of the attempt before the last
-/// can be read where the backend keeps them.
+/// With restarts allowed, a failing job restarts that often, and then fails; the logs of earlier attempts can
+/// be read if the backend keeps them.
 pub(super) async fn restarts_are_counted(bench: Bench<'_>) -> Checked {
     let capability = bench.capability().await?;
     if !capability.restarts {
@@ -175,7 +176,7 @@ pub(super) async fn restarts_are_counted(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A job longer than its time limit is ended, and says why.
+/// A job that exceeds its time limit is ended, with that reason.
 pub(super) async fn the_time_limit_is_kept(bench: Bench<'_>) -> Checked {
     if !bench.capability().await?.time_limit {
         return Ok(Verdict::Skipped("it keeps no time limit".to_owned()));

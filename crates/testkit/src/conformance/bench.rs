@@ -1,4 +1,4 @@
-//! What one check works with: a connection, jobs, and what they did.
+//! The helpers of a check: a connection, jobs, and their results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use weftrun_core::{Error, ErrorKind};
 
 use super::{Checked, Fixture, Verdict};
 
-/// A check's work bench.
+/// The environment of a check.
 pub struct Bench<'a> {
     /// The backend's fixture.
     pub fixture: &'a dyn Fixture,
 }
 
-/// A job that was submitted, with the connection it went over.
+/// A submitted job, with its connection.
 pub struct Submitted {
     /// The connection.
     pub backend: Arc<dyn Backend>,
@@ -28,14 +28,14 @@ pub struct Submitted {
     pub handle: JobHandle,
 }
 
-/// Everything read of a job's logs.
+/// Everything read from a job's logs.
 #[derive(Default)]
 pub struct Read {
     /// Bytes of each source, by its uid and attempt.
     pub bytes: BTreeMap<(String, u32), Vec<u8>>,
     /// Where each source continues.
     pub cursors: BTreeMap<String, Cursor>,
-    /// Ranks the sources say they are.
+    /// Ranks that the sources report.
     pub ranks: Vec<u32>,
     /// Marks other than the end.
     pub marks: Vec<Mark>,
@@ -46,7 +46,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Takes a batch in; an error says what a batch must not be.
+    /// Adds a batch; an error describes an invalid batch.
     pub fn take(&mut self, batch: &LogBatch) -> Result<(), String> {
         let ends: Vec<_> = memchr::memchr_iter(b'\n', &batch.bytes).map(|at| at + 1).collect();
         if batch.lines.iter().map(|line| line.end).ne(ends) {
@@ -69,7 +69,7 @@ impl Read {
         Ok(())
     }
 
-    /// The lines that hold a word, of all sources; prefixes of launchers are left before it.
+    /// Returns the lines that contain a word, of all sources, from that word on.
     pub fn lines_with(&self, word: &str) -> Vec<String> {
         let text = self.bytes.values().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let lines = text.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
@@ -77,13 +77,13 @@ impl Read {
     }
 }
 
-/// An error as a check reports it.
+/// Converts an error to the text of a failed check.
 pub fn said(what: &'static str) -> impl Fn(Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
 impl<'a> Bench<'a> {
-    /// Makes a bench.
+    /// Creates a bench.
     pub fn new(fixture: &'a dyn Fixture) -> Self {
         Self { fixture }
     }
@@ -93,23 +93,23 @@ impl<'a> Bench<'a> {
         self.fixture.connect().await.map_err(said("connect"))
     }
 
-    /// What the backend can do.
+    /// Returns the backend's capability.
     pub async fn capability(&self) -> Result<Capability, String> {
         Ok(self.connect().await?.capability())
     }
 
-    /// A name no other job has.
+    /// Returns a unique job name.
     pub fn name(&self) -> String {
         format!("weft-{:08x}", fastrand::u32(..))
     }
 
-    /// The job of a script in the suite's shape.
+    /// Returns the job of a script in the suite's shape.
     pub fn job(&self, script: &str) -> JobSpec {
         let (nodes, ranks) = self.fixture.shape();
         self.fixture.job(&self.name(), nodes, ranks, script)
     }
 
-    /// Ranks of the suite's jobs.
+    /// Returns the number of ranks of the suite's jobs.
     pub fn world(&self) -> u32 {
         let (nodes, ranks) = self.fixture.shape();
         nodes * ranks
@@ -165,7 +165,7 @@ impl Submitted {
         Err(format!("the watch ended before the job was {wanted}"))
     }
 
-    /// Reads logs until the stream ends or enough batches came.
+    /// Reads logs until the stream ends or enough batches have come.
     pub async fn read(&self, options: LogOptions, most: usize) -> Result<Read, String> {
         let mut read = Read::default();
         let mut batches = self.backend.logs(&self.handle, options);
@@ -194,7 +194,7 @@ impl Submitted {
         Err(format!("the logs ended with {} lines of `{word}`, not {times}", read.lines_with(word).len()))
     }
 
-    /// Ends the job and removes it where that can be done; a check's last step.
+    /// Ends the job and removes it if possible, as a check's last step.
     pub async fn done(self) -> Checked {
         let end = if self.backend.capability().delete { Action::Delete } else { Action::Cancel };
         self.backend.act(&self.handle, end).await.map_err(said("ending the check's job"))?;

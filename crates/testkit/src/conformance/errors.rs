@@ -1,4 +1,4 @@
-//! Errors carry their kind, and what to try.
+//! Errors have the right kind, and hints.
 
 use futures_util::StreamExt;
 use weftrun_core::job::{Action, JobFilter, JobHandle};
@@ -15,7 +15,7 @@ fn is_not_found(what: &str, error: Option<Error>) -> Result<(), String> {
     must(!error.message().is_empty(), || format!("{what}: the error has no message"))
 }
 
-/// Every operation on a job that is not there says so, at once.
+/// Every operation on an unknown job fails at once with the right kind.
 pub(super) async fn an_unknown_job_is_not_found(bench: Bench<'_>) -> Checked {
     let job = bench.submit("true").await?;
     let backend = job.backend.clone();
@@ -32,7 +32,8 @@ pub(super) async fn an_unknown_job_is_not_found(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A handle of the same form whose job never was: the last part is changed, or made greater where it is a number.
+/// Returns a handle of the same form for a job that never existed: the last part is changed, or increased if
+/// it is a number.
 fn missing_like(handle: &JobHandle) -> JobHandle {
     let mut parts = handle.parts().to_vec();
     if let Some(last) = parts.last_mut() {
@@ -44,7 +45,7 @@ fn missing_like(handle: &JobHandle) -> JobHandle {
     JobHandle::new(handle.backend(), handle.target(), parts)
 }
 
-/// An id nobody submitted is no error: it finds nothing.
+/// An unknown submission id is not an error: it finds nothing.
 pub(super) async fn an_unknown_id_finds_nothing(bench: Bench<'_>) -> Checked {
     let found = bench.connect().await?.find(&crate::random_submission()).await.map_err(said("find"))?;
     must(found.is_none(), || format!("an id nobody submitted finds {found:?}"))?;

@@ -1,4 +1,4 @@
-//! Log bytes: every one, once, in order, whatever is cut.
+//! Log bytes: each one exactly once and in order, despite interruptions.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Checked, Verdict};
 /// Lines each rank writes; enough that several batches are needed.
 const LINES: usize = 400;
 
-/// Writes lines that say who wrote them and which they are, in bursts.
+/// Returns a script that writes lines with their rank and number, in bursts.
 fn writer() -> String {
     format!(
         "i=0; while [ $i -lt {LINES} ]; do echo \"weft ${{RANK:-0}} $i of {LINES}: all work and no play\"; \
@@ -18,7 +18,7 @@ fn writer() -> String {
     )
 }
 
-/// The lines of each rank, in the order read.
+/// Returns the lines of each rank, in the order read.
 fn by_rank(read: &Read) -> Result<BTreeMap<u32, Vec<usize>>, String> {
     let mut ranks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for line in read.lines_with("weft ") {
@@ -61,7 +61,7 @@ fn check_sources(read: &Read, job: &Submitted, world: u32) -> Result<(), String>
     Ok(())
 }
 
-/// Followed from the start, every line of every rank comes once and in order, and then the stream ends.
+/// Following from the start returns every line of every rank once and in order, and then the stream ends.
 pub(super) async fn every_line_of_every_rank(bench: Bench<'_>) -> Checked {
     let job = bench.submit(&writer()).await?;
     let read = job.follow().await?;
@@ -70,8 +70,8 @@ pub(super) async fn every_line_of_every_rank(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// Dropped and resumed from the cursors again and again, nothing is lost, and nothing repeated where the backend
-/// claims `exact_resume`; elsewhere what may be repeated is marked.
+/// After repeated drops and resumes from the cursors, nothing is lost, and nothing is repeated if the backend
+/// claims `exact_resume`; otherwise possible repetitions are marked.
 pub(super) async fn exact_over_cuts(bench: Bench<'_>) -> Checked {
     let job = bench.submit(&writer()).await?;
     let mut all = Read::default();
@@ -102,7 +102,7 @@ pub(super) async fn exact_over_cuts(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// Read after the end, without following, the logs are whole and the stream ends by itself.
+/// Read after the end, without following, the logs are complete and the stream ends by itself.
 pub(super) async fn a_finished_job_is_read_whole(bench: Bench<'_>) -> Checked {
     let job = bench.submit(&writer()).await?;
     job.wait().await?;
@@ -111,7 +111,7 @@ pub(super) async fn a_finished_job_is_read_whole(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// `tail` gives the last lines of each source and no other.
+/// `tail` returns the last lines of each source and no others.
 pub(super) async fn tail_is_the_end(bench: Bench<'_>) -> Checked {
     let job = bench.submit(&writer()).await?;
     job.wait().await?;
@@ -128,7 +128,7 @@ pub(super) async fn tail_is_the_end(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// Where sources are ranks, only those asked for are read.
+/// If sources are ranks, only the requested ones are read.
 pub(super) async fn only_the_ranks_asked_for(bench: Bench<'_>) -> Checked {
     if !bench.capability().await?.rank_logs {
         return Ok(Verdict::Skipped("a source carries several ranks".to_owned()));

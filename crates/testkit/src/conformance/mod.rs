@@ -1,4 +1,4 @@
-//! The suite every backend must pass, chosen by its [`Capability`].
+//! The test suite that every backend must pass, selected by its [`Capability`].
 //!
 //! A backend's own test implements [`Fixture`] (how to connect, and what a job of a POSIX shell script looks like
 //! there) and calls [`run`]:
@@ -24,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! What a backend says it cannot do is not skipped: the suite checks that it says so, with an error of kind
+//! An unsupported capability is not skipped: the suite checks that it is refused with an error of kind
 //! [`Unsupported`](weftrun_core::ErrorKind::Unsupported).
 
 mod actions;
@@ -46,73 +46,74 @@ use weftrun_core::spec::{JobSpec, Launch, Role};
 
 pub use bench::{Bench, Read, Submitted};
 
-/// What the suite needs of a backend under test.
+/// The parts of a backend's test that the suite needs.
 #[async_trait]
 pub trait Fixture: Send + Sync {
-    /// Connects anew, as another process of weftrun would: nothing may be shared with earlier connections but the
-    /// cluster and the target's state folder.
+    /// Creates a new connection, as another process of weftrun would: nothing may be shared with earlier
+    /// connections but the cluster and the target's state folder.
     async fn connect(&self) -> Result<Arc<dyn Backend>>;
 
-    /// The job that runs a POSIX shell script once on each rank. The script finds its rank in `RANK`.
+    /// Returns the job that runs a POSIX shell script once on each rank. The script finds its rank in `RANK`.
     fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
         let role = Role::worker().nodes(nodes).ranks_per_node(ranks_per_node).command(["sh", "-c", script]);
         let built = JobSpec::builder(name).launch(Launch::PerRank).role(role).build();
         built.unwrap_or_else(|error| unreachable!("a job of the suite is invalid: {error}"))
     }
 
-    /// The job with everything decided.
+    /// Returns the planned job.
     fn plan(&self, spec: JobSpec) -> PlannedJob {
         crate::planned(spec)
     }
 
-    /// The shape of the suite's jobs: nodes, and ranks on each.
+    /// Returns the shape of the suite's jobs: nodes, and ranks on each.
     fn shape(&self) -> (u32, u32) {
         (2, 2)
     }
 
-    /// Longest time one check may take.
+    /// Returns the time limit of one check.
     fn patience(&self) -> Duration {
         Duration::from_mins(1)
     }
 
-    /// The shortest time limit the backend can keep.
+    /// Returns the shortest time limit that the backend can enforce.
     fn time_limit(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Removes the logs of a job that has ended; `false` where the fixture cannot do that.
+    /// Removes the logs of an ended job; `false` if the fixture cannot do that.
     async fn lose_logs(&self, _job: &JobHandle) -> bool {
         false
     }
 
-    /// A connection that passes the next submit on but loses its answer; none where the fixture cannot do that.
+    /// Returns a connection that forwards the next submit but loses its answer; none if the fixture cannot do
+    /// that.
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
         None
     }
 }
 
-/// What became of one check.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be.
+    /// The behavior is as expected.
     Passed,
-    /// Not what this backend says it can do, or what the fixture cannot bring about.
+    /// Not in the backend's capability, or not possible for the fixture.
     Skipped(String),
-    /// Not as it should be: what was expected, what was seen.
+    /// The behavior differs: expected and actual.
     Failed(String),
 }
 
-/// What the suite found.
+/// The results of the suite.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What the backend says it can do.
+    /// The backend's capability.
     pub capability: Capability,
     /// Each check with its verdict and the time it took.
     pub checks: Vec<(&'static str, Verdict, Duration)>,
 }
 
 impl Report {
-    /// The checks that failed.
+    /// Returns the checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &str> {
         self.checks
             .iter()
@@ -123,7 +124,7 @@ impl Report {
     /// Panics with the whole report if a check failed.
     ///
     /// # Panics
-    /// If a check failed: this is a test's last line.
+    /// If a check failed: call this on the last line of a test.
     pub fn assert(&self) {
         assert!(self.failures().next().is_none(), "{self}");
     }
@@ -145,7 +146,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a check gives: an error text is a failure.
+/// The result of a check: an error text is a failure.
 pub(crate) type Checked = Result<Verdict, String>;
 
 macro_rules! checks {

@@ -1,4 +1,4 @@
-//! What a backend must not leave out: where a job runs, reasons, what it cannot express, logs that are gone.
+//! Information that a backend must report: where a job runs, reasons, what it cannot express, lost logs.
 
 use weftrun_core::ErrorKind;
 use weftrun_core::fabric::{Change, Op, Origin};
@@ -21,9 +21,9 @@ pub(super) async fn a_job_runs_in_its_working_directory(bench: Bench<'_>) -> Che
     job.done().await
 }
 
-/// `--rank N` has the lines of that rank, and a rank that the job does not have is an error that names it.
+/// `--rank N` returns the lines of that rank, and an unknown rank is an error that names it.
 pub(super) async fn a_rank_is_read_or_unknown(bench: Bench<'_>) -> Checked {
-    // Where a source carries all ranks of a node, each node has one.
+    // If a source contains all ranks of a node, each node has one.
     let (nodes, ranks) = bench.fixture.shape();
     let ranks = if bench.capability().await?.rank_logs { ranks } else { 1 };
     let script = "echo \"weft-rank ${RANK:-0} here\"";
@@ -72,7 +72,7 @@ pub(super) async fn describe_has_the_reasons(bench: Bench<'_>) -> Checked {
     must(!detail.summary.reason.is_empty(), || "describe gives no reason of a failed job".to_owned())?;
     let listed = job.backend.list(&JobFilter::all()).await.map_err(said("list"))?;
     if let Some(row) = listed.iter().find(|row| row.handle == job.handle) {
-        // A list may not know the code: then describe has a more exact reason in place of the list's.
+        // A list may lack the code: then describe has a more precise reason than the list.
         let known = detail.summary.reason.contains(&row.reason)
             || row.exit_code.is_none() && detail.summary.exit_code.is_some()
             || detail.findings.iter().any(|finding| finding.message.contains(&row.reason));
@@ -81,7 +81,7 @@ pub(super) async fn describe_has_the_reasons(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// Each operation of the plan is applied or named with a reason; so is what the job asks and the backend cannot do.
+/// Each operation of the plan is applied or named with a reason; so is each unsupported request of the job.
 pub(super) async fn what_cannot_be_expressed_is_named(bench: Bench<'_>) -> Checked {
     let backend = bench.connect().await?;
     let mut job = bench.fixture.plan(bench.job("true"));
@@ -125,7 +125,7 @@ pub(super) async fn what_cannot_be_expressed_is_named(bench: Bench<'_>) -> Check
     }
 }
 
-/// Logs that are gone are a gap or an error, never an empty log.
+/// Lost logs are a gap or an error, never an empty log.
 pub(super) async fn lost_logs_are_reported(bench: Bench<'_>) -> Checked {
     let job = bench.submit("echo weft-gone").await?;
     let end = job.wait().await?;

@@ -1,4 +1,4 @@
-//! Submitting, finding again, and how a job ends.
+//! Submits jobs, finds them again, and checks how they end.
 
 use weftrun_core::ErrorKind;
 use weftrun_core::job::{JobFilter, JobPhase, SubmissionId};
@@ -6,7 +6,7 @@ use weftrun_core::job::{JobFilter, JobPhase, SubmissionId};
 use super::bench::{Bench, Submitted, must, said};
 use super::{Checked, Verdict};
 
-/// `render` is pure: the same job gives the same bytes, and they carry the submission's id.
+/// `render` is pure: the same job renders the same bytes, and they contain the submission's id.
 pub(super) async fn renders_the_same_twice(bench: Bench<'_>) -> Checked {
     let (one, two) = (bench.connect().await?, bench.connect().await?);
     let job = bench.fixture.plan(bench.job("true"));
@@ -64,7 +64,7 @@ async fn count(job: &Submitted, wanted: usize) -> Result<(), String> {
     must(ours == wanted, || format!("the list has {ours} jobs of one submission, not {wanted}"))
 }
 
-/// With `detach` a job goes on when the connection that made it is gone.
+/// With `detach` a job continues when the connection that created it is gone.
 pub(super) async fn outlives_its_connection(bench: Bench<'_>) -> Checked {
     if !bench.capability().await?.detach {
         return Ok(Verdict::Skipped("it does not detach, and says so".to_owned()));
@@ -79,7 +79,7 @@ pub(super) async fn outlives_its_connection(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A second job of the same name is refused, or is a job of its own with a handle of its own.
+/// A second job of the same name is refused, or is a separate job with its own handle.
 pub(super) async fn a_taken_name_makes_no_confusion(bench: Bench<'_>) -> Checked {
     let spec = bench.job("sleep 60");
     let first = bench.submit_spec(spec.clone()).await?;
@@ -97,7 +97,7 @@ pub(super) async fn a_taken_name_makes_no_confusion(bench: Bench<'_>) -> Checked
     first.done().await
 }
 
-/// The watch of a job that ends well ends, and says so.
+/// The watch of a successful job ends, and reports the success.
 pub(super) async fn watch_ends_with_success(bench: Bench<'_>) -> Checked {
     let job = bench.submit("exit 0").await?;
     let end = job.wait().await?;
@@ -108,7 +108,7 @@ pub(super) async fn watch_ends_with_success(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// The exit code of a rank is the job's, where the backend knows codes.
+/// The exit code of a rank becomes the job's, if the backend reports codes.
 pub(super) async fn failure_has_its_exit_code(bench: Bench<'_>) -> Checked {
     let job = bench.submit("if [ \"${RANK:-0}\" = 1 ]; then exit 137; fi; sleep 60").await?;
     let end = job.wait().await?;
@@ -118,7 +118,7 @@ pub(super) async fn failure_has_its_exit_code(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A command that is not there is a failed job with a reason, or is refused at once.
+/// A missing command fails the job with a reason, or is refused at once.
 pub(super) async fn a_command_that_is_not_there_fails(bench: Bench<'_>) -> Checked {
     let mut spec = bench.job("true");
     spec.roles[0].command = vec!["/no/such/command-of-weftrun".to_owned()];

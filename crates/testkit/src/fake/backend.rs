@@ -1,4 +1,4 @@
-//! The fake behind the seam.
+//! The fake's implementation of `Backend`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ use super::state::Piece;
 use super::{Fake, unreachable};
 
 impl Fake {
-    /// Every call comes through here: it is noted, hangs, or fails as prepared.
+    /// Handles every call: it is recorded, hangs, or fails as prepared.
     async fn call(&self, operation: &'static str, about: &str) -> Result<()> {
         self.edit(|state| state.calls.push(format!("{operation} {about}").trim_end().to_owned()));
         let mut changed = self.changed.subscribe();
@@ -149,10 +149,10 @@ impl Backend for Fake {
     }
 }
 
-/// What one look at the cluster gives.
+/// The result of one poll of the cluster.
 struct Seen<T> {
     ready: VecDeque<Result<T>>,
-    /// Nothing comes behind it.
+    /// Whether nothing follows.
     over: bool,
 }
 
@@ -170,11 +170,11 @@ impl<T> Seen<T> {
 trait Look: Send + 'static {
     type Item: Send + 'static;
 
-    /// What is new since the look before.
+    /// Returns what is new since the previous poll.
     fn look(&mut self) -> Seen<Self::Item>;
 }
 
-/// A stream that looks again whenever the cluster has changed.
+/// Returns a stream that polls whenever the cluster has changed.
 fn told<L: Look>(changed: watch::Receiver<u64>, look: L) -> BoxStream<'static, Result<L::Item>> {
     let next = |(mut changed, mut look, mut seen): (watch::Receiver<u64>, L, Seen<L::Item>)| async move {
         loop {
@@ -197,7 +197,7 @@ fn told<L: Look>(changed: watch::Receiver<u64>, look: L) -> BoxStream<'static, R
 struct Watching {
     fake: Fake,
     filter: JobFilter,
-    /// Events told of each job.
+    /// Number of reported events of each job.
     told: BTreeMap<JobHandle, usize>,
 }
 
@@ -241,7 +241,7 @@ struct Reading {
     fake: Fake,
     job: JobHandle,
     options: LogOptions,
-    /// Pieces given of each source, and its bytes so far.
+    /// Number of returned pieces of each source, and its bytes so far.
     at: BTreeMap<String, (usize, u64)>,
 }
 

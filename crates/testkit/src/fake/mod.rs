@@ -1,7 +1,7 @@
-//! A backend without a cluster, moved by a test: phases, log bytes, silence, garbage, death.
+//! A backend without a cluster, controlled by a test: phases, log bytes, silence, garbage, outages.
 //!
-//! It is for tests of what stands before the seam (the SDK, the CLI, the TUI); a backend's own tests run against the
-//! real thing.
+//! It is for tests of the layers above the backend (the SDK, the CLI, the TUI); a backend's own tests run
+//! against a real system.
 //!
 //! ```
 //! # use weftrun_core::{backend::Backend, job::{JobFilter, JobPhase}};
@@ -28,22 +28,22 @@ use weftrun_core::{Error, ErrorKind};
 
 use state::{Job, State};
 
-/// The error of a job that is not there.
+/// Returns the error of a job that does not exist.
 fn no_job(handle: &JobHandle) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
         .hint("`weftrun list -a` shows those there are")
 }
 
-/// A backend a test moves. Clones are the same backend.
+/// A backend that a test controls. Clones are the same backend.
 #[derive(Clone, Debug)]
 pub struct Fake {
     state: Arc<Mutex<State>>,
-    /// Grows with every change, and wakes the streams.
+    /// Incremented by every change; wakes the streams.
     changed: watch::Sender<u64>,
 }
 
 impl Fake {
-    /// Makes a backend of a name that can do everything.
+    /// Creates a backend that supports everything.
     pub fn new(name: &str) -> Self {
         let capability = Capability {
             backend: name.to_owned(),
@@ -71,7 +71,7 @@ impl Fake {
         Self { state: Arc::new(Mutex::new(State::new(capability))), changed: watch::Sender::new(0) }
     }
 
-    /// Changes what it says it can do.
+    /// Changes its capability.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut Capability)) -> Self {
         self.edit(|state| change(&mut state.capability));
@@ -90,7 +90,7 @@ impl Fake {
         look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a job that is there already, with so many nodes and ranks on each.
+    /// Adds an existing job with this many nodes and ranks per node.
     pub fn add(&self, name: &str, nodes: u32, ranks_per_node: u32) -> JobHandle {
         let id = SubmissionId::from_random(fastrand::u128(..));
         self.edit(|state| state.add(name, id, nodes, ranks_per_node))
@@ -109,7 +109,7 @@ impl Fake {
         self.job(handle, |job| job.set_phase(phase, reason));
     }
 
-    /// Sets the exit code of a job and lets it fail.
+    /// Sets the exit code of a job and makes it fail.
     pub fn fail(&self, handle: &JobHandle, exit_code: i32, reason: &str) {
         self.job(handle, |job| {
             job.summary.exit_code = Some(exit_code);
@@ -117,52 +117,52 @@ impl Fake {
         });
     }
 
-    /// Tells an event as the cluster would; the job itself is not changed by it.
+    /// Sends an event as the cluster would; the job itself is not changed by it.
     pub fn tell(&self, handle: &JobHandle, event: JobEvent) {
         self.job(handle, |job| job.events.push(event));
     }
 
-    /// Lets a rank write bytes, whatever they are.
+    /// Adds bytes to the log of a rank.
     pub fn log(&self, handle: &JobHandle, rank: u32, bytes: &[u8]) {
         self.job(handle, |job| job.write(rank, bytes));
     }
 
-    /// Puts a mark into a rank's log.
+    /// Adds a mark to a rank's log.
     pub fn mark(&self, handle: &JobHandle, rank: u32, mark: Mark) {
         self.job(handle, |job| job.mark(rank, mark));
     }
 
-    /// Removes a job, as somebody else would.
+    /// Removes a job, as another user would.
     pub fn remove(&self, handle: &JobHandle) {
         self.edit(|state| state.jobs.remove(handle));
     }
 
-    /// Lets the next call of an operation (`submit`, `list`, `act`, …) fail.
+    /// Makes the next call of an operation (`submit`, `list`, `act`, …) fail.
     pub fn fail_next(&self, operation: &'static str, kind: ErrorKind, message: &str) {
         self.edit(|state| state.failures.push((operation, kind, message.to_owned())));
     }
 
-    /// Takes the next submit, but gives an error instead of the answer.
+    /// Accepts the next submit, but returns an error instead of the answer.
     pub fn lose_next_answer(&self) {
         self.edit(|state| state.lose_answer = true);
     }
 
-    /// Nothing answers any more until it is set back: calls and streams hang.
+    /// Makes all calls and streams hang until it is reset.
     pub fn hang(&self, hang: bool) {
         self.edit(|state| state.hangs = hang);
     }
 
-    /// The cluster is gone: calls and streams fail as unreachable, until it is set back.
+    /// Makes all calls and streams fail as unreachable until it is reset.
     pub fn die(&self, dead: bool) {
         self.edit(|state| state.dead = dead);
     }
 
-    /// What was called, in order: `submit llama`, `act cancel fake://…`.
+    /// Returns the calls in order: `submit llama`, `act cancel fake://…`.
     pub fn calls(&self) -> Vec<String> {
         self.see(|state| state.calls.clone())
     }
 
-    /// How many streams are open now: a dropped one must not count.
+    /// Returns the number of open streams: a dropped one must not count.
     pub fn open_streams(&self) -> usize {
         self.changed.receiver_count()
     }

@@ -1,4 +1,4 @@
-//! What a fake backend holds.
+//! The state of a fake backend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weftrun_core::job::{JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus
 use weftrun_core::log::{Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
 
-/// Everything of a fake backend.
+/// The whole state of a fake backend.
 #[derive(Debug)]
 pub(crate) struct State {
     pub capability: Capability,
@@ -26,7 +26,7 @@ pub(crate) struct State {
 pub(crate) struct Job {
     pub summary: JobSummary,
     pub replicas: Vec<ReplicaStatus>,
-    /// Everything told of it, in order.
+    /// All its events, in order.
     pub events: Vec<JobEvent>,
     pub logs: Vec<Log>,
 }
@@ -84,7 +84,7 @@ impl State {
         handle
     }
 
-    /// The failure prepared for an operation, taken.
+    /// Takes the failure prepared for an operation.
     pub fn failure(&mut self, operation: &str) -> Result<()> {
         match self.failures.iter().position(|(name, ..)| *name == operation) {
             None => Ok(()),

@@ -1,4 +1,5 @@
-//! What is looked up by name before a submit: node pools, nodes, priorities, templates, data sources.
+//! Resources that are looked up by name before a submit: node pools, nodes, priorities, templates, data
+//! sources.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use super::routes::{MADE, answer, page, refuse};
 use super::token::authorised;
 use super::{CLUSTER_ID, PROJECT_ID, Shared, State, lock};
 
-/// Id of the one template.
+/// Id of the only template.
 pub const TEMPLATE_ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 
 /// The operations.
@@ -29,7 +30,7 @@ pub fn router() -> Router<Shared> {
 
 type Params = Query<HashMap<String, String>>;
 
-/// A list that a plain researcher may not read, or that is not there before a version.
+/// Returns a list that a plain researcher may not read, or that does not exist before a version.
 fn list(
     state: &Shared,
     headers: &HeaderMap,

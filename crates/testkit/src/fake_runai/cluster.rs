@@ -58,7 +58,8 @@ async fn logs(
     })
 }
 
-/// Sends the lines of a pod since a second, whole seconds as Kubernetes cuts them, until the pod has ended.
+/// Sends the lines of a pod since a second, truncated to whole seconds as Kubernetes does, until the pod has
+/// ended.
 async fn stream(
     state: Shared,
     id: String,
@@ -76,7 +77,7 @@ async fn stream(
         if state.cut_logs_after.is_empty() { usize::MAX } else { state.cut_logs_after.remove(0) }
     };
     let tail = params.get("tail").and_then(|text| text.parse::<usize>().ok());
-    // A resumed workload has new pods under the old names: this stream is the old one's.
+    // A resumed workload has new pods with the old names: this stream belongs to the old one.
     let found = lock(&state).workloads.get(&id).and_then(|workload| workload.pod(&pod).cloned());
     let Some(pod) = found else { return socket.send(Message::Close(None)).await };
     let (mut at, mut sent) = (tail.map_or(0, |tail| pod.tail(tail)), 0);
@@ -90,7 +91,7 @@ async fn stream(
             }
             chunk.extend_from_slice(format!("{time} ").as_bytes());
             if sent == cut {
-                // Half of the line, and then nothing: the connection is dropped without a close.
+                // Half of the line, and then the connection is dropped without a close.
                 chunk.extend_from_slice(&line[..line.len() / 2]);
                 return socket.send(Message::Binary(chunk.into())).await;
             }

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and a control plane.
+//! Faults between a client and a control plane.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Seen, Shared, lock};
 
-/// A failure of the next requests that match.
+/// A fault of the next matching requests.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// Method.
     pub method: &'static str,
     /// Beginning of the path.
     pub path: &'static str,
-    /// How many requests it hits.
+    /// Number of requests it affects.
     pub times: u32,
-    /// What happens.
+    /// The kind of fault.
     pub trouble: Trouble,
 }
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    /// This answer, and nothing is done.
+    /// This answer, without executing the request.
     Status(u16),
-    /// Too many requests; try again in so many seconds.
+    /// Too many requests; retry after this many seconds.
     RetryAfter(u32),
-    /// Too many requests; try again at a time so far from now, which the answer gives as a date.
+    /// Too many requests; retry after this duration, which the answer contains as a date.
     RetryAt(Duration),
     /// A gateway's HTML page.
     Html(u16),
-    /// The answer comes late.
+    /// The answer is delayed.
     Slow(Duration),
-    /// The connection breaks before anything is done.
+    /// The connection breaks before the request is executed.
     CutBefore,
-    /// All is done, and the connection breaks before the answer.
+    /// The request is executed, and the connection breaks before the answer.
     CutAfter,
-    /// The token ran out.
+    /// The token has expired.
     TokenExpired,
 }
 
-/// Writes the request down, and lets the next fault that matches happen.
+/// Records the request, and applies the next matching fault.
 pub async fn layer(Extract(state): Extract<Shared>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, 32 << 20).await.unwrap_or_default();
@@ -116,7 +116,7 @@ fn take(faults: &mut Vec<Fault>, method: &str, path: &str) -> Option<Trouble> {
     Some(trouble)
 }
 
-/// An answer that promises bytes and breaks: what a client sees of a connection that was cut.
+/// Returns an answer that announces more bytes than it sends, as a client sees a cut connection.
 fn broken() -> Response {
     let pieces = futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]);
     Response::builder().header("content-length", "100").body(Body::from_stream(pieces)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The cluster's Kubernetes API, as far as somebody who reads logs with a kubeconfig needs it: list, watch and get of
+//! The cluster's Kubernetes API, as far as reading logs with a kubeconfig needs it: list, watch and get of
 //! the project's pods, and their logs.
 
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use super::pod::Pod;
 use super::{PROJECT, Shared, State, lock};
 
-/// Where it is on the fake's address.
+/// Its path at the fake's address.
 pub const ROOT: &str = "/kubernetes";
-/// The token of the kubeconfig: another one than the control plane's.
+/// The token of the kubeconfig, which differs from the control plane's.
 pub const TOKEN: &str = "of-the-kubeconfig";
 
 type Params = Query<HashMap<String, String>>;
@@ -49,7 +49,7 @@ fn refused(namespace: &str, headers: &HeaderMap) -> Option<Response> {
         .then(|| status(403, "Forbidden", &format!("pods is forbidden in the namespace \"{namespace}\"")))
 }
 
-/// The pods of all workloads, each with the workload it belongs to.
+/// Returns the pods of all workloads, each with its workload.
 fn all(state: &State) -> Vec<Value> {
     let live = state.workloads.values().filter(|workload| !workload.deleted);
     live.flat_map(|workload| workload.pods.iter().map(|pod| object(workload.name(), pod))).collect()
@@ -92,7 +92,7 @@ async fn pods(
     .into_response()
 }
 
-/// Tells every change of the pods, looked for every few milliseconds.
+/// Streams every change of the pods, polled every few milliseconds.
 fn watch(state: Shared) -> Response {
     stream(move |send| async move {
         let mut known: HashMap<String, Value> = HashMap::new();
@@ -192,7 +192,7 @@ async fn log(
     })
 }
 
-/// A body that is written while it is read.
+/// Returns a body that is written while it is read.
 fn stream<F>(write: impl FnOnce(mpsc::Sender<Vec<u8>>) -> F) -> Response
 where
     F: Future<Output = ()> + Send + 'static,

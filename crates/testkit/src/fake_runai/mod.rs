@@ -1,5 +1,5 @@
-//! A control plane of our own, written from the published contract of Run:ai 2.18 to 2.24: what it answers, in which
-//! version, and every way in which it can fail. Its pods are processes of this machine, so jobs really run.
+//! A fake control plane, written from the published contract of Run:ai 2.18 to 2.24: its answers in each
+//! version, and all kinds of faults. Its pods are processes of this machine, so jobs really run.
 
 mod assets;
 mod cluster;
@@ -24,18 +24,18 @@ pub use fault::{Fault, Trouble};
 pub use tls::{authority, client_identity, self_signed};
 pub use workload::Workload;
 
-/// Id of the one project, a string that looks like a number as real ones do.
+/// Id of the only project, a string that looks like a number as real ones do.
 pub const PROJECT_ID: &str = "4500012";
-/// Name of the one project.
+/// Name of the only project.
 pub const PROJECT: &str = "nlp";
-/// Id of the one cluster.
+/// Id of the only cluster.
 pub const CLUSTER_ID: &str = "71f69d83-ba66-4822-adf5-55ce55efd210";
-/// The application that may have tokens.
+/// The application that may get tokens.
 pub const CLIENT_ID: &str = "weftrun-tests";
 /// Its secret; made up for these tests.
 pub const CLIENT_SECRET: &str = "not-a-real-secret";
 
-/// A request the control plane got.
+/// A request that the control plane received.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Method.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub status: u16,
 }
 
-/// What the control plane is and knows.
+/// The state of the control plane.
 #[derive(Debug)]
 pub struct State {
     /// Minor version: 18, 21, 24.
@@ -59,40 +59,40 @@ pub struct State {
     pub url: String,
     /// Workloads by id.
     pub workloads: BTreeMap<String, Workload>,
-    /// What it got, in order.
+    /// The requests received, in order.
     pub journal: Vec<Seen>,
-    /// What goes wrong next.
+    /// The next faults.
     pub faults: Vec<Fault>,
-    /// Tokens that are good, each with the time it runs out.
+    /// Valid tokens, each with its expiry.
     pub tokens: Vec<(String, Instant)>,
-    /// How long a token is good.
+    /// Lifetime of a token.
     pub token_life: Duration,
-    /// Whether a plain researcher's token is refused clusters, node pools and nodes.
+    /// Whether a plain researcher's token is refused access to clusters, node pools and nodes.
     pub researcher: bool,
     /// Longest page of a list.
     pub page: usize,
-    /// Lines after which the first stream of a pod's log over Kubernetes says nothing more and stays open, as a kubelet
-    /// does that follows a file which was rotated away.
+    /// Lines after which the first log stream of a pod over Kubernetes stalls without closing, as that of a
+    /// kubelet which follows a rotated file.
     pub stall_logs_after: BTreeMap<String, usize>,
-    /// Bytes after which the first answer with a pod's log over Kubernetes ends, and ends well, as an API server's does that lost
-    /// the node meanwhile.
+    /// Bytes after which the first log answer of a pod over Kubernetes ends normally, as that of an API
+    /// server that lost the node meanwhile.
     pub tear_logs_after: BTreeMap<String, usize>,
     /// Lines after which a log stream is cut, once each.
     pub cut_logs_after: Vec<usize>,
-    /// What a policy refuses: field and its text.
+    /// A policy violation: field and text.
     pub policy: Option<(String, String)>,
-    /// The status that says that a name is taken: the document lists none, so both 400 and 409 must do.
+    /// The status for a taken name: the document lists none, so both 400 and 409 must work.
     pub name_taken: u16,
     /// Whether the logs of an ended pod can be read over the cluster's API.
     pub ended_logs: bool,
-    /// Whether the cluster's API is there.
+    /// Whether the cluster's API is available.
     pub cluster_api: bool,
 }
 
 /// The state, shared by all requests.
 pub type Shared = Arc<Mutex<State>>;
 
-/// A running control plane; dropped, it stops and its pods die.
+/// A running control plane; when dropped, it stops and its pods are killed.
 #[derive(Debug)]
 pub struct FakeRunAi {
     state: Shared,
@@ -110,8 +110,8 @@ impl FakeRunAi {
         Self::serve(minor, listener, url)
     }
 
-    /// Starts it behind a certificate of [`authority`], which no system trusts. With `known_clients_only` a client must
-    /// show [`client_identity`].
+    /// Starts it with a certificate of [`authority`], which no system trusts. With `known_clients_only` a
+    /// client must present [`client_identity`].
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -121,7 +121,7 @@ impl FakeRunAi {
         Self::serve(minor, tls::TlsListener::new(listener, known_clients_only)?, url)
     }
 
-    /// Starts it behind a certificate that it signed itself, marked as an authority as `openssl req -x509` marks it.
+    /// Starts it with a self-signed certificate, marked as an authority as by `openssl req -x509`.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -168,12 +168,13 @@ impl FakeRunAi {
         Ok(Self { state, server })
     }
 
-    /// Its base URL.
+    /// Returns its base URL.
     pub fn url(&self) -> String {
         self.state().url.clone()
     }
 
-    /// A kubeconfig whose only context is the Kubernetes API of the cluster, in a namespace that is not the project's.
+    /// Returns a kubeconfig whose only context is the Kubernetes API of the cluster, in a namespace that is
+    /// not the project's.
     pub fn kubeconfig(&self) -> String {
         let server = format!("{}{}", self.url(), kubernetes::ROOT);
         format!(
@@ -185,7 +186,8 @@ impl FakeRunAi {
         )
     }
 
-    /// Adds workloads whose pods are made up: each has written so many lines and runs on, without a process.
+    /// Adds workloads with simulated pods: each has written this many lines and keeps running, without a
+    /// process.
     pub fn add(&self, names: impl IntoIterator<Item = String>, pods: usize, lines: usize) -> Vec<String> {
         let made: Vec<_> = names.into_iter().map(|name| Workload::made_up(&name, pods, lines)).collect();
         let ids = made.iter().map(|workload| workload.id.clone()).collect();
@@ -193,17 +195,17 @@ impl FakeRunAi {
         ids
     }
 
-    /// Its state, to look at or to change.
+    /// Returns its state, to read or change.
     pub fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Lets something go wrong.
+    /// Adds a fault.
     pub fn fail(&self, fault: Fault) {
         self.state().faults.push(fault);
     }
 
-    /// Requests that were seen to a path that begins so.
+    /// Returns the received requests with this path prefix.
     pub fn seen(&self, method: &str, path: &str) -> Vec<Seen> {
         let matches = |seen: &&Seen| seen.method == method && seen.path.starts_with(path);
         self.state().journal.iter().filter(matches).cloned().collect()
@@ -219,7 +221,7 @@ impl Drop for FakeRunAi {
     }
 }
 
-/// Locks the state; a panic elsewhere does not spoil it.
+/// Locks the state, also after a panic in another thread.
 pub(crate) fn lock(state: &Shared) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A pod: a process of this machine, its output kept line by line with the time it came.
+//! A pod: a process of this machine, and its output line by line with times.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-/// What a pod wrote, and how it ended.
+/// The output of a pod, and how it ended.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Lines with the time they came.
+    /// Lines with their times.
     pub lines: Vec<(Timestamp, Vec<u8>)>,
     /// Exit code, once it ended.
     pub exit: Option<i32>,
@@ -30,13 +30,13 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Makes a pod that has not started.
+    /// Creates a pod that has not started.
     pub fn new(name: String) -> Self {
         let id = format!("{:032x}", fastrand::u128(..));
         Self { id, name, output: Arc::default() }
     }
 
-    /// Starts its command, with `$(NAME)` filled in from its environment as Kubernetes does.
+    /// Starts its command, with `$(NAME)` expanded from its environment as Kubernetes does.
     pub fn start(&self, command: &str, args: &str, folder: &str, env: &BTreeMap<String, String>) {
         let words = |text: &str| -> Vec<String> {
             shlex::split(text).unwrap_or_default().iter().map(|word| expand(word, env)).collect()
@@ -70,14 +70,14 @@ impl Pod {
                 }
             });
             let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(137);
-            // The end of a container's first process is the end of all its processes.
+            // When a container's first process ends, all its processes are killed.
             kill_group(group);
             let _ = reader.join();
             end(&output, code);
         });
     }
 
-    /// Makes a pod that runs without a process, and has written lines already.
+    /// Creates a pod that runs without a process, and has already written lines.
     pub fn made_up(name: String, lines: usize) -> Self {
         let pod = Self::new(name);
         let written = (0..lines).map(|i| (Timestamp::now(), format!("{} line {i}", pod.name).into_bytes()));
@@ -90,18 +90,18 @@ impl Pod {
         pod
     }
 
-    /// The lines behind the first `at`, and whether it has ended; none if it has fewer.
+    /// Returns the lines after the first `at`, and whether it has ended; none if it has fewer.
     pub fn lines(&self, at: usize) -> Option<(Vec<(Timestamp, Vec<u8>)>, bool)> {
         let output = locked(&self.output);
         Some((output.lines.get(at..)?.to_vec(), output.exit.is_some()))
     }
 
-    /// Where its last lines begin.
+    /// Returns where its last lines begin.
     pub fn tail(&self, lines: usize) -> usize {
         locked(&self.output).lines.len().saturating_sub(lines)
     }
 
-    /// Exit code, once it ended.
+    /// Returns the exit code, once it ended.
     pub fn exit_code(&self) -> Option<i32> {
         locked(&self.output).exit
     }
@@ -117,7 +117,7 @@ impl Pod {
         }
     }
 
-    /// The phase Kubernetes would give it.
+    /// Returns its phase in Kubernetes.
     pub fn phase(&self) -> &'static str {
         let output = locked(&self.output);
         match (output.exit, output.pid) {
@@ -139,12 +139,12 @@ fn end(output: &Mutex<Output>, code: i32) {
     output.pid = None;
 }
 
-/// Locks what a pod wrote.
+/// Locks the output of a pod.
 pub fn locked(output: &Mutex<Output>) -> std::sync::MutexGuard<'_, Output> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fills in `$(NAME)`; `$$` is a dollar; an unknown name stays.
+/// Expands `$(NAME)`; `$$` is a dollar; an unknown name is kept.
 pub fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;

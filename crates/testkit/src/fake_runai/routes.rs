@@ -27,18 +27,18 @@ pub fn router() -> Router<Shared> {
         .route("/api/v1/workloads/{kind}/{id}/resume", post(resume))
 }
 
-/// An error of the control plane.
+/// Returns an error of the control plane.
 pub fn refuse(code: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, axum::Json(json!({"code": code, "message": message}))).into_response()
 }
 
-/// An answer of the control plane.
+/// Returns an answer of the control plane.
 pub fn answer(code: u16, body: Value) -> Response {
     (StatusCode::from_u16(code).unwrap_or(StatusCode::OK), axum::Json(body)).into_response()
 }
 
-/// When everything that was always there was made.
+/// Creation time of everything that exists from the start.
 pub const MADE: &str = "2026-01-01T03:49:52.531Z";
 
 async fn projects(Extract(state): Extract<Shared>, headers: HeaderMap, Query(params): Params) -> Response {
@@ -48,7 +48,7 @@ async fn projects(Extract(state): Extract<Shared>, headers: HeaderMap, Query(par
     }
     let project = json!({"id": PROJECT_ID, "name": PROJECT, "clusterId": CLUSTER_ID, "parentId": "1",
                          "status": {"namespace": format!("runai-{PROJECT}"), "phase": "Ready"}});
-    // A project whose name begins alike: a search by substring finds both.
+    // A project with the same prefix: a search by substring finds both.
     let other =
         json!({"id": "4500013", "name": format!("{PROJECT}-old"), "clusterId": CLUSTER_ID, "parentId": "1"});
     let wanted = params.get("filterBy").and_then(|filter| filter.strip_prefix("name=="));
@@ -122,7 +122,7 @@ async fn create(
     answer(if state.minor < 21 { 200 } else { 202 }, told)
 }
 
-/// What every version refuses in a create body.
+/// Returns the error that every version reports for a create body.
 fn mistake(body: &Value) -> Option<String> {
     let word = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or_default();
     for (key, wanted) in [("projectId", PROJECT_ID), ("clusterId", CLUSTER_ID)] {
@@ -153,7 +153,7 @@ async fn read(
     if let Err(refused) = authorised(&state, &headers) {
         return refused;
     }
-    // What is read of `/workloads/{id}/…` has the shape of a typed read.
+    // Paths of the form `/workloads/{id}/…` look like a typed read.
     if matches!(id.as_str(), "pods" | "events" | "history") {
         return of_workload(&mut state, &kind, &id, &params);
     }
@@ -207,7 +207,7 @@ async fn list(Extract(state): Extract<Shared>, headers: HeaderMap, Query(params)
     answer(200, body)
 }
 
-/// One page: `next` is the offset of the next, and absent at the end.
+/// Returns one page: `next` is the offset of the next page, and absent on the last.
 pub fn page(key: &str, all: Vec<Value>, params: &HashMap<String, String>, longest: usize) -> Value {
     let number = |name: &str| params.get(name).and_then(|value| value.parse::<usize>().ok());
     let offset = number("offset").unwrap_or(0);

@@ -21,17 +21,17 @@ const SERVER_KEY: &[u8] = include_bytes!("tls/server.key.pem");
 const SELF_SIGNED: &[u8] = include_bytes!("tls/self-signed.pem");
 const SELF_SIGNED_KEY: &[u8] = include_bytes!("tls/self-signed.key.pem");
 
-/// The file with the certificate that no authority signed.
+/// Returns the file with the self-signed certificate.
 pub fn self_signed() -> PathBuf {
     file("self-signed.pem")
 }
 
-/// The file with the authority's certificate, for clients that should trust it.
+/// Returns the file with the authority's certificate, for clients that should trust it.
 pub fn authority() -> PathBuf {
     file("ca.pem")
 }
 
-/// The file with a client's certificate and key.
+/// Returns the file with a client's certificate and key.
 pub fn client_identity() -> PathBuf {
     file("client-both.pem")
 }
@@ -40,20 +40,21 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fake_runai/tls").join(name)
 }
 
-/// Takes connections, and finishes their handshakes.
+/// Accepts connections, and completes their handshakes.
 pub struct TlsListener {
     listener: TcpListener,
     acceptor: TlsAcceptor,
 }
 
 impl TlsListener {
-    /// Wraps a listener. With `known_clients_only`, a client must show a certificate of the same authority.
+    /// Wraps a listener. With `known_clients_only`, a client must present a certificate of the same
+    /// authority.
     pub fn new(listener: TcpListener, known_clients_only: bool) -> io::Result<Self> {
         let config = config(known_clients_only, SERVER, SERVER_KEY).map_err(io::Error::other)?;
         Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
-    /// Wraps a listener that shows a certificate which no authority signed.
+    /// Wraps a listener with a self-signed certificate.
     pub fn self_signed(listener: TcpListener) -> io::Result<Self> {
         let config = config(false, SELF_SIGNED, SELF_SIGNED_KEY).map_err(io::Error::other)?;
         Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)) })
@@ -87,7 +88,7 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            // A client that does not like the certificate goes away in the middle of the handshake.
+            // A client that rejects the certificate disconnects during the handshake.
             let Ok((stream, address)) = self.listener.accept().await else { continue };
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);

@@ -1,4 +1,4 @@
-//! Tokens: both ways to get one, in the versions that have them.
+//! Tokens: both ways to get one, in the versions that support them.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use super::routes::{answer, refuse};
 use super::{CLIENT_ID, CLIENT_SECRET, Shared, State, lock};
 
-/// The operations that give tokens.
+/// The operations that return tokens.
 pub fn router() -> Router<Shared> {
     Router::new().route("/api/v2/token", post(v2)).route("/api/v1/token", post(v1))
 }
 
-/// Refuses a request without a good token.
+/// Refuses a request without a valid token.
 pub fn authorised(state: &State, headers: &HeaderMap) -> Result<(), Response> {
     let given = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let now = Instant::now();
@@ -30,7 +30,7 @@ pub fn authorised(state: &State, headers: &HeaderMap) -> Result<(), Response> {
     if good { Ok(()) } else { Err(refuse(401, "token is not valid")) }
 }
 
-/// A token that says when it runs out, as a real one does; the official client reads it.
+/// Creates a token that contains its expiry, as a real one does; the official client reads it.
 fn new_token(state: &mut State) -> String {
     let until = jiff::Timestamp::now().as_second() + i64::try_from(state.token_life.as_secs()).unwrap_or(0);
     let claims = json!({"exp": until, "jti": format!("{:x}", fastrand::u64(..))}).to_string();
@@ -55,7 +55,7 @@ async fn v2(Extract(state): Extract<Shared>, body: String) -> Response {
     answer(200, json!({"access_token": token, "token_type": "Bearer", "expires_in": life}))
 }
 
-/// Keys are matched without regard to case, as the real one does.
+/// Keys are case-insensitive, as in the real one.
 async fn v1(Extract(state): Extract<Shared>, axum::Json(body): axum::Json<Value>) -> Response {
     let mut state = lock(&state);
     let fields: HashMap<String, String> = body

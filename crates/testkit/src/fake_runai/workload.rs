@@ -1,4 +1,4 @@
-//! A workload and its life.
+//! A workload and its lifecycle.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ pub struct Workload {
     pub id: String,
     /// `distributed`, `trainings`, `workspaces`.
     pub kind: String,
-    /// The body it was made of.
+    /// The body it was created from.
     pub body: Value,
-    /// When.
+    /// When it was created.
     pub created: Timestamp,
     /// Its pods.
     pub pods: Vec<Pod>,
-    /// Suspended by somebody.
+    /// Whether it was suspended.
     pub stopped: bool,
-    /// Deleted by somebody.
+    /// Whether it was deleted.
     pub deleted: bool,
-    /// Phase told instead of the real one, where a test wants it.
+    /// A phase set by a test instead of the real one.
     pub told: Option<String>,
-    /// Why it is in its phase, which only the list says.
+    /// The reason of its phase, which is only in the list.
     pub message: String,
-    /// The addresses at which it can be reached.
+    /// The addresses of the workload.
     pub urls: Vec<String>,
     /// The phases it was seen in, each with the time it was first seen.
     pub history: Vec<(Timestamp, String)>,
 }
 
 impl Workload {
-    /// Makes a workload of a create body and starts its pods.
+    /// Creates a workload from a create body and starts its pods.
     pub fn new(kind: &str, body: Value) -> Self {
         let bits = format!("{:032x}", fastrand::u128(..));
         let id = format!(
@@ -64,7 +64,7 @@ impl Workload {
         made
     }
 
-    /// Makes a running workload whose pods have written so many lines, without a process.
+    /// Creates a running workload whose pods have written this many lines, without a process.
     pub fn made_up(name: &str, pods: usize, lines: usize) -> Self {
         let body = serde_json::json!({
             "name": name, "projectId": PROJECT_ID, "clusterId": CLUSTER_ID, "masterSpecSameAsWorker": true,
@@ -77,7 +77,7 @@ impl Workload {
         made
     }
 
-    /// Whether a pod, or all of it, has ended.
+    /// Returns whether a pod, or all of it, has ended.
     pub fn ended(&self, pod: Option<&String>) -> bool {
         match pod.and_then(|name| self.pod(name)) {
             Some(pod) => pod.exit_code().is_some(),
@@ -85,7 +85,7 @@ impl Workload {
         }
     }
 
-    /// Remembers the phase it is in now.
+    /// Records its present phase.
     pub fn observe(&mut self) {
         let phase = self.phase();
         if self.history.last().is_none_or(|(_, last)| *last != phase) {
@@ -93,7 +93,7 @@ impl Workload {
         }
     }
 
-    /// Its history, the newest first.
+    /// Returns its history, newest first.
     pub fn records(&self) -> Vec<Value> {
         let record = |(time, phase): &(Timestamp, String)| {
             json!({"meta": {"creationTimestamp": time.to_string(), "type": "PhaseUpdate"},
@@ -102,7 +102,7 @@ impl Workload {
         self.history.iter().rev().map(record).collect()
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         self.body.get("name").and_then(Value::as_str).unwrap_or_default()
     }
@@ -147,7 +147,7 @@ impl Workload {
         self.pods.iter().for_each(Pod::kill);
     }
 
-    /// Its phase, in the platform's words.
+    /// Returns its phase, in the platform's words.
     pub fn phase(&self) -> String {
         if let Some(told) = &self.told {
             return told.clone();
@@ -173,7 +173,7 @@ impl Workload {
         word.to_owned()
     }
 
-    /// What the typed read answers.
+    /// Returns the answer of a typed read.
     pub fn typed(&self) -> Value {
         let mut answer = self.body.clone();
         answer["requestedName"] = json!(self.name());
@@ -185,7 +185,7 @@ impl Workload {
         answer
     }
 
-    /// What the list answers.
+    /// Returns its entry in the list.
     pub fn listed(&self) -> Value {
         let kind = match self.kind.as_str() {
             "distributed" => "Distributed",
@@ -204,7 +204,7 @@ impl Workload {
         })
     }
 
-    /// Its pods, as the control plane lists them.
+    /// Returns its pods, as the control plane lists them.
     pub fn listed_pods(&self) -> Vec<Value> {
         let made = self.created.to_string();
         let pod = |pod: &Pod| {
@@ -215,12 +215,12 @@ impl Workload {
         self.pods.iter().map(pod).collect()
     }
 
-    /// A pod of a name.
+    /// Returns the pod of a name.
     pub fn pod(&self, name: &str) -> Option<&Pod> {
         self.pods.iter().find(|pod| pod.name == name)
     }
 
-    /// Whether a field of what the list answers has a value.
+    /// Returns whether a field of its list entry has a value.
     pub fn has(&self, field: &str, value: &str) -> bool {
         match field {
             "name" => self.name() == value,
@@ -245,7 +245,7 @@ fn environment(spec: &Value, rank: u64, total: u64) -> BTreeMap<String, String> 
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
-    // Values see the variables before them; what the operator adds stands behind the user's.
+    // Values may refer to the variables before them; the operator's come after the user's.
     let mut before = BTreeMap::new();
     for var in spec.get("environmentVariables").and_then(Value::as_array).into_iter().flatten() {
         if let (Some(name), Some(value)) =

@@ -1,5 +1,5 @@
-//! What is sent, compared with what would be sent without the fabric's changes; each changed line knows the change
-//! behind it.
+//! Compares the rendered document with the one without the fabric's changes; each changed line refers to its
+//! change.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use weftrun::core::backend::Rendered;
 use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_line;
 
-/// How long documents are compared before the rest is taken as it comes: a job of thousands of processes has a long one.
+/// How long documents are compared before the rest is compared less precisely: a job of thousands of
+/// processes has a long one.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A line of the comparison, safe to draw.
@@ -109,7 +110,7 @@ pub fn diff(rows: &[Row], off: impl Iterator<Item = usize>) -> Vec<Line<'_>> {
 /// Compares a document without the changes (`bare`) with the one that is sent.
 pub fn compare(bare: Option<&Rendered>, sent: &Rendered, changes: &[Op]) -> Vec<Row> {
     let after = text(sent);
-    // Each plan has an id of its own; that is no change of the fabric's.
+    // Each plan has its own id, which is not a change by the fabric.
     let before = bare.map_or_else(
         || after.clone(),
         |bare| text(bare).replace(bare.submission.as_str(), sent.submission.as_str()),
@@ -151,8 +152,8 @@ fn safe(line: &str) -> String {
     clean_line(line.trim_end_matches('\n').as_bytes()).text
 }
 
-/// Finds the change behind a line: the one it names, else one whose value it holds, else the one of the line before it
-/// (`value:` under `name:`).
+/// Finds the change behind a line: the one it names, else one whose value it contains, else that of the
+/// previous line (`value:` under `name:`).
 struct Causes {
     names: Vec<(String, usize)>,
     values: Vec<(String, usize)>,
@@ -191,7 +192,7 @@ impl Causes {
     }
 }
 
-/// Gives headings the change of the line below them.
+/// Assigns to headings the change of the line below them.
 fn fill(rows: &mut [Row]) {
     let mut below = None;
     for row in rows.iter_mut().rev() {
@@ -205,7 +206,7 @@ fn fill(rows: &mut [Row]) {
     }
 }
 
-/// What stands between the words of YAML, TOML, JSON and shell.
+/// Returns whether a character separates words in YAML, TOML, JSON and shell.
 fn is_border(c: char) -> bool {
     c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '=' | '{' | '}' | '[' | ']' | '(' | ')' | ';')
 }

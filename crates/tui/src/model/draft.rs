@@ -25,7 +25,7 @@ pub enum Field {
     Nodes,
     /// GPUs of each node.
     Gpus,
-    /// Memory of each node, where the job says nothing of it.
+    /// Memory of each node, if the job sets none.
     Memory,
     /// Instance type.
     Instance,
@@ -70,7 +70,7 @@ impl Field {
         Self::Changes,
     ];
 
-    /// The rows of the form: short fields stand beside each other.
+    /// The rows of the form: short fields share a row.
     pub const ROWS: [&'static [Self]; 11] = [
         &[Self::Target, Self::Queue],
         &[Self::Name, Self::Priority],
@@ -158,29 +158,30 @@ pub struct Choices {
     pub profiles: Vec<String>,
 }
 
-/// What planning a draft gave.
+/// The result of planning a draft.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The plan as it will be.
+    /// The plan.
     pub plan: FabricPlan,
     /// The changes as they would be with no rule switched off.
     pub all: Vec<Op>,
-    /// What is sent, line by line, against what would be sent without the changes; or why it cannot be.
+    /// The rendered document, line by line, compared with the one without the changes; or why it cannot be
+    /// rendered.
     pub rows: Result<Vec<Row>, String>,
     /// The changes in the order of those lines.
     pub order: Vec<usize>,
-    /// What it rests on.
+    /// The source of its facts.
     pub basis: Basis,
 }
 
-/// What a plan rests on.
+/// The source of a plan's facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// What is assumed: the cluster is being asked.
+    /// Assumed facts: the cluster is being queried.
     Assumed,
-    /// What is assumed: the cluster does not say.
+    /// Assumed facts: the cluster did not answer.
     Unanswered,
-    /// What the cluster said it has.
+    /// The cluster's facts.
     Cluster,
 }
 
@@ -202,9 +203,9 @@ impl Planned {
 /// A new job.
 #[derive(Debug)]
 pub struct Draft {
-    /// What a file or another job gave; the form changes a copy.
+    /// The job of a file or another job; the form changes a copy.
     pub base: JobSpec,
-    /// Where it came from, for the title and the equal command.
+    /// Its source, for the title and the equivalent command.
     pub file: Option<String>,
     /// Targets to choose from.
     pub targets: Vec<String>,
@@ -230,18 +231,18 @@ pub struct Draft {
     pub shown: Shown,
     /// Lines the document is scrolled; none while it follows the change under the cursor.
     pub scroll: Option<usize>,
-    /// Counts the edits: answers to older plans are thrown away.
+    /// Number of edits: answers to older plans are discarded.
     pub revision: u64,
     /// The answer to the newest plan.
     pub planned: Option<Result<Planned, String>>,
-    /// What the cluster said, and to which revision.
+    /// The cluster's verdict, and the revision it is about.
     pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
-    /// Whether it is on its way.
+    /// Whether it is being submitted.
     pub sending: bool,
 }
 
 impl Draft {
-    /// Makes a draft of a job; an empty form is a job of one node.
+    /// Creates a draft from a job; an empty form is a job of one node.
     pub fn new(base: JobSpec, file: Option<String>, choices: Choices, target: &str) -> Self {
         let targets = choices.targets;
         let mut profiles = choices.profiles;
@@ -309,7 +310,7 @@ impl Draft {
         self.targets.get(self.target).map_or("local", String::as_str)
     }
 
-    /// The job the form describes, or what is wrong with it.
+    /// Returns the job that the form describes, or what is wrong with it.
     pub fn spec(&self) -> Result<JobSpec, String> {
         let mut spec = self.base.clone();
         let filled = |field| Some(self.text(field).trim().to_owned()).filter(|text| !text.is_empty());
@@ -319,7 +320,7 @@ impl Draft {
         spec.fabric.memory = filled(Field::Memory);
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
-        // Untouched it is what the file says, also what one word cannot.
+        // If unchanged, it is the file's value, even if that cannot be expressed as text.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
             let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
             spec.volumes = volumes
@@ -360,7 +361,7 @@ impl Draft {
         Ok(spec)
     }
 
-    /// Whether flags can say all of the job that is not in its file.
+    /// Returns whether flags can express everything in the job that is not in its file.
     fn fits_flags(spec: &JobSpec) -> bool {
         let Some(role) = spec.workers().next() else { return false };
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
@@ -380,7 +381,8 @@ impl Draft {
         off && are_words(&spec.volumes) && same == *spec
     }
 
-    /// Whether flags behind its file can say all of the job: they add and replace, and take nothing away.
+    /// Returns whether flags after its file can express the whole job: they add and replace, and remove
+    /// nothing.
     fn fits_flags_behind_file(&self, spec: &JobSpec) -> bool {
         let base = &self.base;
         let worker = |job: &JobSpec| job.workers().next().and_then(|role| role.instance_type.clone());
@@ -400,14 +402,14 @@ impl Draft {
             && (base.volumes == spec.volumes || are_words(&spec.volumes))
     }
 
-    /// The job was saved as a file: from now on that is where it comes from.
+    /// Records that the job was saved as a file, which it is based on from now on.
     pub fn saved(&mut self, path: &std::path::Path) {
         if let Ok(spec) = self.spec() {
             (self.base, self.file) = (spec, Some(path.display().to_string()));
         }
     }
 
-    /// Whether the equal command needs the job saved as a file first.
+    /// Returns whether the equivalent command needs the job saved as a file first.
     pub fn needs_file(&self) -> bool {
         self.spec().is_ok_and(|spec| match self.file {
             None => !Self::fits_flags(&spec),
@@ -415,7 +417,7 @@ impl Draft {
         })
     }
 
-    /// The `weftrun submit` command that does the same.
+    /// Returns the equivalent `weftrun submit` command.
     pub fn command(&self) -> String {
         if self.needs_file() {
             let file = format!("{}.toml", self.text(Field::Name));
@@ -493,7 +495,7 @@ impl Draft {
         parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" ")
     }
 
-    /// The changes listed: all that apply, and those switched off.
+    /// Returns all changes that apply, and those switched off.
     pub fn changes(&self) -> &[Op] {
         match &self.planned {
             Some(Ok(planned)) => &planned.all,
@@ -501,7 +503,8 @@ impl Draft {
         }
     }
 
-    /// Moves the cursor over the changes, in the order they are shown; gives whether it was not at their beginning.
+    /// Moves the cursor over the changes, in the order they are shown; returns whether it was not at their
+    /// beginning.
     pub fn step(&mut self, by: isize) -> bool {
         let count = self.changes().len();
         let order: Vec<usize> = match (&self.planned, self.shown) {
@@ -517,14 +520,14 @@ impl Draft {
         true
     }
 
-    /// The diff as it is shown.
+    /// Returns the displayed diff.
     pub fn diff<'p>(&self, planned: &'p Planned) -> Vec<compare::Line<'p>> {
         let off =
             planned.order.iter().copied().filter(|at| planned.all.get(*at).is_some_and(|op| self.is_off(op)));
         compare::diff(planned.rows.as_deref().unwrap_or_default(), off)
     }
 
-    /// The line of the document that is shown under the cursor.
+    /// Returns the line of the document that is under the cursor.
     pub fn line(&self) -> usize {
         let here = Some(self.change);
         let Some(Ok(planned)) = &self.planned else { return 0 };
@@ -538,12 +541,12 @@ impl Draft {
         found.unwrap_or(0)
     }
 
-    /// Whether a line's change is the one under the cursor.
+    /// Returns whether a line's change is the one under the cursor.
     pub fn marks(&self, change: Option<usize>) -> bool {
         self.field == Field::Changes && change == Some(self.change)
     }
 
-    /// Whether a change is switched off: its rule, or the rule it depends on.
+    /// Returns whether a change is switched off: its rule, or the rule it depends on.
     pub fn is_off(&self, op: &Op) -> bool {
         match &self.planned {
             Some(Ok(planned)) => !planned
@@ -560,12 +563,12 @@ fn field_label(field: Field) -> &'static str {
     field.label()
 }
 
-/// Volumes as the form shows them.
+/// Formats volumes for the form.
 fn storage(volumes: &[Volume]) -> String {
     volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether each of the volumes can be said in a word.
+/// Returns whether each of the volumes can be expressed as one word.
 fn are_words(volumes: &[Volume]) -> bool {
     volumes.iter().all(|volume| volume.to_string().parse().as_ref() == Ok(volume))
 }

@@ -7,7 +7,7 @@ use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 /// Whether a target answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Health {
-    /// It was asked and has not answered yet.
+    /// It was queried and has not answered yet.
     Asking,
     /// It answers.
     Up,
@@ -29,7 +29,7 @@ pub struct Target {
 /// One job in the list.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What its cluster says.
+    /// Its summary from the cluster.
     pub summary: JobSummary,
     /// The last thing that happened to it.
     pub last: String,
@@ -70,7 +70,7 @@ pub struct Jobs {
     pub order: Order,
 }
 
-/// Most jobs kept; a cluster's whole history is not ours to hold.
+/// Largest number of jobs kept: a cluster's whole history is too large.
 const MAX_JOBS: usize = 5_000;
 
 impl Jobs {
@@ -97,7 +97,7 @@ impl Jobs {
         shown
     }
 
-    /// The job under the cursor; the first one where the cursor's is gone.
+    /// Returns the job under the cursor; the first one if that is gone.
     pub fn current(&self) -> Option<&Entry> {
         let shown = self.shown();
         let found = self.selected.as_ref().and_then(|s| shown.iter().find(|e| e.summary.handle == *s));
@@ -127,7 +127,7 @@ impl Jobs {
         self.selected = shown.get(next).map(|entry| entry.summary.handle.clone());
     }
 
-    /// Takes a job's present state in.
+    /// Adds or updates a job.
     pub fn put(&mut self, summary: JobSummary) {
         if let Some(entry) = self.get_mut(&summary.handle) {
             if !summary.reason.is_empty() {
@@ -158,7 +158,7 @@ impl Jobs {
         self.entries.push(Entry { summary, last, alarm, verdict: None, gpus: None });
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     pub fn event(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Status { job } => self.put(job.clone()),

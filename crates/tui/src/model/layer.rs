@@ -1,4 +1,4 @@
-//! What lies on top of a screen and takes the keys first.
+//! Layers on top of a screen, which receive the keys first.
 
 use tui_input::Input;
 use weftrun::core::job::{Action as JobAction, JobHandle};
@@ -25,7 +25,7 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    /// What stands before the input.
+    /// Returns the text before the input.
     pub fn label(self) -> &'static str {
         match self {
             Self::JobFilter => "jobs with",
@@ -38,7 +38,7 @@ impl Prompt {
     }
 }
 
-/// What is asked before it is done. It holds the job it was opened for: the list may move under it.
+/// An action that needs a confirmation. It contains the job it was opened for: the list may move under it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// Whether to act on a job.

@@ -1,4 +1,4 @@
-//! The log pane: which lines are shown, and where the reader stands.
+//! The log pane: the shown lines, and the position in them.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -14,7 +14,7 @@ impl SharedStore {
         Self(Arc::new(RwLock::new(store)))
     }
 
-    /// Reads it. A writer that panicked has left whole lines only.
+    /// Locks it for reading. A writer that panicked has left only complete lines.
     pub fn read(&self) -> RwLockReadGuard<'_, LogStore> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,11 +74,11 @@ pub struct LogPane {
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
-    /// Whether lines that say the same are shown once.
+    /// Whether repeated lines are shown once.
     pub folded: bool,
     /// The rank whose last lines stay in sight, and those lines.
     pub pinned: Option<(u32, Projection)>,
-    /// Lines the pane had room for when it was last drawn.
+    /// Number of lines that fit into the pane when it was last drawn.
     pub height: usize,
 }
 
@@ -112,7 +112,7 @@ impl LogPane {
         self.cursor.is_none()
     }
 
-    /// Takes in what came since the last call.
+    /// Adds the lines since the last call.
     pub fn update(&mut self) {
         let store = self.store.read();
         self.projection.update(&store);
@@ -158,7 +158,7 @@ impl LogPane {
         store.streams().get(entry.stream as usize)?.rank
     }
 
-    /// Pauses where it stands.
+    /// Pauses at the present position.
     pub fn pause(&mut self) {
         if !self.follows() || self.projection.is_empty() {
             return;
@@ -206,7 +206,7 @@ impl LogPane {
         self.go(self.cursor_index().saturating_add_signed(by));
     }
 
-    /// Shows what another filter leaves; the cursor stays near the line it was on.
+    /// Applies another filter; the cursor stays near its line.
     pub fn refilter(&mut self, filter: Filter) {
         let projection = Projection::new(filter);
         self.projection = if self.folded { projection.folded() } else { projection };

@@ -1,4 +1,4 @@
-//! Everything the screens show: plain data, changed by [`update`](crate::update) alone.
+//! The state of all screens: plain data, changed only by [`update`](crate::update).
 
 pub mod compare;
 pub mod draft;
@@ -76,11 +76,11 @@ pub struct Notice {
     pub text: String,
     /// Whether something failed.
     pub bad: bool,
-    /// When it was said.
+    /// When it was shown.
     pub at: Timestamp,
 }
 
-/// How long something is said: then the keys of the screen are there again. What failed stays until a key is pressed.
+/// How long a notice is shown before the keys of the screen reappear. An error stays until a key is pressed.
 pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 
 /// Everything the screens show.
@@ -96,13 +96,13 @@ pub struct Model {
     pub open: Option<Open>,
     /// The new job.
     pub draft: Option<Draft>,
-    /// What was last said in the bottom line.
+    /// The last notice of the bottom line.
     pub notice: Option<Notice>,
     /// Which key does what.
     pub keymap: Keymap,
     /// How it looks.
     pub theme: Theme,
-    /// Whether the mouse wheel is listened to.
+    /// Whether the mouse wheel is enabled.
     pub mouse: bool,
     /// The time, as of the last message.
     pub now: Timestamp,
@@ -121,7 +121,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes a model that knows nothing but its targets.
+    /// Creates a model with only its targets.
     pub fn new(targets: impl IntoIterator<Item = String>, now: Timestamp) -> Self {
         let target = |name| jobs::Target { name, health: jobs::Health::Asking, capability: None };
         let targets: Vec<_> = targets.into_iter().map(target).collect();
@@ -154,12 +154,12 @@ impl Model {
         }
     }
 
-    /// Says something in the bottom line.
+    /// Shows a notice in the bottom line.
     pub fn say(&mut self, text: impl AsRef<str>) {
         self.tell(text.as_ref(), false);
     }
 
-    /// Says in the bottom line that something failed.
+    /// Shows an error in the bottom line.
     pub fn fail(&mut self, text: impl AsRef<str>) {
         self.tell(text.as_ref(), true);
     }
@@ -169,7 +169,7 @@ impl Model {
         self.notice = Some(Notice { text, bad, at: self.now });
     }
 
-    /// What is in the bottom line now, if it was said lately.
+    /// Returns the present notice of the bottom line, if it is recent.
     pub fn said(&self) -> Option<&Notice> {
         self.notice.as_ref().filter(|notice| notice.bad || self.now.duration_since(notice.at) < SAID_FOR)
     }

@@ -29,9 +29,9 @@ pub enum RankOrder {
 pub struct Open {
     /// Its handle.
     pub handle: JobHandle,
-    /// What its cluster says, once asked.
+    /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
-    /// Why the last question failed.
+    /// Why the last query failed.
     pub error: Option<String>,
     /// What was planned for it, if it was submitted here.
     pub plan: Option<FabricPlan>,
@@ -45,7 +45,7 @@ pub struct Open {
     pub events: Vec<(Option<Timestamp>, JobEvent)>,
     /// Findings of the cluster (stuck, refused).
     pub stuck: Vec<Finding>,
-    /// What NCCL's RAS service was asked last.
+    /// The last query of NCCL's RAS service.
     pub ras: Option<Ras>,
     /// Whether ranks are shown instead of nodes.
     pub by_rank: bool,
@@ -70,7 +70,7 @@ pub struct Ras {
     pub at: Timestamp,
     /// The answer, or why there is none; none while it is awaited.
     pub answer: Option<Result<Box<HealthReport>, String>>,
-    /// What holds the job up, by that answer.
+    /// The finding about what blocks the job, by that answer.
     pub finding: Option<Finding>,
 }
 
@@ -80,11 +80,11 @@ const MAX_EVENTS: usize = 500;
 pub const CAUSE: &str = "WHY-CAUSE";
 /// Most findings of the cluster kept, each of another kind.
 const MAX_STUCK: usize = 100;
-/// Most replicas kept: a cluster that names ever new ones does not fill the memory.
+/// Largest number of replicas kept: a cluster that names ever new ones does not exhaust memory.
 const MAX_REPLICAS: usize = 65_536;
 
 impl Open {
-    /// Opens a job; nothing is known of it yet.
+    /// Creates the state of a job that is being opened.
     pub fn new(handle: JobHandle) -> Self {
         Self {
             handle,
@@ -107,7 +107,7 @@ impl Open {
         }
     }
 
-    /// Takes an event in; `seen` is when it came, where it came while one looked.
+    /// Adds an event; `seen` is when it arrived, if it arrived while the job was open.
     pub fn event(&mut self, event: JobEvent, seen: Option<Timestamp>) {
         match &event {
             JobEvent::Status { job } => {
@@ -151,7 +151,7 @@ impl Open {
         }
     }
 
-    /// What is wrong: the cause, what RAS found, the logs' findings, then the cluster's.
+    /// Returns the findings: the cause, those of RAS, of the logs, then of the cluster.
     pub fn findings(&self) -> Vec<&Finding> {
         let (cause, logs): (Vec<&Finding>, Vec<&Finding>) =
             self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE);
@@ -164,7 +164,7 @@ impl Open {
         all
     }
 
-    /// The ranks that the cause or RAS names, sorted: they are shown first and marked.
+    /// Returns the ranks that the cause or RAS names, sorted: they are shown first and marked.
     pub fn suspects(&self) -> Vec<u32> {
         let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
@@ -180,7 +180,7 @@ impl Open {
         rank.is_some_and(|rank| suspects.binary_search(&rank).is_ok())
     }
 
-    /// Whether the overview lists nodes: ranks, where they were asked for or are few.
+    /// Returns whether the overview lists nodes; it lists ranks if requested, or if there are few.
     pub fn lists_nodes(&self) -> bool {
         !self.by_rank && self.transport_view.nodes.len() > 1 && self.transport_view.ranks.len() > 16
     }
@@ -227,7 +227,7 @@ impl Open {
     }
 }
 
-/// When an event happened, where it says so.
+/// Returns when an event happened, if it contains a time.
 fn happened_at(event: &JobEvent) -> Option<Timestamp> {
     match event {
         JobEvent::Message { time, .. } => *time,

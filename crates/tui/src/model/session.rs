@@ -1,4 +1,4 @@
-//! Where the user left off: what the next start goes on with.
+//! The state of the UI at its end, which the next start restores.
 
 use serde::{Deserialize, Serialize};
 use weftrun::core::job::JobHandle;
@@ -9,7 +9,7 @@ use super::logs::Times;
 use super::{Model, Screen};
 use crate::theme::Theme;
 
-/// Where the user left off. What is unknown in a file of another version is left out.
+/// The state of the UI at its end. Unknown keys in a file of another version are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
@@ -27,7 +27,7 @@ pub struct Session {
     pub log: LogView,
 }
 
-/// How a log was looked at.
+/// The settings of the log pane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogView {
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Puts the list of jobs back as it was. The job is opened when its target lists it.
+    /// Restores the list of jobs. The job is opened when its target lists it.
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
         model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();
@@ -103,7 +103,7 @@ impl LogView {
         }
     }
 
-    /// Looks at a log as before.
+    /// Restores the settings of the log pane.
     pub fn restore(&self, pane: &mut super::logs::LogPane) {
         pane.filter.clone_from(&self.filter);
         pane.ranks.clone_from(&self.ranks);

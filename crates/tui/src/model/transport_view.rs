@@ -1,17 +1,18 @@
-//! What the logs have proved so far, in the shape the screens draw: made beside the ingest, never while drawing.
+//! What the logs have proved so far, in the form that the screens draw: built during the ingest, never while
+//! drawing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 
-/// Most ranks that are waited for: a hostile line may name any number of them.
+/// Largest number of missing ranks: a hostile line may name any number of them.
 const MOST_AWAITED: u32 = 65_536;
 
-/// How far a rank is. Each includes those before it.
+/// The progress of a rank. Each step includes the earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// It should be there, and nothing of it was seen.
+    /// It is expected, and has no output yet.
     Awaited,
     /// Its log has begun.
     #[default]
@@ -33,11 +34,11 @@ pub enum Step {
 }
 
 impl Step {
-    /// The steps of a good life, in order.
+    /// The steps of a successful rank, in order.
     pub const LIFE: [Self; 7] =
         [Self::Started, Self::Bootstrap, Self::Init, Self::Ready, Self::Rings, Self::Trees, Self::Stepping];
 
-    /// Its place in [`Step::LIFE`].
+    /// Returns its index in [`Step::LIFE`].
     pub fn place(self) -> Option<usize> {
         Self::LIFE.iter().position(|step| *step == self)
     }
@@ -58,19 +59,19 @@ impl Step {
     }
 }
 
-/// When each step of [`Step::LIFE`] was behind a rank, where that is known.
+/// When a rank completed each step of [`Step::LIFE`], if known.
 pub type Reached = [Option<Timestamp>; 7];
 
-/// When the ranks had a step behind them, once all of them have.
+/// When the ranks completed a step, once all of them have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lap {
-    /// When the last of them had.
+    /// When the last of them completed it.
     pub end: Timestamp,
-    /// Since the last of them had the step before behind it: what this step took.
+    /// Time since the last of them completed the previous step: the duration of this step.
     pub took: Option<SignedDuration>,
     /// The last rank.
     pub slowest: Option<u32>,
-    /// How long the first waited for the last.
+    /// How long the first one waited for the last.
     pub spread: SignedDuration,
 }
 
@@ -89,16 +90,17 @@ pub struct Rank {
     pub node: Option<u32>,
     /// Network it announced.
     pub announced: Option<String>,
-    /// How far it is.
+    /// Its progress.
     pub step: Step,
-    /// When it had come so far.
+    /// When it completed each step.
     pub reached: Reached,
-    /// When it printed its last step of a training, where that is known.
+    /// When it printed its last training step, if known.
     pub last_step: Option<Timestamp>,
 }
 
 impl Rank {
-    /// Whether it has a step behind it. One that failed has none: it is where it is no longer.
+    /// Returns whether it has completed a step. A failed rank has completed none: its position is no longer
+    /// valid.
     pub fn has_reached(&self, step: Step) -> bool {
         self.step >= step && self.step != Step::Failed
     }
@@ -124,7 +126,7 @@ pub struct Link {
     pub transports: Vec<String>,
     /// Channels, all pairs together.
     pub channels: u32,
-    /// Pairs of ranks behind it.
+    /// Number of pairs of ranks.
     pub pairs: u32,
     /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
     pub gdr: Option<bool>,
@@ -139,7 +141,7 @@ pub enum Gdr {
     No,
     /// Some of them.
     Some,
-    /// Nobody said.
+    /// Unknown.
     Unknown,
 }
 
@@ -188,7 +190,7 @@ pub enum Kind {
     Shm,
     /// TCP sockets.
     Socket,
-    /// Something this program does not know.
+    /// A transport unknown to this program.
     #[default]
     Unknown,
 }
@@ -257,7 +259,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// How far its ranks are, in words, and whether all of them are that far.
+    /// Describes the progress of its ranks, and returns whether all of them have it.
     pub fn reached_word(&self) -> (String, bool) {
         let all = u32::try_from(self.ranks.len()).unwrap_or(u32::MAX);
         if self.failed > 0 {
@@ -306,7 +308,7 @@ pub struct TransportView {
     pub unit: String,
     /// Ranks that have reached each step of [`Step::LIFE`].
     pub counts: [u32; 7],
-    /// When all ranks had each step of [`Step::LIFE`] behind them, where that is known.
+    /// When all ranks completed each step of [`Step::LIFE`], if known.
     pub laps: [Option<Lap>; 7],
 }
 
@@ -316,14 +318,13 @@ impl TransportView {
         self.counts[step]
     }
 
-    /// Adds the ranks of which NCCL has said nothing: those whose lines are there (`heard`, each with the place that
-    /// wrote them), and those of which there is nothing at all. The world that NCCL names has the last word on how
-    /// many there are; before it does, what the job asks for.
+    /// Adds the ranks without any NCCL output: those with other output (`heard`, each with the place that
+    /// wrote it), and those without any. The world size that NCCL reports takes precedence over the job's.
     pub fn await_ranks(&mut self, asked: u32, heard: &BTreeMap<u32, String>) {
         let world = self.communicators.iter().find(|comm| comm.world).map(|comm| comm.nranks);
         let total = world.unwrap_or(asked).min(MOST_AWAITED);
         let known: BTreeSet<u32> = self.ranks.iter().filter_map(|rank| rank.rank).collect();
-        // A process whose rank is not proved yet may be any of them.
+        // A process with an unproved rank may be any of them.
         let mut nameless = self.ranks.len() - known.len().min(self.ranks.len());
         for (rank, host) in heard.iter().filter(|(rank, _)| !known.contains(rank)) {
             if nameless > 0 {
@@ -333,7 +334,7 @@ impl TransportView {
             let (rank, host, step) = (Some(*rank), host.clone(), Step::Started);
             self.ranks.push(Rank { rank, host, step, ..Rank::default() });
         }
-        // Lines of nobody prove nothing: without a single rank that is known, none is said to be missing.
+        // Lines of unknown ranks prove nothing: without a single known rank, none is reported as missing.
         if self.ranks.is_empty() {
             return;
         }
@@ -356,7 +357,7 @@ impl TransportView {
         all
     }
 
-    /// Puts the nodes and their counts together from the ranks.
+    /// Builds the nodes and their counts from the ranks.
     pub fn group(&mut self) {
         self.ranks.sort_by_key(|rank| (rank.rank.unwrap_or(u32::MAX), rank.host.clone(), rank.pid));
         self.counts = [0; 7];
@@ -366,7 +367,7 @@ impl TransportView {
             }
         }
         self.laps = laps(&self.ranks);
-        // Where NCCL names the hosts, a rank it has not spoken of is of none of them.
+        // If NCCL names the hosts, a rank it has not reported belongs to none of them.
         let least = if self.ranks.iter().any(|rank| rank.step > Step::Started) {
             Step::Bootstrap
         } else {
@@ -399,7 +400,7 @@ impl TransportView {
         self.nodes = nodes;
     }
 
-    /// Folds the links of ranks into links of nodes.
+    /// Merges the links of ranks into links of nodes.
     pub fn fold_links(&mut self) {
         let node_of: BTreeMap<u32, u32> =
             self.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
@@ -410,7 +411,7 @@ impl TransportView {
     }
 }
 
-/// When all ranks had each step behind them; none where one has not, or its time is not known.
+/// Returns when all ranks completed each step; none if one has not, or its time is unknown.
 fn laps(ranks: &[Rank]) -> [Option<Lap>; 7] {
     let mut laps = [None; 7];
     let mut before: Option<Timestamp> = None;
@@ -458,7 +459,7 @@ fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTr
 }
 
 impl Link {
-    /// Takes another link between the same two ends in; the worst kind shows.
+    /// Merges another link between the same two ends; the worst kind is shown.
     pub fn join(&mut self, other: &Self) {
         self.kind = self.kind.max(other.kind);
         self.channels += other.channels;

@@ -1,6 +1,6 @@
-//! Words as a shell takes and reads them.
+//! Quotes and splits words of a POSIX shell.
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub fn quote(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -10,7 +10,7 @@ pub fn quote(word: &str) -> String {
     }
 }
 
-/// The words of a command line; none where a quote is not closed.
+/// Splits a command line into words; none if a quote is not closed.
 pub fn words(text: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut open, mut any) = (Vec::new(), String::new(), None, false);
     let mut chars = text.chars();

@@ -1,24 +1,24 @@
-//! A log that is read from its end and from its beginning at once: what the screen shows first is there first, and
-//! NCCL's lines, which stand at the beginning, are still all read.
+//! Reads a log from its end and from its beginning at once: the lines on the screen come first, and NCCL's
+//! lines, which are at the beginning, are still all read.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use weftrun::core::log::{LogBatch, Mark, SourceId};
 
-/// Puts the two streams together, so that each line is shown once.
+/// Merges the two streams, so that each line is shown once.
 #[derive(Debug, Default)]
 pub(super) struct Backfill {
     /// Offset at which the stream of the end began, by source.
     starts: HashMap<Arc<SourceId>, u64>,
-    /// Sources of which something before that is still to come.
+    /// Sources whose earlier part is still to come.
     behind: HashSet<Arc<SourceId>>,
-    /// Beginnings of sources whose end has not been seen yet.
+    /// Earlier parts of sources whose end has not been seen yet.
     waiting: Vec<LogBatch>,
 }
 
 impl Backfill {
-    /// Takes in a batch of the end; gives what has waited for it.
+    /// Adds a batch of the end; returns the batches that have waited for it.
     pub(super) fn end(&mut self, batch: &LogBatch) -> Vec<LogBatch> {
         if self.starts.contains_key(&batch.source) {
             return Vec::new();
@@ -35,10 +35,10 @@ impl Backfill {
         mine.into_iter().filter_map(|batch| self.beginning(batch)).collect()
     }
 
-    /// Takes in a batch read from the beginning; gives the part of it that the end does not have.
+    /// Adds a batch read from the beginning; returns the part of it that the end does not contain.
     pub(super) fn beginning(&mut self, mut batch: LogBatch) -> Option<LogBatch> {
         if batch.mark == Some(Mark::Truncated) {
-            // What follows is new, and the end has it.
+            // Later lines are new, and the end contains them.
             self.starts.insert(batch.source.clone(), 0);
             self.behind.remove(&batch.source);
         }
@@ -59,12 +59,12 @@ impl Backfill {
         (keep > 0).then_some(batch)
     }
 
-    /// Whether beginnings wait for their ends: reading on would only fill memory.
+    /// Returns whether earlier parts wait for their ends: reading on would only fill memory.
     pub(super) fn waits(&self) -> bool {
         self.waiting.iter().map(|batch| batch.bytes.len()).sum::<usize>() > 8 << 20
     }
 
-    /// Whether every source that is known has been read from its beginning.
+    /// Returns whether every known source has been read from its beginning.
     pub(super) fn is_whole(&self) -> bool {
         !self.starts.is_empty() && self.behind.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Runs the effects that need no terminal, each in a task of its own; what they find out comes back as a message.
+//! Runs the effects that need no terminal, each in its own task; their results are sent back as messages.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,7 +25,7 @@ pub(super) struct Runner {
     outbox: mpsc::Sender<Msg>,
     grew: Arc<Notify>,
     again: Arc<Notify>,
-    /// What reads the open job; dropped with it.
+    /// The tasks that read the open job; dropped with it.
     reading: Vec<JoinHandle<()>>,
     planning: Option<JoinHandle<()>>,
 }
@@ -49,7 +49,7 @@ impl Runner {
         }
     }
 
-    /// Begins to watch every target.
+    /// Starts to watch every target.
     pub(super) fn watch_all(&self) {
         for name in &self.targets {
             tokio::spawn(targets::watch(
@@ -62,7 +62,7 @@ impl Runner {
         }
     }
 
-    /// Gives a message to the loop.
+    /// Sends a message to the loop.
     pub(super) async fn answer(&self, msg: Msg) {
         let _ = self.outbox.send(msg).await;
     }
@@ -162,7 +162,7 @@ pub(super) fn said(error: &weftrun::Error) -> String {
     text
 }
 
-/// How long a cluster may take to do something to a job, or to say what it thinks of one.
+/// Time limit of an action on a job, or of a check.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
@@ -188,7 +188,7 @@ async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) 
     let _ = outbox.send(Msg::Detail(handle, answer)).await;
 }
 
-/// Writes lines to a new file; one that is there already stays.
+/// Writes lines to a new file; an existing one is not replaced.
 fn save(path: &Path, lines: &[Vec<u8>]) -> Result<PathBuf, String> {
     write(path, |out| {
         lines.iter().try_for_each(|line| out.write_all(line).and_then(|()| out.write_all(b"\n")))
@@ -228,7 +228,7 @@ fn write(
     Ok(path.to_owned())
 }
 
-/// Keeps a text in a file only its owner can read, instead of what was there.
+/// Writes a text to a file that only its owner can read, replacing an earlier one.
 fn keep(path: &Path, text: &str) -> Result<()> {
     weftrun::files::write_private(path, text.as_bytes())
 }

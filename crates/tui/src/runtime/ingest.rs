@@ -167,7 +167,7 @@ async fn sleep_until(due: Option<Instant>) {
 struct TransportViews {
     handle: JobHandle,
     plan: Option<FabricPlan>,
-    /// Ranks the job asks for; 0 where that is not known.
+    /// Number of ranks of the job; 0 if unknown.
     asked: u32,
     /// Whether lines without a time come when they are written.
     live: bool,
@@ -235,7 +235,7 @@ impl TransportViews {
     }
 }
 
-/// The ranks whose lines have come, each with the place that wrote them: a pod, a node.
+/// Returns the ranks with output, each with the place that wrote it: a pod, a node.
 fn heard(store: &LogStore) -> BTreeMap<u32, String> {
     let place = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
     let known = store.streams().iter().filter(|stream| stream.lines > 0);

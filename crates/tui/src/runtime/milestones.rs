@@ -1,4 +1,4 @@
-//! When each process had each step behind it, by its own lines.
+//! When each process completed each step, according to its own lines.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MOST: usize = 65_536;
 /// A process: its source, host and pid.
 type Key = (String, Box<str>, Option<u64>);
 
-/// The steps of a rank; none where the source does not say which.
+/// The steps of a rank; the rank is none if the source does not name it.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     rank: Option<u32>,
@@ -24,7 +24,7 @@ struct Progress {
     last: Timestamp,
 }
 
-/// What is known of the times.
+/// The known times.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// The first line of each source.
@@ -34,12 +34,12 @@ pub(super) struct Times {
     /// What each source's ranks printed of their steps: how many, and when the last one.
     progress: HashMap<String, Vec<Progress>>,
     processes: HashMap<Key, Reached>,
-    /// Processes of the map that were looked at.
+    /// Number of processes of the map that were processed.
     known: usize,
 }
 
 impl Times {
-    /// Takes in what the lines of one moment of a source brought.
+    /// Adds the events in the lines of one source with one time.
     pub fn note(&mut self, map: &TransportMap, source: &Arc<SourceId>, time: Timestamp, events: &[Event]) {
         let name = source.to_string();
         if self.begun.len() < MOST {
@@ -69,7 +69,7 @@ impl Times {
         }
     }
 
-    /// When a rank printed its last step. One that does not say which rank it is of is that of the only rank of its
+    /// Returns when a rank printed its last step. A step without a rank belongs to the only rank of its
     /// source.
     pub fn last_step(&self, view: &RankView, alone: bool) -> Option<Timestamp> {
         let known = self.progress.get(&view.source)?;
@@ -85,8 +85,8 @@ impl Times {
         }
     }
 
-    /// When a rank had the steps up to this one behind it. One that it was never seen to take was behind it when the
-    /// next one was.
+    /// Returns when a rank completed the steps up to this one. A step that was never seen counts as completed
+    /// at the next one.
     pub fn reached(&self, view: &RankView, step: Step) -> Reached {
         let key = (view.source.clone(), view.host.clone(), view.pid);
         let mut reached = self.processes.get(&key).copied().unwrap_or_default();
@@ -112,7 +112,7 @@ mod tests {
     use crate::model::transport_view::TransportView;
     use crate::runtime::view_builder::ViewBuilder;
 
-    /// A rank's log in one batch, as one reads what was written long ago: its lines, each with its second.
+    /// Returns a rank's log in one batch, as when an old log is read: its lines, each with its second.
     fn log(rank: u32, ready: i64, timed: bool) -> LogBatch {
         let process = format!("h{rank}:{}:1 [0] NCCL INFO", 100 + rank);
         let init = format!(

@@ -45,7 +45,7 @@ const FRAME: Duration = Duration::from_millis(16);
 /// Least time between two frames for a terminal at the other end of a network.
 const REMOTE_FRAME: Duration = Duration::from_millis(33);
 
-/// Starts the demo job; gives its handle.
+/// Starts the demo job and returns its handle.
 pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>> + Send + Sync>;
 
 /// How the UI starts.
@@ -63,7 +63,7 @@ pub struct Options {
     pub theme: Option<String>,
     /// Keys by action name.
     pub keys: BTreeMap<String, Vec<String>>,
-    /// Whether the mouse wheel is listened to.
+    /// Whether the mouse wheel is enabled.
     pub mouse: bool,
     /// Whether colours are forbidden.
     pub no_colour: bool,
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Runs the UI until the user quits; gives where they left off.
+/// Runs the UI until the user quits; returns its state for the next start.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] without a terminal, [`ErrorKind::InvalidConfig`] for unknown keys or themes, [`ErrorKind::Io`]
@@ -130,7 +130,7 @@ fn model(options: &Options) -> Result<Model> {
     Ok(model)
 }
 
-/// What wakes the loop.
+/// The events that wake the loop.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Wake {
     Input(Option<std::io::Result<Event>>),
@@ -186,7 +186,7 @@ impl Loop {
                 }
                 Wake::Msg(msg) => {
                     effects = update(model, msg);
-                    // Whatever else is there already belongs to the same frame.
+                    // Other pending messages belong to the same frame.
                     for _ in 0..256 {
                         let Ok(msg) = self.inbox.try_recv() else { break };
                         effects.append(&mut update(model, msg));
@@ -200,7 +200,8 @@ impl Loop {
                 Wake::Clock => dirty = true,
                 Wake::Stop => effects.push(Effect::Sleep),
                 Wake::Draw => {
-                    // Lines may have come while another screen was open: nobody is told of them a second time.
+                    // Lines may have arrived while another screen was open, and their message is not
+                    // repeated.
                     effects = update(model, Msg::LogsGrew);
                     if let Some(open) = &mut model.open {
                         open.logs.height = crate::view::log_height_of(&open.logs, model.screen, model.size);
@@ -208,7 +209,8 @@ impl Loop {
                     let begun = Instant::now();
                     screen.draw(|frame| view(model, frame))?;
                     drawn = Instant::now();
-                    // A terminal that takes long to write to (a slow link) gets fewer frames, not a queue of them.
+                    // A terminal that is slow to write to (a slow link) gets fewer frames, not a queue of
+                    // them.
                     spacing = self.frame.max((drawn - begun) * 2).min(Duration::from_millis(250));
                     dirty = false;
                 }
@@ -244,7 +246,7 @@ impl Loop {
         }
     }
 
-    /// Runs effects; those that need the terminal here, the others in tasks. Gives whether to quit.
+    /// Runs effects: those that need the terminal here, the others in tasks. Returns whether to quit.
     async fn perform(
         &mut self,
         effects: Vec<Effect>,
@@ -268,7 +270,7 @@ impl Loop {
                     }
                 }
                 Effect::Edit(spec) => {
-                    // The editor reads the same keyboard: nobody else may.
+                    // The editor reads the same keyboard, so this program must not.
                     *input = EventStream::new();
                     let answer = screen.outside(|| plan::edit(&spec))?;
                     *input = EventStream::new();
@@ -281,7 +283,7 @@ impl Loop {
     }
 }
 
-/// When the texts that say how long ago something was change next, if there are any that do.
+/// Returns when the relative times on the screen change next, if there are any.
 fn next_tick(model: &Model) -> Option<Duration> {
     let now = model.now;
     let running = model.jobs.entries.iter().filter(|entry| !entry.summary.phase.is_terminal());

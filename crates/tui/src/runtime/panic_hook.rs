@@ -1,9 +1,9 @@
-//! A bug on demand, for the test that shows that one gives the terminal back. A program that is handed out has none.
+//! Panics on demand, for the test that a panic restores the terminal. Release builds do not contain it.
 
 use super::terminal::Screenful;
 
-/// Panics where `WEFTRUN_TEST_BUG` says: in the loop that draws, in a task beside it, or in a thread while frames are drawn
-/// without a pause.
+/// Panics at the place named in `WEFTRUN_TEST_BUG`: in the loop that draws, in a task beside it, or in a
+/// thread while frames are drawn without a pause.
 #[expect(clippy::panic, reason = "that is what it is for")]
 pub(super) fn on_demand(screen: &mut Screenful) {
     match std::env::var("WEFTRUN_TEST_BUG").as_deref() {

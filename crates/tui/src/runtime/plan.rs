@@ -15,12 +15,12 @@ use weftrun::{Client, Finding, JobSource, Plan, Result};
 use crate::model::draft::{Basis, Planned};
 use crate::msg::Msg;
 
-/// How long typing must pause before the cluster is asked.
+/// How long typing must pause before the cluster is queried.
 const PAUSE: Duration = Duration::from_millis(400);
-/// How long the cluster may take to say what it has.
+/// Time limit of a query for the cluster's facts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Plans a draft: at once with what is assumed, then with what the cluster says.
+/// Plans a draft: at once with assumed facts, then with the cluster's.
 pub(super) async fn plan(
     client: Client,
     revision: u64,
@@ -67,7 +67,8 @@ async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> 
     Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, basis))
 }
 
-/// The job with every rule off that would change it. One rule's silence may wake another: a few rounds find all.
+/// Returns the job with every rule off that would change it. Switching one rule off may activate another: a
+/// few rounds find all.
 fn without(spec: &JobSpec, changes: impl Fn(&JobSpec) -> Vec<Op>) -> JobSpec {
     let mut bare = spec.clone();
     for _ in 0..4 {
@@ -80,7 +81,7 @@ fn without(spec: &JobSpec, changes: impl Fn(&JobSpec) -> Vec<Op>) -> JobSpec {
     bare
 }
 
-/// Asks the cluster whether it would take a draft.
+/// Checks on the cluster whether it would accept a draft.
 pub(super) async fn check(client: Client, target: String, spec: JobSpec) -> Result<Vec<Finding>> {
     client.plan(&target, &spec).await?.check().await
 }
@@ -90,7 +91,7 @@ pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Res
     Ok(client.plan(&target, &spec).await?.submit().await?.handle().clone())
 }
 
-/// Reads a job file. A script outside its folder is refused: there is nobody to ask while the screen is drawn.
+/// Reads a job file. A script outside its folder is refused: no prompt is possible while the screen is drawn.
 pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
     let source = JobSource::read(path).map_err(|error| super::effects::said(&error))?;
     let mut job =
@@ -105,7 +106,7 @@ pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
     Ok(Box::new(job.spec))
 }
 
-/// Opens a job in the user's editor; gives what they made of it.
+/// Opens a job in the user's editor; returns the edited job.
 pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
     let editor =
         std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_else(|_| "vi".to_owned());

@@ -1,7 +1,8 @@
-//! What frames are written to: crossterm, but for the one question that needs an answer from the terminal.
+//! The output of frames: crossterm, except for the one query that needs an answer from the terminal.
 //!
-//! ratatui asks where the cursor is whenever it clears a screen (on every resize). The answer takes a round trip,
-//! competes with the keyboard, and some terminals and recorders never give it. A full screen needs no answer.
+//! ratatui queries the cursor position whenever it clears a screen (on every resize). The answer takes a
+//! round trip, competes with the keyboard, and some terminals and recorders never send it. A full screen does
+//! not need it.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -11,17 +12,18 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
-/// One write a frame, however many cells change.
+/// One write per frame, regardless of how many cells change.
 const BUFFER: usize = 256 * 1024;
 
-/// Whether a panic has given the terminal back. Other threads run on until the process has ended: what they draw would
-/// hide the message, and their sequences would change the terminal that the shell has again.
+/// Whether a panic has restored the terminal. Other threads run until the process has ended: their frames
+/// would hide the message, and their sequences would change the terminal that the shell uses again.
 static CLOSED: Mutex<bool> = Mutex::new(false);
-/// How long a panic waits for a frame that another thread is writing. A terminal that takes nothing must not keep the
+/// How long a panic waits for a frame that another thread is writing. A blocked terminal must not keep the
 /// message from stderr.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// Whether the terminal may still be used. What is done to it while the guard is held comes before a panic gives it back.
+/// Returns a guard if the terminal may still be used. A panic restores the terminal only after the guard is
+/// dropped.
 pub(super) fn open() -> Option<MutexGuard<'static, bool>> {
     let guard = CLOSED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     (!*guard).then_some(guard)
@@ -94,7 +96,7 @@ impl Backend for ScreenOut {
         self.0.show_cursor()
     }
 
-    /// Not asked: a frame puts the cursor where it belongs.
+    /// Not queried: a frame sets the cursor position.
     fn get_cursor_position(&mut self) -> io::Result<Position> {
         Ok(Position::ORIGIN)
     }

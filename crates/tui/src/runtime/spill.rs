@@ -1,4 +1,5 @@
-//! Lines that memory has no room for, in a file without a name: it is gone when the program is, however that ends.
+//! Stores lines that do not fit into memory in an unnamed file, which disappears with the program however it
+//! ends.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,7 +31,7 @@ impl Spill for TempFile {
             self.end += bytes.len() as u64;
             return Some(at);
         }
-        // No file, or no room on the disk: it is not tried again.
+        // No file, or a full disk: it is not tried again.
         self.full = true;
         None
     }
@@ -40,7 +41,7 @@ impl Spill for TempFile {
     }
 }
 
-/// On a disk where there is one: what lies in `/tmp` is memory on many machines.
+/// Preferably on a disk: `/tmp` is in memory on many machines.
 fn open() -> std::io::Result<File> {
     let disk = Path::new("/var/tmp");
     if std::env::var_os("TMPDIR").is_none() && disk.is_dir() {

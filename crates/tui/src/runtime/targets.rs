@@ -1,5 +1,5 @@
-//! One task for each target: its jobs, then its events, again and again. One that hangs, dies or answers garbage says
-//! so in its badge; the others go on.
+//! One task per target: its jobs, then its events, again and again. A target that hangs, dies or sends
+//! garbage shows that in its badge; the others are unaffected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::msg::Msg;
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest time between two attempts.
 const SLOWEST: Duration = Duration::from_secs(30);
-/// Most jobs asked for.
+/// Largest number of jobs requested.
 const MOST_JOBS: usize = 1000;
 
 /// Watches a target for as long as the UI runs.
@@ -86,7 +86,7 @@ async fn follow(
     }
 }
 
-/// Asks, but not for ever.
+/// Runs a query with a time limit.
 pub(super) async fn patient<T>(patience: Duration, question: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(patience, question).await.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Timeout, format!("no answer for {} s", patience.as_secs())))
@@ -119,7 +119,7 @@ mod tests {
         Client::builder().registry(registry).config(Config::empty("/nowhere")).build().unwrap()
     }
 
-    /// What was last said of each target, until all is as wanted.
+    /// Waits until the last status of each target is as expected.
     async fn until(
         inbox: &mut mpsc::Receiver<Msg>,
         said: &mut BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The terminal: taken, drawn on, given back whatever happens.
+//! The terminal: taken over, drawn on, and restored in every case.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ use weftrun::{Error, ErrorKind, Result};
 use super::clipboard;
 use super::screen_out::{self, ScreenOut};
 
-/// The terminal while it is ours.
+/// The terminal while it is taken over.
 pub(super) struct Screenful {
     terminal: Terminal<ScreenOut>,
     mouse: bool,
@@ -34,7 +34,7 @@ fn failed(error: io::Error) -> Error {
 }
 
 impl Screenful {
-    /// Takes the terminal. A panic gives it back before it prints.
+    /// Takes over the terminal. A panic restores it before it prints.
     pub(super) fn enter() -> Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -58,7 +58,7 @@ impl Screenful {
         self.mouse(self.mouse)
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal.
     #[allow(clippy::unused_self, reason = "who has left has no screen any more")]
     pub(super) fn leave(self) {
         give_back();
@@ -69,7 +69,7 @@ impl Screenful {
         self.terminal.size().map(|size| (size.width, size.height)).map_err(failed)
     }
 
-    /// Draws a frame; a terminal that knows synchronized updates shows it at once.
+    /// Draws a frame; a terminal with synchronized updates shows it at once.
     pub(super) fn draw(&mut self, view: impl FnOnce(&mut Frame)) -> Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).map_err(failed)?;
         self.terminal.draw(view).map_err(failed)?;
@@ -81,7 +81,7 @@ impl Screenful {
         self.terminal.clear().map_err(failed)
     }
 
-    /// Listens to the wheel, or leaves the mouse to the terminal.
+    /// Enables the mouse wheel, or leaves the mouse to the terminal.
     pub(super) fn mouse(&mut self, on: bool) -> Result<()> {
         let out = self.terminal.backend_mut();
         if on {
@@ -99,7 +99,7 @@ impl Screenful {
         out.write_all(clipboard::osc52(text).as_bytes()).and_then(|()| Write::flush(out)).map_err(failed)
     }
 
-    /// Gives the terminal back while something else uses it.
+    /// Restores the terminal while another program uses it.
     pub(super) fn outside<T>(&mut self, run: impl FnOnce() -> T) -> Result<T> {
         give_back();
         let answer = run();
@@ -110,7 +110,7 @@ impl Screenful {
     /// Stops this process until the shell continues it.
     pub(super) fn sleep(&mut self) -> Result<()> {
         self.outside(|| {
-            // STOP, not TSTP: we handle TSTP ourselves, so that one from outside gives the terminal back too.
+            // STOP, not TSTP: TSTP is handled here, so that one from outside restores the terminal too.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
         })
     }
@@ -122,7 +122,7 @@ impl Drop for Screenful {
     }
 }
 
-/// Gives the terminal back, unless a panic has: a second time would move the cursor back over its message.
+/// Restores the terminal, unless a panic has: a second time would move the cursor back over its message.
 fn give_back() {
     if let Some(_open) = screen_out::open() {
         restore();
@@ -150,7 +150,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(super) fn new() -> Result<Self> {
         let listen = |kind| signal(kind).map_err(|error| io("listen to signals", &error));
         Ok(Self {
@@ -163,7 +163,7 @@ impl Signals {
         })
     }
 
-    /// Waits until somebody wants us to stop (`true`) or to end (`false`).
+    /// Waits for a signal to stop (`true`) or to end (`false`).
     pub(super) async fn next(&mut self) -> bool {
         let [a, b, c] = &mut self.quit;
         tokio::select! {

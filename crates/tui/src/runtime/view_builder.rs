@@ -21,8 +21,8 @@ pub struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Takes a batch in. Where the cluster does not say when its lines were written, `came` stands for it: none where it
-    /// says nothing of that either.
+    /// Adds a batch. If the cluster reports no times for its lines, `came` is used instead; none if that is
+    /// unknown too.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
@@ -32,8 +32,8 @@ impl ViewBuilder {
         });
     }
 
-    /// What was proved so far, for a job that asks for some ranks (0 where that is not known) and whose lines were heard
-    /// of some.
+    /// Returns what is proved so far, for a job with a number of ranks (0 if unknown) of which some have
+    /// output.
     pub fn transport_view(
         &self,
         plan: Option<&FabricPlan>,

@@ -1,4 +1,4 @@
-//! What backends answered.
+//! Applies the answers of backends.
 
 use weftrun::core::log::clean_text;
 

@@ -40,7 +40,7 @@ fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
     changed(model)
 }
 
-/// Makes a new job like the one under the cursor or the open one.
+/// Creates a new job like the one under the cursor or the open one.
 pub(super) fn again(model: &mut Model) -> Vec<Effect> {
     let handle = model.current();
     let open = model.open.as_ref().filter(|open| Some(&open.handle) == handle.as_ref());
@@ -58,7 +58,7 @@ pub(super) fn again(model: &mut Model) -> Vec<Effect> {
     aim(model, target.as_deref(), effects)
 }
 
-/// Sends the draft to a target, if there is such a one.
+/// Selects a target for the draft, if it exists.
 fn aim(model: &mut Model, target: Option<&str>, effects: Vec<Effect>) -> Vec<Effect> {
     let Some(draft) = &mut model.draft else { return effects };
     match draft.targets.iter().position(|name| Some(name.as_str()) == target) {
@@ -78,14 +78,14 @@ fn next_name(name: &str) -> String {
     }
 }
 
-/// Saves the job as a file; from then on the equal command names it.
+/// Saves the job as a file, which the equivalent command then names.
 pub(super) fn save(model: &mut Model, path: &str) -> Result<Vec<Effect>, String> {
     let Some(draft) = &mut model.draft else { return Ok(Vec::new()) };
     let text = to_toml(&draft.spec()?);
     Ok(vec![Effect::Save(path.into(), text.lines().map(|line| line.as_bytes().to_vec()).collect())])
 }
 
-/// Gives a key to the field under the cursor; none if it does not take it.
+/// Passes a key to the field under the cursor; returns none if the field does not accept it.
 pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     if model.screen != Screen::Submit {
         return None;
@@ -133,7 +133,7 @@ fn focus(model: &mut Model, by: isize) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Plans again: something was changed.
+/// Plans the draft again after a change.
 fn changed(model: &mut Model) -> Vec<Effect> {
     let Some(draft) = &mut model.draft else { return Vec::new() };
     draft.revision += 1;
@@ -176,7 +176,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             let command = draft.command();
             return copy(model, command);
         }
-        // Whole pages of a document are scrolled; single steps go from change to change.
+        // Page keys scroll the document; single steps move between changes.
         Action::PageUp | Action::PageDown if draft.shown != Shown::Changes => {
             let by = distance(action, page).unwrap_or_default();
             let from = draft.scroll.unwrap_or_else(|| draft.line());
@@ -214,7 +214,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         _ => {
-            // While the user reads the question the cluster is asked whether it would take the job.
+            // While the confirmation is shown, the cluster is asked whether it would accept the job.
             let revision = draft.revision;
             let known = draft.checked.as_ref().is_some_and(|(checked, _)| *checked == revision);
             model.layers.push(Layer::Confirm(Question::Submit(revision)));
@@ -223,7 +223,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
     }
 }
 
-/// Submits the draft, if it is still the one that was asked about.
+/// Submits the draft, if it is still the confirmed revision.
 pub(super) fn send(model: &mut Model, revision: u64) -> Vec<Effect> {
     let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) else {
         model.fail("the job was changed meanwhile; ask again");
@@ -266,7 +266,8 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
         return Vec::new();
     };
     let (patch, text) = (fix.patch.clone(), fix.text.clone());
-    // The new job is like the one the finding is of; where that is not known, it is the draft there is, or an empty one.
+    // The new job is like the one the finding is about; if that is unknown, it is the present draft, or an
+    // empty one.
     let known = model.open.as_ref().is_some_and(|open| open.spec.is_some());
     let mut effects = if known { again(model) } else { begin(model) };
     let Some(draft) = &model.draft else { return effects };
@@ -297,7 +298,7 @@ pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
     effects
 }
 
-/// An edit of a job file in a few words: `fabric = "efa"`, `no env.NCCL_NET`.
+/// Describes an edit of a job file: `fabric = "efa"`, `no env.NCCL_NET`.
 pub(crate) fn edit_text(edit: &PatchEdit) -> String {
     let text = match (&edit.value, edit.op.as_str()) {
         (Some(value), _) => format!("{} = {value}", edit.path),
@@ -307,7 +308,7 @@ pub(crate) fn edit_text(edit: &PatchEdit) -> String {
     clean_text(&text).into_owned()
 }
 
-/// Takes in what was planned, checked or read.
+/// Applies the result of planning, checking or reading.
 pub(super) fn answer(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Spec(file, Ok(spec)) => {

@@ -20,7 +20,7 @@ pub(super) fn open(model: &mut Model, action: Action) {
     });
 }
 
-/// Gives a key to the topmost layer; none if there is no layer.
+/// Passes a key to the topmost layer; returns none if there is no layer.
 pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     let layer = model.layers.last_mut()?;
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -44,7 +44,7 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     })
 }
 
-/// Moves over a text on top, or over the help, as far as there is something to see; gives whether the key does that.
+/// Scrolls a text on top, or the help; returns whether the key does that.
 fn scroll(model: &mut Model, key: KeyCode) -> bool {
     let by: isize = match key {
         KeyCode::Down => 1,
@@ -87,7 +87,7 @@ fn text(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Gives a pasted letter to the topmost layer, if it takes text.
+/// Passes a pasted letter to the topmost layer, if it accepts text.
 pub(super) fn paste(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     matches!(model.layers.last(), Some(Layer::Help { .. } | Layer::Palette { .. } | Layer::Prompt { .. }))
         .then(|| press(model, key))
@@ -119,8 +119,8 @@ fn help(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The rows of the palette that fit what was typed, the best first: those whose name begins with it, then those that
-/// hold its letters in order.
+/// Returns the rows of the palette that match the typed text, the best first: those whose name begins with
+/// it, then those that contain its letters in order.
 pub(crate) fn palette_rows(model: &Model, typed: &str) -> Vec<(Row, String)> {
     let typed = typed.trim().to_lowercase();
     let word = typed.split_whitespace().next().unwrap_or("");
@@ -171,7 +171,8 @@ fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Runs the row under the cursor; a word behind the name is its argument (`submit job.toml`, `filter level:warn`).
+/// Runs the row under the cursor; a word after the name is its argument (`submit job.toml`, `filter
+/// level:warn`).
 fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
     let rows = palette_rows(model, typed);
     let argument = typed.trim().split_once(char::is_whitespace).map(|(_, rest)| rest.trim().to_owned());
@@ -229,7 +230,7 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     }
 }
 
-/// Does what a prompt was for.
+/// Executes the action of a prompt.
 fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
     match prompt {
         Prompt::JobFilter => model.jobs.filter = text.to_owned(),

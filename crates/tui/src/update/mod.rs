@@ -1,4 +1,4 @@
-//! The one place the model changes: pure, no clock, no I/O. What must happen outside is returned.
+//! The only place that changes the model: pure, no clock, no I/O. Effects outside are returned.
 
 mod answers;
 mod draft;
@@ -16,7 +16,7 @@ use crate::action::Action;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 
-/// Changes the model; gives what must be done outside of it.
+/// Changes the model; returns the effects to run outside of it.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => press(model, key),
@@ -39,10 +39,10 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     }
 }
 
-/// A key goes to the topmost layer, then to the field under the cursor, then to the table of actions.
+/// Passes a key to the topmost layer, then to the field under the cursor, then to the table of actions.
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
-    // Whoever has begun to work is not taken elsewhere.
+    // A user who has begun to work is not moved to another screen.
     model.resume = None;
     if let Some(effects) = layers::press(model, key) {
         return effects;
@@ -56,7 +56,7 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     }
 }
 
-/// Pasted text goes where typed text would; newlines never act as enter.
+/// Handles pasted text like typed text; newlines never act as enter.
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {
@@ -68,14 +68,14 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
             None => break,
         }
     }
-    // A plan for each letter would be a flood: the last one holds.
+    // A plan for each letter would be too many: only the last one is kept.
     if let Some(last) = effects.iter().rposition(|e| matches!(e, Effect::Plan(..))) {
         return vec![effects.swap_remove(last)];
     }
     effects
 }
 
-/// Does what a row of the table says.
+/// Executes an action of the table.
 pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],

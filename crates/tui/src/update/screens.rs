@@ -56,7 +56,8 @@ pub(super) fn query_health(model: &mut Model) -> Vec<Effect> {
     effects
 }
 
-/// Asks before it acts on a job. What the job's cluster cannot do is said at once.
+/// Requests a confirmation before it acts on a job. An action that the job's cluster does not support is
+/// refused at once.
 pub(super) fn ask(model: &mut Model, action: Action) {
     let Some(handle) = model.current() else {
         model.say("no job is selected");
@@ -160,7 +161,7 @@ pub(super) fn prompt(model: &mut Model, prompt: Prompt, text: String) {
     model.layers.push(Layer::Prompt { prompt, input: Input::new(text), error: None });
 }
 
-/// Puts a text on the clipboard, and says so.
+/// Copies a text to the clipboard, and reports that.
 pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
     let mut shown: String = text.chars().take(60).collect();
     if shown.len() < text.len() {

@@ -29,7 +29,7 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     let selected = open.finding.min(findings.len() - 1);
     let rows = usize::from(inside.height);
-    // Whole where all of them have room, else only the one under the cursor.
+    // Complete if all of them fit, else only the one under the cursor.
     let blocks_of = |whole: bool| -> Vec<Vec<Line>> {
         let block = |(at, finding)| block(paint, finding, columns, at == selected, whole || at == selected);
         findings.iter().copied().enumerate().map(block).collect()

@@ -1,4 +1,4 @@
-//! The bottom line: what was last said, else the keys of the screen, cut at whole items.
+//! The bottom line: the last notice, else the keys of the screen, cut at whole items.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -74,7 +74,7 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Whether an action does something here: it needs a job, or is already done.
+/// Returns whether an action has an effect here: it may need a job, or be already done.
 fn leads_somewhere(model: &Model, action: Action) -> bool {
     let here = |screen| model.screen != screen && model.current().is_some();
     match action {

@@ -58,7 +58,7 @@ fn why_down<'a>(model: &Model, paint: Paint, columns: usize, most: usize) -> Vec
     down.take(most).collect()
 }
 
-/// Widths of name and target, and whether there is room for them.
+/// Returns the widths of name and target; the latter is 0 if it does not fit.
 fn widths(columns: usize) -> (usize, usize) {
     let target = if columns >= 76 { 10 } else { 0 };
     let name = (columns.saturating_sub(8 + target + 8 + 11 + 6 + 2)).clamp(14, 34).min((columns / 5).max(14));

@@ -39,7 +39,7 @@ fn wrapped(lines: &[String], columns: u16) -> Vec<String> {
     lines.iter().flat_map(|line| wrap(line, usize::from(columns))).collect()
 }
 
-/// The lines of the help or of the signs, and how many columns of them stand beside each other.
+/// Returns the lines of the help or of the signs, and the number of columns that they are arranged in.
 fn help<'a>(model: &Model, paint: Paint, filter: &str, signs: bool, columns: u16) -> (Vec<Line<'a>>, usize) {
     if signs {
         return (signs_lines(usize::from(columns)), 1);
@@ -196,7 +196,7 @@ fn palette(
     frame.set_cursor_position((inside.x + column, inside.y));
 }
 
-/// What the cluster said to the draft.
+/// Describes the cluster's verdict on the draft.
 fn checked(draft: &crate::model::draft::Draft) -> String {
     match &draft.checked {
         Some((revision, Ok(findings))) if *revision == draft.revision => match findings.first() {

@@ -19,7 +19,7 @@ use crate::theme::Meaning;
 /// Rows from which the strip of ranks is drawn below the lines.
 const STRIP_FROM: usize = 16;
 
-/// Lines there is room for in an area of this height.
+/// Returns how many lines fit into an area of this height.
 pub(super) fn height(pane: &LogPane, rows: usize) -> usize {
     let strip = if rows >= STRIP_FROM { 2 } else { 0 };
     rows.saturating_sub(2 + strip + pinned_rows(pane, rows)).max(1)
@@ -58,7 +58,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let _ = model;
 }
 
-/// What the reader must know first comes first: a title is cut at its end.
+/// The most important part comes first: a title is cut at its end.
 fn title(open: &Open, store: &LogStore) -> String {
     let pane = &open.logs;
     let mut parts = vec![open.handle.name().to_owned()];
@@ -99,7 +99,8 @@ fn title(open: &Open, store: &LogStore) -> String {
     parts.join(" ─ ")
 }
 
-/// Rows the pinned rank takes, its frame included; none without one, or where there is no room.
+/// Returns the height of the pinned rank's panel, including its frame; none without one, or if it does not
+/// fit.
 fn pinned_rows(pane: &LogPane, rows: usize) -> usize {
     if pane.pinned.is_some() && rows >= 12 { (rows / 3).clamp(4, 9) } else { 0 }
 }
@@ -132,7 +133,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
     let label = label_width(store);
     let mut lines = Vec::new();
     let mut last: Option<u64> = None;
-    // Only where every line is shown does a hole in the numbers say that lines are gone.
+    // A gap in the numbers means lost lines only if every line is shown.
     let filtered = !pane.projection.filter().is_empty() || pane.folded || store.dropped() == 0;
     for index in first..pane.projection.len() {
         if lines.len() >= rows && !pane.follows() {

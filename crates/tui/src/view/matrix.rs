@@ -47,7 +47,7 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     let legend = legend(transport_view, paint, columns);
     let rows = usize::from(inside.height).saturating_sub(1 + legend.len());
     let head = if open.by_rank { 7 } else { 16 };
-    // What each node announced stands beside its row where there is room for all columns or for many.
+    // The announced network of each node is beside its row if all or many columns fit.
     let tail = Tail::of(open, columns, columns.saturating_sub(head + 3 * size));
     let across = (columns.saturating_sub(head + tail.columns()) / 3).clamp(1, size);
     let (row, column) = (open.cell.0.min(size - 1), open.cell.1.min(size - 1));
@@ -61,8 +61,8 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// What stands beside each row of the matrix: nothing, the networks it announced, and also whether GPUDirect RDMA is
-/// used and how far its ranks are.
+/// The text beside each row of the matrix: nothing, the networks it announced, and also whether GPUDirect
+/// RDMA is used and the progress of its ranks.
 #[derive(Clone, Copy)]
 struct Tail {
     announced: usize,
@@ -73,7 +73,7 @@ impl Tail {
     /// Columns of `GDR` and `phase`.
     const PHASE: usize = 22;
 
-    /// As much as there is room for; on a wide screen the networks even where not all columns are seen.
+    /// Returns as much as fits; on a wide screen the networks even if not all columns are visible.
     fn of(open: &Open, columns: usize, spare: usize) -> Self {
         let names = open.transport_view.nodes.iter().map(|node| width(&networks(node)) + 2);
         let announced = names.max().unwrap_or(0).clamp(9, 18);
@@ -134,7 +134,7 @@ fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool)
         return matches!(link.kind, Kind::Socket);
     }
     match planned {
-        // Nobody asked for sockets, and the diagnosis calls them wrong.
+        // Sockets were not requested, and the diagnosis reports them as wrong.
         Some("auto") | None => judged && matches!(link.kind, Kind::Socket),
         Some("efa") => !matches!(link.kind, Kind::Efa),
         Some("infiniband") => !matches!(link.kind, Kind::InfiniBand | Kind::Verbs | Kind::Offload),

@@ -25,7 +25,7 @@ use paint::{Paint, age};
 
 /// The smallest terminal the screens are made for.
 pub const SMALLEST: (u16, u16) = (60, 15);
-/// From here on the jobs stand beside the open one.
+/// Width from which the jobs are shown beside the open one.
 const WIDE: u16 = 120;
 /// From here on the overview shows everything at once.
 pub(crate) const LARGE: (u16, u16) = (150, 36);
@@ -74,13 +74,15 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// Lines the log pane has room for on a terminal of this size: the update needs it to scroll.
+/// Returns how many lines fit into the log pane on a terminal of this size, which the update needs for
+/// scrolling.
 pub(crate) fn log_height_of(pane: &LogPane, screen: Screen, size: (u16, u16)) -> usize {
     let rows = usize::from(size.1);
     if screen == Screen::Logs { logs::height(pane, rows.saturating_sub(2)) } else { rows / 4 }
 }
 
-/// The tabs, and whether the targets answer. The tabs' words stand where the targets leave room for them.
+/// Returns the tabs and the badges of the targets. The tabs' names are shown if the targets leave enough
+/// space.
 fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
     let badges: Vec<(String, &str, Meaning)> =
         model.jobs.targets.iter().map(|target| badge(model, target)).collect();

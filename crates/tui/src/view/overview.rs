@@ -1,4 +1,4 @@
-//! A job at one look: who is how far, over which network, what is wrong.
+//! A job at a glance: the progress of its ranks, their network, what is wrong.
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::Frame;
@@ -55,7 +55,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     logs::draw(model, open, frame, paint, log);
 }
 
-/// What was planned for a job's fabric.
+/// Returns the planned fabric of a job.
 pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
     let planned = open.plan.as_ref().map(|plan| plan.fabric);
     let known = planned.or_else(|| model.jobs.get(&open.handle).and_then(|entry| entry.summary.fabric));
@@ -92,7 +92,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), meaning)));
     }
     let total = transport_view.ranks.len();
-    // A wide screen has room for who was last too.
+    // On a wide screen, the last rank fits too.
     let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
@@ -135,7 +135,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// Planned, connected, announced and GPUDirect RDMA; what there is no room for is left out whole.
+/// Returns planned, connected and announced network and GPUDirect RDMA; items that do not fit are omitted.
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
     let transport_view = &open.transport_view;
     let planned = intended(model, open).unwrap_or("not known");
@@ -159,7 +159,7 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
     Line::from(spans)
 }
 
-/// What NCCL's RAS service answered and when, or since when it is queried.
+/// Formats the answer of NCCL's RAS service and its time, or since when it is queried.
 fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
     let when = age(now, Some(ras.at));
     match &ras.answer {
@@ -184,7 +184,7 @@ fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
     }
 }
 
-/// The steps there is room for: those everybody has behind them go first.
+/// Returns the steps that fit: those completed by all ranks are omitted first.
 fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
     let total = transport_view.ranks.len();
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(|_| total > 0).collect();
@@ -206,7 +206,8 @@ fn bar(done: u32, all: u32, columns: usize) -> String {
     format!("{}{}", "#".repeat(full), ".".repeat(columns - full))
 }
 
-/// A step: who has it behind them, how many, how long it took and who was last; or since when it is waited for whom.
+/// Formats a step: which ranks completed it, how many, its duration and the last rank; or since when which
+/// ranks are waited for.
 fn step_line<'a>(
     transport_view: &TransportView,
     paint: Paint,
@@ -238,10 +239,10 @@ fn step_line<'a>(
     Line::from(spans)
 }
 
-/// What a step took and who was the last by how much, as far as there is room for.
+/// Describes the duration of a step and the last rank with its delay, as far as that fits.
 fn lap_text(lap: &Lap, room: usize) -> String {
     let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
-    // Ranks that come within a blink of each other have no last one worth a name.
+    // If ranks arrive within a moment of each other, the last one is not named.
     let apart = lap.spread.as_millis() >= 100;
     let Some(rank) = lap.slowest.filter(|_| apart) else { return took };
     let texts = [
@@ -252,7 +253,7 @@ fn lap_text(lap: &Lap, room: usize) -> String {
     texts.into_iter().find(|text| width(text) <= room).unwrap_or(took)
 }
 
-/// Which ranks a step waits for, and where there is room, for how long.
+/// Describes which ranks a step waits for, and if it fits, for how long.
 fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
     let step = Step::LIFE[at];
     let behind = transport_view
@@ -271,7 +272,7 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
     if width(&who) + width(&since) <= room { who + &since } else { fit(&who, room).into_owned() }
 }
 
-/// A short time: `0.4 s`, `42 s`, `3m12s`.
+/// Formats a short time: `0.4 s`, `42 s`, `3m12s`.
 fn seconds(time: SignedDuration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -281,8 +282,8 @@ fn seconds(time: SignedDuration) -> String {
     }
 }
 
-/// One sign a rank, or a group of ranks where there are more than columns: `#` all are there, `>` some, `.` none, `!`
-/// one failed.
+/// Returns one sign per rank, or per group of ranks if there are more than columns: `#` for all, `>` for
+/// some, `.` for none, `!` if one failed.
 fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let step = Step::LIFE[at];
     let total = transport_view.ranks.len();
@@ -326,7 +327,7 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// Columns of name, step, networks and ranks.
+/// Returns the widths of name, step, networks and ranks.
 fn node_widths(columns: usize) -> [usize; 4] {
     let [name, reached, announced] = if columns >= 76 { [20, 22, 18] } else { [15, 15, 13] };
     [name, reached, announced, columns.saturating_sub(name + reached + announced + 5)]
@@ -362,8 +363,8 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
-/// Columns of host and network in the list of ranks, which give way on a small screen, and whether there are some for
-/// the ages of the last line and the last step.
+/// Returns the widths of host and network in the list of ranks, which shrink on a small screen, and whether
+/// the ages of the last line and the last step fit.
 fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
     let fixed = 2 + 7 + 4 + 11 + 5 + 4;
     let silence = if timed { 15 } else { 0 };

@@ -1,4 +1,4 @@
-//! Small things every screen draws with.
+//! Small helpers for all screens.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ impl Paint {
         Span::styled(text, self.style(meaning))
     }
 
-    /// A line under the cursor, as wide as its place: one bar, whatever its pieces meant.
+    /// Returns a line under the cursor, as wide as its area: one bar, regardless of the style of its parts.
     pub fn under_cursor(self, line: Line<'_>, columns: usize) -> Line<'_> {
         let style = self.style(Meaning::Selected);
         let blanks = columns.saturating_sub(line.width());
@@ -64,7 +64,7 @@ impl Paint {
         inside
     }
 
-    /// A remark on the lower border of a frame, on the right, where there is room for it.
+    /// Draws a note on the lower border of a frame, on the right, if it fits.
     pub fn corner(self, frame: &mut Frame, area: Rect, text: &str) {
         let wide = u16::try_from(width(text)).unwrap_or(u16::MAX);
         if area.height > 1 && wide.saturating_add(4) <= area.width {
@@ -202,7 +202,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A strip of bars for a series, from its least value to its greatest, as wide as asked; the newest is on the right.
+/// Returns bars for a series, from its least value to its greatest, in the requested width; the newest is on
+/// the right.
 pub fn sparkline(series: &[f64], columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &series[series.len().saturating_sub(columns)..];

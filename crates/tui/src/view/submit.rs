@@ -28,7 +28,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         changes_panel(draft, frame, paint, right);
         return;
     }
-    // On a small screen the pane under the cursor gets the room.
+    // On a small screen the pane under the cursor gets most of the space.
     let on_changes = draft.field == Field::Changes;
     let checks = if area.height >= 20 { 5 } else { 0 };
     let fields = if on_changes { 3 } else { whole };
@@ -50,7 +50,7 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let from = draft.file.as_ref().map_or(String::new(), |file| format!(" ─ from {file}"));
     let inside = paint.frame(frame, area, format!("New job ─ {}{from}", draft.target_name()));
     let rows = usize::from(inside.height);
-    // Coming from the changes the whole job in a line says more than its last field.
+    // If the cursor is in the changes, one line with the whole job is more useful than the last field.
     let here = Field::ROWS.iter().position(|row| row.contains(&draft.field));
     let first = here.unwrap_or(1).saturating_sub(rows.saturating_sub(1));
     let mut lines = Vec::new();
@@ -77,7 +77,7 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// A field: its label and its value. The cursor of the terminal stands in the one that is typed into.
+/// Draws a field: its label and its value. The terminal's cursor is in the field that is being edited.
 fn form_field<'a>(
     draft: &Draft,
     field: Field,
@@ -108,7 +108,7 @@ fn form_field<'a>(
     [label, Span::raw(format!(" {} ", cell(&shown, room)))]
 }
 
-/// The chosen word in brackets between the others; those before it go where there is no room.
+/// Returns the chosen word in brackets between the others; earlier ones are omitted if they do not fit.
 fn choice(words: &[String], at: usize, room: usize) -> String {
     let words: Vec<String> = words
         .iter()
@@ -234,7 +234,7 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let told = told(draft, paint, columns, rows >= 10);
-    // The command whole where there is room, so that it can be read before it is copied.
+    // The complete command if it fits, so that it can be read before it is copied.
     let wrapped = wrap(&draft.command(), columns.saturating_sub(3));
     let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
     let cut = wrapped.len() > most;
@@ -257,7 +257,7 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-/// What stands in the way, what the plan warns of and what the cluster said; whole where there is room.
+/// Lists what prevents the job, the plan's warnings and the cluster's verdict; complete if they fit.
 fn told<'a>(draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
     let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     let finding = |finding: &Finding| {

@@ -14,12 +14,13 @@ use crate::kubernetes::{Pod, Resource, is_not_found};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often in succession a stream may be opened without bringing anything until that is paced for all streams together.
+/// How often in succession a stream may be opened without any output before its reopening is rate limited for
+/// all streams together.
 const SOME: u32 = 3;
-/// How long a container's status may be behind its log. The kubelet serves the next attempt's log before the API server knows of that
-/// attempt: lines read too early would be counted to the one before.
+/// How long a container's status may lag behind its log. The kubelet serves the next attempt's log before the
+/// API server has that attempt: lines read too early would be attributed to the previous one.
 const BEHIND: Duration = Duration::from_secs(6);
-/// How long a log may be unreadable until that is said: a kubelet that restarts needs a few seconds.
+/// How long a log may be unreadable before that is reported: a kubelet that restarts needs a few seconds.
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// Reads one container over all its attempts.
@@ -44,8 +45,8 @@ impl Follower {
         Self { reader, source, options: job.options.clone() }
     }
 
-    /// Starts an attempt, where a cursor left it if there is one. Only of the first that is read just an end may be wanted: those
-    /// after it begin while they are followed.
+    /// Starts an attempt, at its cursor if there is one. The limits on the last lines apply only to the first
+    /// attempt that is read: later ones begin while they are followed.
     fn attempt(&self, number: u32, first: bool) -> Attempt {
         let stored = |cursor: &&Cursor| cursor.uid == self.source.uid && cursor.attempt == number;
         let stored = self.options.from.iter().find(stored).cloned();
@@ -61,7 +62,7 @@ impl Follower {
         }
     }
 
-    /// Reads what is there, once.
+    /// Reads the present log, once.
     pub async fn once(self) {
         let view = self.reader.view.borrow().clone();
         let previous = self.options.previous;
@@ -118,12 +119,12 @@ impl Follower {
             broken = if moved_on { None } else { broken.or_else(|| Some(Instant::now())) };
             pause =
                 if before == attempt.resume.cursor() { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
-            // What brought nothing is opened again with patience: one such stream costs two requests, a thousand cost two
-            // thousand.
+            // A stream without output is reopened with a delay: one such stream costs two requests, a
+            // thousand cost two thousand.
             let idle = before == attempt.resume.cursor() && !matches!(end, End::Yielded | End::Moved);
             fruitless = if idle { fruitless + 1 } else { 0 };
             let view = match end {
-                // It may be long until it is its turn again, and it looks at the watch then.
+                // The wait for its next permit may be long, and it checks the watch then.
                 End::Yielded => Some(self.reader.view.borrow_and_update().clone()),
                 End::Clean if fruitless <= SOME => self.settled(&attempt).await,
                 _ => {
@@ -146,7 +147,7 @@ impl Follower {
                     let _ = timeout(FIRST_PAUSE, self.reader.view.changed()).await;
                 }
                 (End::Gone(reason), false) => {
-                    // The node is gone while the pod's record is still there.
+                    // The node is gone while the pod's record still exists.
                     if !std::mem::replace(&mut attempt.told, true) {
                         self.reader.mark(&attempt, Mark::Gap { reason: reason.clone() }).await;
                     }
@@ -156,7 +157,7 @@ impl Follower {
                     let _ = timeout(LONGEST_PAUSE, self.reader.view.changed()).await;
                 }
                 (_, false) if self.reader.view.borrow().over => {
-                    // What is there by now is read before it is left.
+                    // The present log is read before the attempt is left.
                     self.reader.read(&mut attempt, false, false).await;
                     let reason = "the job has ended, but this container runs on".to_owned();
                     self.reader.mark(&attempt, Mark::Gap { reason }).await;
@@ -164,7 +165,7 @@ impl Follower {
                 }
                 (End::Yielded, false) => {}
                 (_, false) => {
-                    // The API server answers, and says that the container runs: it is its node that does not.
+                    // The API server answers, and reports that the container runs: its node is unreachable.
                     if broken.is_some_and(|since| since.elapsed() > SILENCE)
                         && !std::mem::replace(&mut attempt.told, true)
                     {
@@ -205,7 +206,7 @@ impl Follower {
         }
     }
 
-    /// The container as the server has it now; the watch may be behind. None if nobody listens any more.
+    /// Returns the container as the server has it now, since the watch may lag. None if the reader is gone.
     async fn fresh(&mut self) -> Option<View> {
         let mut pause = FIRST_PAUSE * 2;
         loop {
@@ -223,7 +224,7 @@ impl Follower {
                     });
                 }
                 Err(error) if is_not_found(&error) => return Some(View { gone: true, ..watched }),
-                // Without the right to get, the watch must do.
+                // Without the right to get, the watch must suffice.
                 Err(error) if !error.is_retryable() => return Some(watched),
                 Err(_) => {}
             }
@@ -235,8 +236,8 @@ impl Follower {
         }
     }
 
-    /// Waits until a request may be sent that most likely brings nothing, or the watch has news of the container, which are worth
-    /// one.
+    /// Waits until a request may be sent that most likely returns nothing, or the watch has news of the
+    /// container, which justify one.
     async fn paced(&mut self, attempt: &Attempt) {
         let number = attempt.number;
         tokio::select! {
@@ -245,8 +246,8 @@ impl Follower {
         }
     }
 
-    /// The container after a stream that the server ended, most likely because the container did: waits until its status says
-    /// so too. None if nobody listens any more.
+    /// Returns the container after a stream that the server ended, most likely because the container did:
+    /// waits until its status shows that too. None if the reader is gone.
     async fn settled(&mut self, attempt: &Attempt) -> Option<View> {
         let number = attempt.number;
         let until = Instant::now() + BEHIND;
@@ -263,11 +264,11 @@ impl Follower {
         }
     }
 
-    /// The attempt has been followed by another: takes what is left of it, and starts the new one.
+    /// Reads the rest of an attempt that was followed by another, and starts the new one.
     async fn restarted(&self, attempt: &mut Attempt, view: &View, end: &End) -> Option<Attempt> {
         let now = view.container.restarts;
         attempt.complete = matches!(end, End::Clean);
-        // A second time too: an answer may break off inside a line.
+        // Up to twice: an answer may break off inside a line.
         let mut complete = false;
         let mut tries = if now == attempt.number + 1 { 2 } else { 0 };
         while !complete && tries > 0 {
@@ -289,10 +290,10 @@ impl Follower {
         (!self.reader.out.0.is_closed()).then_some(next)
     }
 
-    /// The container ended: makes sure that nothing of its log is left. False if nothing comes after it.
+    /// Makes sure that nothing of an ended container's log is left. Returns false if nothing comes after it.
     async fn ended(&self, attempt: &mut Attempt, view: &View, end: &End, certain: bool) -> bool {
         attempt.complete = matches!(end, End::Clean);
-        // Where the container may start again, its log may soon be another one.
+        // If the container may restart, its log may soon be replaced.
         let mut whole = certain || (matches!(end, End::Clean) && !view.last());
         for pause in [0, 1, 2, 4, 8] {
             if whole {
@@ -306,8 +307,9 @@ impl Follower {
                 End::Broken | End::Cut | End::Yielded => {}
             }
         }
-        // A kubelet that removes a container while its log is followed closes the stream as if all had been read. A container
-        // that was killed had its grace period; one that ended by itself may have written its last lines in that moment.
+        // A kubelet that removes a container while its log is followed closes the stream as if all had been
+        // read. A container that was killed had its grace period; one that ended by itself may have written
+        // its last lines in that moment.
         let ended_by_itself = view.container.exit().is_some_and(|exit| exit.code < 128);
         if !whole && (!matches!(end, End::Clean) || ended_by_itself) {
             let reason =

@@ -1,6 +1,7 @@
-//! Bounds the number of log streams that are open at once. Where a job has more containers than that, streams take turns:
-//! each gives its permit up after a while if others wait. It also bounds the rate of requests that most likely bring nothing,
-//! and counts the output of all streams, so that a stream that is silent while others write can be opened again.
+//! Limits the number of log streams that are open at once. If a job has more containers than that, streams
+//! take turns: each releases its permit after a while if others wait. It also limits the rate of requests
+//! that most likely return nothing, and counts the output of all streams, so that a stream that is silent
+//! while others write can be reopened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,14 +22,14 @@ const BUSY: Duration = Duration::from_millis(50);
 const NEW: Duration = Duration::from_millis(10);
 /// How long after the last output streams count as bringing some.
 const BUSY_FOR: Duration = Duration::from_secs(2);
-/// Requests that may follow one another at once for streams that ended soon after they were opened: the streams of a small job
-/// need not wait.
+/// Burst of requests for streams that ended soon after they were opened: the streams of a small job need not
+/// wait.
 const SOON: u32 = 64;
-/// The same for each stream that was open for [`LASTED`]: an API server that restarts breaks all of them at once.
+/// Burst per stream that was open for [`LASTED`]: an API server that restarts breaks all of them at once.
 const LASTING: u32 = 2;
 /// A stream that was open this long did not end at once.
 const LASTED: Duration = Duration::from_secs(10);
-/// How often a waiting request looks whether the rate has changed.
+/// How often a waiting request checks whether the rate has changed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The streams that may be open at once.
@@ -38,13 +39,13 @@ pub struct Limiter {
     shared: Arc<Shared>,
 }
 
-/// What all streams of a follower share.
+/// The state that all streams of a follower share.
 #[derive(Debug)]
 struct Shared {
     waiting: AtomicUsize,
     /// Those of them that were never open.
     new: AtomicUsize,
-    /// How often any of the streams brought output.
+    /// How often any stream had output.
     activity: AtomicU64,
     /// Requests for streams that ended soon after they were opened.
     soon: Mutex<Budget>,
@@ -52,7 +53,7 @@ struct Shared {
     lasting: Mutex<Budget>,
 }
 
-/// Requests that may be sent now, and when more may be: a token bucket whose rate depends on what the streams bring.
+/// A token bucket of requests, whose rate depends on the output of the streams.
 #[derive(Debug)]
 struct Budget {
     most: f64,
@@ -67,8 +68,8 @@ impl Budget {
         Self { most: most.into(), left: most.into(), at: None, activity: 0, busy_until: None }
     }
 
-    /// Takes one request, or returns how long to wait for it. `activity` is how often any stream has brought output, `new`
-    /// whether streams wait that were never open.
+    /// Takes one request, or returns how long to wait for it. `activity` is how often any stream had output,
+    /// `new` whether streams wait that were never open.
     fn take(&mut self, activity: u64, new: bool, now: Instant) -> Result<(), Duration> {
         if std::mem::replace(&mut self.activity, activity) != activity {
             self.busy_until = Some(now + BUSY_FOR);
@@ -88,7 +89,7 @@ impl Budget {
     }
 }
 
-/// The right to keep one stream open; given back when dropped.
+/// The right to keep one stream open; released when dropped.
 #[derive(Debug)]
 pub struct Permit {
     _permit: Option<OwnedSemaphorePermit>,
@@ -109,24 +110,26 @@ impl Limiter {
         Self { permits: Arc::new(Semaphore::new(streams)), shared: Arc::new(shared) }
     }
 
-    /// Waits for a permit; they are given in the order of the calls. `new` says that the stream was never open.
+    /// Waits for a permit; permits are granted in the order of the calls. `new` means that the stream was
+    /// never open.
     pub async fn next(&self, new: bool) -> Permit {
         // The guards also count down when this future is dropped.
         let waits = Waits::new(&self.shared.waiting);
         let new = new.then(|| Waits::new(&self.shared.new));
-        // The semaphore is never closed; if it were, nothing would be limited.
+        // The semaphore is never closed; if it were, there would be no limit.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         drop((waits, new));
         Permit { _permit: permit, shared: Arc::clone(&self.shared) }
     }
 
-    /// Waits until a request may be sent that most likely brings nothing, for a stream that was open for so long: kubelets that
-    /// end every stream at once must not cost the API server hundreds of requests a second.
+    /// Waits until a request that most likely returns nothing may be sent, for a stream that was open for
+    /// this long: kubelets that end every stream at once must not cost the API server hundreds of requests a
+    /// second.
     pub async fn pace(&self, open: Duration) {
         self.shared.pace(open).await;
     }
 
-    /// Takes the right to send such a request, if it need not be waited for.
+    /// Takes the right to send such a request, if that is possible without waiting.
     pub fn may_send(&self, open: Duration) -> bool {
         let budget = self.shared.budget(open).try_lock();
         budget.is_ok_and(|mut budget| self.shared.take(&mut budget).is_ok())
@@ -153,7 +156,7 @@ impl Shared {
 }
 
 impl Permit {
-    /// Waits until the permit should be given up: it was held long enough, and another stream waits.
+    /// Waits until the permit should be released: it was held long enough, and another stream waits.
     pub async fn over(&self) {
         loop {
             sleep(TURN).await;
@@ -167,12 +170,12 @@ impl Permit {
         }
     }
 
-    /// Notes that this stream brought output, and returns how often any stream has, this time included.
+    /// Records output of this stream, and returns how often any stream had output, including this time.
     pub fn note_activity(&self) -> u64 {
         self.shared.activity.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns how often any of the streams brought output.
+    /// Returns how often any stream had output.
     pub fn activity(&self) -> u64 {
         self.shared.activity.load(Ordering::Relaxed)
     }
@@ -233,7 +236,7 @@ mod tests {
         assert!(!first.wanted());
     }
 
-    /// Follows a thousand streams that end as soon as they are opened for a minute of a clock that only the test moves.
+    /// Follows a thousand streams that end as soon as they are opened, for one minute of a mocked clock.
     #[test]
     fn requests_that_bring_nothing_are_at_most_five_a_second() {
         let mut budgets = [Budget::new(SOON), Budget::new(1024)];
@@ -257,7 +260,7 @@ mod tests {
         assert!(idle <= 300, "{idle} requests in the minute after the last line");
     }
 
-    /// Streams that were never open let idle ones pass sooner, since these hold the permits.
+    /// Streams that were never open let idle ones pass sooner, since those hold the permits.
     #[test]
     fn a_stream_that_was_never_open_does_not_wait_for_idle_ones() {
         let mut budget = Budget::new(1);

@@ -1,8 +1,8 @@
 //! The logs of all containers of a set of pods, followed and resumed exactly.
 //!
-//! One watch of the pods says which containers there are and what they do; one [`follower`] per container reads its log
-//! over as many connections as it takes. Containers are told apart by pod uid, name and attempt, since a pod that is
-//! made again has the same name.
+//! One watch of the pods lists the containers and their states; one [`follower`] per container reads its log
+//! over as many connections as necessary. Containers are distinguished by pod uid, name and attempt, since a
+//! pod that is created again has the same name.
 
 mod follower;
 mod limiter;
@@ -30,14 +30,14 @@ use follower::Follower;
 use limiter::Limiter;
 use view::View;
 
-/// Streams open at once, unless the caller says otherwise: one connection each.
+/// Default limit of open streams, each with one connection.
 const STREAMS: usize = 512;
-/// Batches between the readers and whoever takes them; when it is full, the readers stop reading.
+/// Batches queued between the readers and the consumer; when the queue is full, the readers stop reading.
 const WAITING: usize = 64;
-/// Most pods that are named in one message.
+/// Largest number of pods named in one message.
 const MOST_NAMED: usize = 4;
 
-/// What a pod is in its job.
+/// The role and number of a pod in its job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Role.
@@ -50,30 +50,31 @@ pub struct Place {
     pub main: Option<String>,
 }
 
-/// Says what a pod is in its job; none if it does not belong to it.
+/// Returns the place of a pod in its job; none if the pod does not belong to it.
 pub type Placing = Arc<dyn Fn(&Pod) -> Option<Place> + Send + Sync>;
 
-/// Which logs.
+/// The logs to read.
 pub struct LogJob {
     /// The job's name.
     pub name: String,
-    /// Where.
+    /// The cluster.
     pub cluster: Cluster,
     /// Label selector of the pods.
     pub selector: String,
-    /// What each pod is.
+    /// The place of each pod.
     pub place: Placing,
     /// Turns true when the job has ended: then the stream ends after the last byte.
     pub ended: watch::Receiver<bool>,
-    /// Of a job that has ended, the pods it had: role, number, name. Those that are gone took their logs with them.
+    /// For a job that has ended, the pods it had: role, number, name. Logs of deleted pods are gone.
     pub expected: Vec<(String, u32, String)>,
-    /// How.
+    /// The options.
     pub options: LogOptions,
-    /// How long a stream may be silent while others talk, until it is opened again: [`QUIET`], but for tests.
+    /// How long a stream may be silent while others write, before it is reopened: [`QUIET`], except in tests.
     pub quiet: Duration,
 }
 
-/// The batches of all containers. The stream ends when every container has ended and the job has; an error is final.
+/// Returns the batches of all containers. The stream ends when every container and the job have ended; an
+/// error is final.
 pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
@@ -97,7 +98,7 @@ pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
     .boxed()
 }
 
-/// A task that ends when nobody wants its result any more.
+/// A task that is aborted when its handle is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -106,19 +107,19 @@ impl Drop for Task {
     }
 }
 
-/// Where batches go.
+/// The sender of batches.
 #[derive(Clone)]
 struct Out(mpsc::Sender<Result<LogBatch>>);
 
 impl Out {
-    /// Sends; false if nobody listens any more.
+    /// Sends a batch; returns false if the reader is gone.
     async fn send(&self, batch: Result<LogBatch>) -> bool {
         self.0.send(batch).await.is_ok()
     }
 }
 
 impl LogJob {
-    /// Refuses a rank that the job does not have, where each pod is one known rank. The pods of a job that has ended may
+    /// Refuses a rank that the job does not have, if each pod is one known rank. The pods of an ended job may
     /// be gone; their number is known.
     fn knows_ranks(&self, seen: &BTreeSet<Option<u32>>) -> Result<()> {
         let known: Option<Vec<u32>> = seen.iter().copied().collect();
@@ -132,7 +133,7 @@ impl LogJob {
         }
     }
 
-    /// The containers of a pod that are wanted, each as its log source.
+    /// Returns the selected containers of a pod, each as its log source.
     fn sources(&self, pod: &Pod) -> Vec<(ContainerState, SourceId)> {
         let Some(place) = (self.place)(pod) else { return Vec::new() };
         let options = &self.options;
@@ -147,7 +148,7 @@ impl LogJob {
             .map(|container| {
                 let mut source = SourceId::new(&pod.name);
                 source.uid = format!("{}/{}", pod.uid, container.name);
-                // A name is shorter without the container everybody means.
+                // The name omits the container if it is the main one.
                 if place.main.as_ref().is_some_and(|main| *main != container.name) {
                     source.name = format!("{}/{}", pod.name, container.name);
                 }
@@ -161,7 +162,7 @@ impl LogJob {
             .collect()
     }
 
-    /// Whether there is more to come: an attempt that is over says nothing new.
+    /// Returns whether new lines may come: an attempt that is over writes no more.
     pub fn follows(&self) -> bool {
         self.options.follow && !self.options.previous
     }
@@ -170,7 +171,7 @@ impl LogJob {
         Limiter::new(if self.options.max_streams == 0 { STREAMS } else { self.options.max_streams })
     }
 
-    /// Says which pods of an ended job are gone, and their logs with them.
+    /// Reports which pods of an ended job are gone, and their logs with them.
     async fn missing(&self, out: &Out, there: &HashSet<(String, u32)>) {
         let roles = &self.options.roles;
         let wanted = |role: &String| roles.is_empty() || roles.contains(role);
@@ -193,7 +194,7 @@ impl LogJob {
         out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
     }
 
-    /// Says why there is nothing to read, where an empty answer would say only that nobody wrote anything.
+    /// Reports why there is nothing to read: an empty answer would only mean that nothing was written.
     async fn nothing(&self, out: &Out, roles: &BTreeSet<String>) {
         let options = &self.options;
         let ended = !self.expected.is_empty() || *self.ended.borrow();
@@ -216,14 +217,14 @@ impl LogJob {
         }
     }
 
-    /// Tells the reader something that is no line of a log.
+    /// Sends the reader a note that is not a line of a log.
     async fn note(&self, out: &Out, text: &str) {
         let (source, text) = (Arc::new(SourceId::new(&self.name)), text.to_owned());
         out.send(Ok(LogBatch::marked(source, Mark::Note { text }, Cursor::default()))).await;
     }
 }
 
-/// Reads what is there.
+/// Reads the present logs.
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
     let limiter = job.limiter();
     let mut tasks = JoinSet::new();

@@ -8,7 +8,7 @@ use weftrun_core::Error;
 
 use crate::kubernetes::{Cluster, from_kube};
 
-/// What to ask for.
+/// The parameters of a log request.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     pub follow: bool,
@@ -24,9 +24,9 @@ pub enum NotOpen {
     Waiting,
     /// The pod, or the node it was on, is not there.
     Gone(String),
-    /// One may not.
+    /// The user has no right to read it.
     Refused(Error),
-    /// Trying again may help.
+    /// A retry may help.
     Later,
 }
 
@@ -64,7 +64,7 @@ pub async fn open(
     }
 }
 
-/// The next bytes; none at the end of the stream.
+/// Returns the next bytes; none at the end of the stream.
 pub async fn next(stream: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<&[u8]>> {
     let bytes = stream.fill_buf().await?;
     Ok(if bytes.is_empty() { None } else { Some(bytes) })

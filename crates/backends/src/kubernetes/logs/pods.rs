@@ -1,4 +1,4 @@
-//! From the watch of the pods to one reader per container.
+//! Starts one reader per container from the watch of the pods.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::view::View;
 use super::{LogJob, Out};
 use crate::kubernetes::{Change, Pod, Resource, changes};
 
-/// How long pods that nobody deletes may run on after their job has ended (a PyTorchJob with `cleanPodPolicy: None` leaves its
-/// workers running).
+/// How long pods that are not being deleted may run on after their job has ended (a PyTorchJob with
+/// `cleanPodPolicy: None` leaves its workers running).
 const LINGER: Duration = Duration::from_secs(15);
-/// How long pods that are being deleted may take: the grace period of a pod is 30 s by default, and a controller that lost the API
-/// server needs up to 45 s to come back.
+/// How long pods that are being deleted may take: the grace period of a pod is 30 s by default, and a
+/// controller that lost the API server needs up to 45 s to recover.
 const DELETING: Duration = Duration::from_secs(90);
 
 struct Readers<'a> {
@@ -31,7 +31,7 @@ struct Readers<'a> {
     pods: HashMap<String, Pod>,
     tasks: JoinSet<()>,
     listed: bool,
-    /// Roles and numbers of the pods that were ever seen.
+    /// Roles and numbers of all pods seen so far.
     places: HashSet<(String, u32)>,
 }
 
@@ -70,7 +70,7 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
                 }
                 None => break,
             },
-            // The job's watcher is gone only when nobody follows it: then its pods alone decide.
+            // The job's watcher is gone only if the job is not followed: then only its pods decide.
             changed = ended.changed(), if since.is_none() => if changed.is_err() {
                 since = Some(Instant::now());
             },
@@ -141,13 +141,13 @@ impl Readers<'_> {
         self.views.values().any(|view| view.borrow().container.has_log())
     }
 
-    /// Whether no pod will say anything more, so long after the job ended.
+    /// Returns whether no pod will write anything more, this long after the job ended.
     fn nothing_more(&self, since: Duration) -> bool {
         let quiet = |pod: &Pod| pod.ended() || if pod.deleting { since > DELETING } else { since > LINGER };
         self.listed && self.pods.values().all(quiet)
     }
 
-    /// Lets the readers come to their end.
+    /// Waits for the readers to end.
     async fn finish(mut self) {
         if self.views.is_empty() {
             self.job.nothing(self.out, &self.places.iter().map(|(role, _)| role.clone()).collect()).await;

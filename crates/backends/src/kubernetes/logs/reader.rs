@@ -1,4 +1,4 @@
-//! One attempt of a container, read over one connection after another.
+//! Reads one attempt of a container over successive connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,26 @@ use super::open::{Ask, NotOpen, next, open};
 use super::view::{View, given_up};
 use crate::kubernetes::{Cluster, Pod, Resource};
 
-/// How long one may be refused what one was allowed before, and what one never was.
+/// How long a refusal is tolerated after access was granted before, and when it never was.
 const REFUSED: Duration = Duration::from_secs(90);
 const REFUSED_FIRST: Duration = Duration::from_secs(5);
-/// How long a container's status may be behind its log where that no longer begins as it did, which is almost always the log of
-/// another attempt.
+/// How long a container's status may lag behind its log if the log no longer begins as it did, which almost
+/// always means the log of another attempt.
 const FAR_BEHIND: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
-/// What comes so soon after the last batch goes into one with what follows: servers send a line or two at a time, and a batch costs
-/// more than its lines. The first line after a silence goes out at once.
+/// Lines that come this soon after the last batch are merged into one: servers send a line or two at a time,
+/// and a batch costs more than its lines. The first line after a silence is sent at once.
 const GATHERED: Duration = Duration::from_millis(20);
-/// How long a stream may say nothing while others of the job talk, until it is opened again: kubelets up to 1.29 go on following
-/// a file that was rotated away (<https://github.com/kubernetes/kubernetes/issues/115701>, read 2026-11-21), and a connection
-/// may be dead without an end. Exactly the lines that are missing come then.
+/// How long a stream may be silent while others of the job write, before it is reopened: kubelets up to 1.29
+/// keep following a file that was rotated away (<https://github.com/kubernetes/kubernetes/issues/115701>,
+/// read 2026-11-21), and a connection may be dead without an end. Then exactly the missing lines are read.
 pub const QUIET: Duration = Duration::from_mins(1);
-/// Each time that this brought nothing, twice as long is waited, this often: in most jobs one rank talks and all others are silent.
+/// Each reopening without new lines doubles the wait, this often: in most jobs one rank writes and all others
+/// are silent.
 const PATIENT: u32 = 5;
-/// How long a silent stream waits to be opened again where others are before it.
+/// How long a silent stream waits to be reopened if others are before it.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Bytes of a batch that is not held back any longer.
+/// Size at which a batch is sent without further delay.
 const FULL: usize = 64 * 1024;
 
 /// One attempt of a container.
@@ -41,21 +42,22 @@ pub struct Attempt {
     pub number: u32,
     pub source: Arc<SourceId>,
     pub resume: Resume,
-    /// The stream could not be opened since the node is gone: said once.
+    /// Whether it was reported that the stream could not be opened since the node is gone.
     pub told: bool,
-    /// It was read to its end; what is read once more only makes sure, and its absence is no loss.
+    /// It was read to its end; reading it again only verifies that, and its absence is no loss.
     pub complete: bool,
-    /// Its last line came without an end once: read again, since an API server that loses the node ends its answer well.
+    /// Its last line once came unterminated: read again, since an API server that loses the node ends its
+    /// answer normally.
     torn: bool,
-    /// Only so many of its last lines.
+    /// Only this many of its last lines.
     tail: Option<u64>,
-    /// Only what came since then.
+    /// Only lines since this time.
     since: Option<Timestamp>,
-    /// Whether the log could ever be opened.
+    /// Whether the log was ever opened.
     opened: bool,
-    /// Since when one may not.
+    /// Start of the refusals.
     refused: Option<Instant>,
-    /// How often it was opened again for its silence, and nothing came.
+    /// How often it was reopened because of its silence without new lines.
     in_vain: u32,
     /// How long its last stream was open.
     pub open_for: Duration,
@@ -65,7 +67,7 @@ pub struct Attempt {
 pub enum End {
     /// The server closed it.
     Clean,
-    /// The job has ended, so nobody waits for more of a container that may run on.
+    /// The job has ended, so a container that may run on is no longer followed.
     Cut,
     /// Other streams wait for a permit.
     Yielded,
@@ -77,12 +79,12 @@ pub enum End {
     Gone(String),
     /// The log of another container came.
     Moved,
-    /// Nobody listens, or nobody may.
+    /// The reader is gone, or access is denied.
     Stop,
 }
 
 impl Attempt {
-    /// An attempt that is read from the beginning, or from where a cursor left it.
+    /// Creates an attempt that is read from the beginning, or from its cursor.
     pub fn new(number: u32, mut source: SourceId, resume: Resume) -> Self {
         source.attempt = number;
         let source = Arc::new(source);
@@ -103,13 +105,13 @@ impl Attempt {
         }
     }
 
-    /// Only its last lines, or those since a time.
+    /// Limits it to its last lines, or those since a time.
     pub fn only(mut self, tail: Option<u64>, since: Option<Timestamp>) -> Self {
         (self.tail, self.since) = (tail, since);
         self
     }
 
-    /// What to ask for: once a line was seen, everything from there on.
+    /// Returns the request parameters: once a line was seen, everything from there on.
     fn ask(&self, follow: bool, previous: bool) -> Ask {
         let first = !self.resume.started();
         let since = self.resume.since().or(self.since);
@@ -126,7 +128,7 @@ pub struct Reader {
     pub view: watch::Receiver<View>,
     pub out: Out,
     pub limiter: Limiter,
-    /// [`QUIET`], but for tests.
+    /// [`QUIET`], except in tests.
     pub quiet: Duration,
 }
 
@@ -134,7 +136,8 @@ impl Reader {
     /// Reads over one connection.
     pub async fn read(&self, attempt: &mut Attempt, follow: bool, previous: bool) -> End {
         let permit = self.limiter.next(!attempt.opened).await;
-        // A log that nothing was read of yet looks like any other: one must not take the next attempt's for it.
+        // A log of which nothing was read yet cannot be distinguished from another: the next attempt's must
+        // not be taken for it.
         if !previous && self.view.borrow().container.restarts > attempt.number {
             return End::Moved;
         }
@@ -146,7 +149,8 @@ impl Reader {
             Err(NotOpen::Gone(reason)) => return End::Gone(reason),
             Err(NotOpen::Later) => return End::Broken,
             Err(NotOpen::Refused(error)) => {
-                // An API server that has just started knows no Roles yet, and refuses what it will allow in a moment.
+                // An API server that has just started has not loaded Roles yet, and refuses what it allows a
+                // moment later.
                 let since = attempt.refused.get_or_insert_with(Instant::now);
                 if since.elapsed() < if attempt.opened { REFUSED } else { REFUSED_FIRST } {
                     return End::Broken;
@@ -190,7 +194,7 @@ impl Reader {
                 Err(_) => break End::Broken,
             };
             stream.consume_unpin(len);
-            // Lines that come again after an opening are not fed: they are no news.
+            // Lines that are repeated after a reopening are not fed, since they are not new.
             if len > 0 && !fed.is_empty() {
                 (heard, stale, attempt.in_vain) = (permit.note_activity(), Instant::now() + self.quiet, 0);
             }
@@ -210,15 +214,15 @@ impl Reader {
             due = Instant::now() + GATHERED;
         };
         attempt.open_for = opened.elapsed();
-        // What was gathered is known to the cursor, however the connection ended.
+        // The cursor includes the gathered lines, however the connection ended.
         if !self.give(attempt, fed).await {
             return End::Stop;
         }
         if matches!(end, End::Clean) { self.close(attempt, follow).await } else { end }
     }
 
-    /// The server closed the stream. The last line of a container that ended may have no end; one that was torn by
-    /// the connection comes again.
+    /// Handles a stream that the server closed. The last line of a container that ended may be unterminated;
+    /// one that was cut by the connection is read again.
     async fn close(&self, attempt: &mut Attempt, follow: bool) -> End {
         let over = self.view.borrow().container.exit().is_some();
         if !follow || over {
@@ -234,7 +238,7 @@ impl Reader {
         End::Clean
     }
 
-    /// Whether there is a later attempt, of which the server may know only after a while.
+    /// Returns whether there is a later attempt, which the server may report only after a while.
     async fn newer(&self, number: u32) -> bool {
         let until = Instant::now() + FAR_BEHIND;
         loop {
@@ -251,7 +255,7 @@ impl Reader {
         }
     }
 
-    /// Hands out what was read; false if nobody listens.
+    /// Sends the lines read; returns false if the reader is gone.
     async fn give(&self, attempt: &Attempt, fed: Fed) -> bool {
         for note in fed.notes.into_iter().filter(|_| !attempt.complete) {
             let reason = crate::kubernetes::one_line(&note);

@@ -6,7 +6,7 @@ use weftrun_testkit::fake_runai::FakeRunAi;
 use super::*;
 use crate::kubernetes::ClusterConfig;
 
-/// The logs of a job of the fake's Kubernetes.
+/// Opens the logs of a job of the fake's Kubernetes.
 async fn open(
     fake: &FakeRunAi,
     name: &str,
@@ -35,8 +35,8 @@ async fn open(
     })
 }
 
-/// An API server that loses the node in the middle of a log ends its answer as if it were whole: the last line has no end, so the
-/// log is read again from there.
+/// An API server that loses the node in the middle of a log ends its answer as if it were complete: the last
+/// line is unterminated, so the log is read again from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_ends_inside_a_line_is_asked_for_again() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -54,8 +54,8 @@ async fn an_answer_that_ends_inside_a_line_is_asked_for_again() {
     }
 }
 
-/// The second pod writes on, but the stream of its log says nothing more, as a kubelet's that follows a rotated file: it is
-/// opened again once the first pod has talked for a while, and its lines come, each once.
+/// The second pod writes on, but its log stream stalls, as that of a kubelet that follows a rotated file: it
+/// is reopened once the first pod has written for a while, and its lines arrive, each once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_stalls_while_another_talks_is_opened_again() {
     let fake = FakeRunAi::start(24).await.unwrap();

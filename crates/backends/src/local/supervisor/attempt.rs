@@ -1,4 +1,4 @@
-//! One attempt: all processes from their start to the end of the last.
+//! One attempt: all processes from their start to the end of the last one.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     Ended,
     /// A process failed first.
     Failed { reason: String, code: i32 },
-    /// Somebody or something stopped it.
+    /// A request or a limit stopped it.
     Stopped(Stop),
 }
 
@@ -36,10 +36,10 @@ type Waiting = FuturesUnordered<BoxFuture<'static, (usize, std::io::Result<ExitS
 struct Attempt {
     living: HashMap<usize, i32>,
     waiting: Waiting,
-    /// The first failure, which is the job's.
+    /// The first failure, which becomes the job's.
     failure: Option<(String, i32)>,
     stop: Option<Stop>,
-    /// Since when they are being ended, and whether KILL was sent.
+    /// When ending them began, and whether KILL was sent.
     ending: Option<(Instant, bool)>,
 }
 
@@ -73,7 +73,7 @@ impl Supervisor {
                         self.look_at_the_disk();
                     }
                     self.write();
-                    // Who asked is answered when the record says what was done.
+                    // The requesters are notified once the record shows the effect.
                     drop(taken);
                 }
             }
@@ -116,8 +116,8 @@ impl Supervisor {
         self.write();
     }
 
-    /// Starts one process, in a group of its own, writing to its own file; the error says why it could not, and the
-    /// exit code a shell would give.
+    /// Starts one process in its own group, with its own log file; the error contains the reason, and the
+    /// exit code a shell would return.
     fn spawn(&self, index: usize, port: &str) -> Result<tokio::process::Child, (String, i32)> {
         let it = &self.list.processes[index];
         let Some((program, arguments)) = it.argv.split_first() else {
@@ -195,7 +195,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes the first failure and ends the others: a collective without one of its ranks only hangs.
+    /// Records the first failure and ends the others: a collective that lacks one of its ranks only hangs.
     fn failed(&mut self, attempt: &mut Attempt, index: usize, reason: String, code: i32) {
         let record = &mut self.record.processes[index];
         record.phase = JobPhase::Failed;
@@ -218,7 +218,7 @@ impl Supervisor {
     fn end(&mut self, attempt: &mut Attempt) {
         if attempt.ending.is_none() {
             attempt.ending = Some((Instant::now(), false));
-            // Stopped processes cannot handle TERM before they go on.
+            // Stopped processes cannot handle TERM until they continue.
             signal_all(attempt, 15);
             signal_all(attempt, 18);
         }
@@ -271,14 +271,14 @@ impl Supervisor {
     }
 }
 
-/// Signals the groups of those that have not been reaped, whose numbers are therefore still theirs.
+/// Signals the groups that have not been reaped, whose numbers therefore are not reused.
 fn signal_all(attempt: &Attempt, number: i32) {
     for leader in attempt.living.values() {
         process::signal_group(*leader, number);
     }
 }
 
-/// The code a shell gives, and how it ended in words.
+/// Returns the exit code as in a shell, and a description of the end.
 fn read_status(status: ExitStatus) -> (i32, String) {
     if let Some(number) = status.signal() {
         let memory = if number == 9 { ", as the kernel does when memory runs out" } else { "" };
@@ -294,7 +294,8 @@ fn read_status(status: ExitStatus) -> (i32, String) {
     (code, format!("ended with exit code {code}{what}"))
 }
 
-/// A port that is free now. Another program may take it before rank 0 listens on it; every choice has that gap.
+/// Returns a port that is free now. Another program may take it before rank 0 listens on it; this race is
+/// inherent to every choice.
 fn free_port() -> String {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map_or_else(|_| "29500".to_owned(), |address| address.port().to_string())

@@ -1,4 +1,4 @@
-//! Code brought along: written or cloned before the processes start.
+//! The job's code, written or cloned before the processes start.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::{Stop, Supervisor};
 use crate::helper::{Helper, NoOutput};
 use crate::local::{error, folder, process};
 
-/// Longest wait for git to end on TERM: it has nothing to save.
+/// Longest wait for git to end after TERM: it has nothing to save.
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
-/// Why the code did not come.
+/// Why the code is not available.
 pub(super) enum Failed {
-    /// It could not be brought.
+    /// It could not be written or cloned.
     Error(Error),
     /// The job was ended meanwhile.
     Stopped(Stop),
@@ -28,8 +28,8 @@ impl From<Error> for Failed {
     }
 }
 
-/// Puts the job's code into its folder. A clone from a server that does not answer ends with the job: by a cancel, by its
-/// time limit, and when the supervisor is told to end.
+/// Writes or clones the job's code into its folder. A clone from a server that does not answer ends with the
+/// job: by a cancel, by its time limit, and when the supervisor is terminated.
 pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Result<(), Failed> {
     let Some(code) = supervisor.list.code.clone() else { return Ok(()) };
     let target = supervisor.folder.code();
@@ -60,8 +60,8 @@ pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Resul
     }
 }
 
-/// Runs git in a process group of its own, which also holds the helpers it starts for a transport. The group is ended as
-/// a whole where the job is ended first.
+/// Runs git in its own process group, which also contains its transport helpers. The whole group is ended if
+/// the job is ended first.
 async fn git(supervisor: &mut Supervisor, told: &mut Told, arguments: &[&str]) -> Result<(), Failed> {
     let mut command = Command::new("git");
     command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");

@@ -1,7 +1,7 @@
-//! The parent of a job's processes: starts them, waits, restarts, ends them, and writes down what it sees.
+//! The parent of a job's processes: starts, waits for, restarts and ends them, and records their state.
 //!
-//! It is the only writer of the record, and holds the job's lock as long as it lives. Log bytes do not pass through
-//! it: a process writes to its own file, so that ending the supervisor loses none.
+//! It is the only writer of the record, and holds the job's lock as long as it runs. Log bytes do not pass
+//! through it: each process writes to its own file, so that ending the supervisor loses none.
 
 mod attempt;
 mod code;
@@ -23,22 +23,22 @@ use super::record::{Origin, Record};
 use super::{error, process};
 use attempt::Outcome;
 
-/// Time between two looks at requests, deadlines and the disk.
+/// Time between two checks of requests, deadlines and the disk.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the job of a folder to its end. This is what the hidden `weftrun supervise DIR` calls, in a session of its
-/// own; its environment is what the processes inherit.
+/// Runs the job of a folder to its end. Called by the hidden `weftrun supervise DIR`, in a session of its
+/// own; the processes inherit its environment.
 ///
-/// A job that has a supervisor, or had one, is left alone.
+/// Does nothing for a job that has or had a supervisor.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if the folder cannot be read or written. A job that fails is no error.
+/// [`ErrorKind::Io`] if the folder cannot be read or written. A failed job is not an error.
 pub fn supervise(folder: &Path) -> Result<()> {
     run(&Folder::new(folder), None)
 }
 
-/// Runs the job of a folder to its end on this thread; the processes get the environment given, or inherit this
-/// process's if it is none.
+/// Runs the job of a folder to its end on this thread; the processes get the given environment, or inherit
+/// this process's if there is none.
 pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>) -> Result<()> {
     let detached = environment.is_none();
     if folder.record().exists() {
@@ -54,7 +54,8 @@ pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>
     runtime.block_on(supervisor.run(detached))
 }
 
-/// Readers take the lock for a moment, so one refusal is not yet a supervisor; on a busy machine the moment may last.
+/// Takes the lock. Readers hold it for a moment, so one refusal does not yet mean a supervisor; on a busy
+/// machine that may take longer.
 fn lock(folder: &Folder) -> Result<Option<File>> {
     for _ in 0..400 {
         if let Some(lock) = folder.try_lock()? {
@@ -65,23 +66,23 @@ fn lock(folder: &Folder) -> Result<Option<File>> {
     Ok(None)
 }
 
-/// What ends a job before its processes do.
+/// Why a job is ended before its processes end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Somebody cancelled it.
+    /// A user cancelled it.
     Cancelled(&'static str),
-    /// Its time was over.
+    /// It reached its time limit.
     TimeLimit,
 }
 
-/// A job while it runs.
+/// A running job.
 struct Supervisor {
     folder: Folder,
     list: ProcessList,
     origin: Origin,
     record: Record,
     environment: Option<BTreeMap<String, String>>,
-    /// When its time is over; a monotonic clock, so that setting the machine's ends nothing.
+    /// Its deadline, on a monotonic clock, so that changing the machine's time has no effect.
     deadline: Option<Instant>,
     unwritten: bool,
     reserve: Option<std::path::PathBuf>,
@@ -158,7 +159,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the record of a job that was ended before its processes did.
+    /// Completes the record of a job that was stopped.
     fn end_stopped(&mut self, stop: Stop) {
         match stop {
             Stop::Cancelled(by) => self.record.end(JobPhase::Cancelled, by, None),
@@ -169,7 +170,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until something ends the job that has no processes yet: a cancel, its time limit, or a signal to this
+    /// Waits until a job without processes is stopped: by a cancel, its time limit, or a signal to this
     /// process. Other requests are for processes: they wait until there are some, or are withdrawn.
     async fn stopped(&mut self, told: &mut requests::Told) -> Stop {
         let mut tick = tokio::time::interval(TICK);
@@ -194,7 +195,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends what processes left behind: children that outlived them, whatever group or session they moved to.
+    /// Ends remaining descendants of the processes, even if they moved to another group or session.
     async fn sweep(&mut self) {
         let submission = self.list.submission.as_str().to_owned();
         let left = process::marked(&submission);
@@ -219,7 +220,8 @@ impl Supervisor {
         }
     }
 
-    /// Writes the record if something happened. A failure is tried again at the next tick: it must not end the job.
+    /// Writes the record if something changed. A failure is retried at the next tick: it must not end the
+    /// job.
     fn write(&mut self) {
         if !self.unwritten {
             return;
@@ -234,7 +236,8 @@ impl Supervisor {
         }
     }
 
-    /// Notes once that the disk is full: the processes' logs may be cut, and only we can say so.
+    /// Reports once that the disk is full: the processes' logs may be truncated, which only the supervisor
+    /// can detect.
     fn look_at_the_disk(&mut self) {
         if self.disk_full {
             return;
@@ -247,7 +250,7 @@ impl Supervisor {
         }
     }
 
-    /// The last record, tried for a minute if the disk is full.
+    /// Writes the last record, for up to a minute if the disk is full.
     async fn last_word(&mut self) -> Result<()> {
         self.look_at_the_disk();
         self.unwritten = true;

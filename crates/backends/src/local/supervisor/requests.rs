@@ -1,7 +1,8 @@
-//! What others ask of a supervisor: files in the job's folder, which survive whoever wrote them.
+//! Requests to a supervisor: files in the job's folder, which persist when their writer ends.
 //!
-//! A supervisor renames a request when it takes it and removes it when it has acted on it and its record says so, so that
-//! a status that is read after the request was answered shows its effect. A request that was not taken can be withdrawn.
+//! A supervisor renames a request when it takes it, and removes it when it has executed it and updated its
+//! record, so that a status read after the answer shows the effect. A request that was not taken can be
+//! withdrawn.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,16 +14,16 @@ use weftrun_core::Result;
 use crate::local::folder::{self, Folder};
 use crate::local::process::Identity;
 
-/// Something asked of a supervisor.
+/// A request to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// End the job.
     Cancel,
     /// Stop the processes (SIGSTOP).
     Suspend,
-    /// Let them go on (SIGCONT).
+    /// Continue them (SIGCONT).
     Resume,
-    /// Send them a signal.
+    /// Send a signal to them.
     Signal(i32),
 }
 
@@ -46,10 +47,11 @@ impl Request {
     }
 }
 
-/// What the name of a request begins with after it was taken.
+/// Prefix of the name of a request after it was taken.
 const TAKEN: &str = ".taken-";
 
-/// Asks, and waits until the supervisor has acted on it. False if it does not take it, or ends first.
+/// Sends a request, and waits until the supervisor has executed it. Returns false if the supervisor does not
+/// take it, or ends first.
 pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<bool> {
     folder::make(&folder.requests())?;
     let now = jiff::Timestamp::now().as_nanosecond();
@@ -67,21 +69,23 @@ pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> R
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Whoever withdraws it knows that nobody will act on it later.
+    // After a successful withdrawal it is certain that the request is not executed later.
     if fs::remove_file(&file).is_ok() {
         return Ok(false);
     }
-    // A supervisor that was killed before it had acted leaves the name; one that is slow acts yet.
+    // A supervisor that was killed before it executed the request leaves the file; a slow one still executes
+    // it.
     Ok(supervisor.is_alive() || fs::remove_file(&taken).is_err())
 }
 
-/// The ways a supervisor is told something.
+/// The sources of requests to a supervisor.
 pub(super) struct Told {
     signals: Vec<Signal>,
 }
 
 impl Told {
-    /// Listens; a supervisor that is a thread of somebody leaves that program's signals alone.
+    /// Starts to listen; a supervisor that is a thread of another program does not handle that program's
+    /// signals.
     pub fn new(detached: bool) -> Self {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let signals = if detached {
@@ -92,7 +96,7 @@ impl Told {
         Self { signals }
     }
 
-    /// Waits until this process is told to end.
+    /// Waits until this process is terminated by a signal.
     pub async fn terminated(&mut self) {
         let waits = self.signals.iter_mut().map(|signal| Box::pin(signal.recv()));
         let waits: Vec<_> = waits.collect();
@@ -102,7 +106,7 @@ impl Told {
         futures_util::future::select_all(waits).await;
     }
 
-    /// Takes the wanted ones of the requests that are there, oldest first.
+    /// Takes the selected pending requests, oldest first.
     #[allow(clippy::unused_self, reason = "both ways of being told belong together")]
     pub fn requests(&self, folder: &Folder, wanted: impl Fn(Request) -> bool) -> Taken {
         let mut taken = Taken { requests: Vec::new(), files: Vec::new() };
@@ -125,7 +129,7 @@ impl Told {
     }
 }
 
-/// Requests that were taken. Dropping them tells who asked that they were acted on.
+/// Requests that were taken. Dropping them notifies the requesters that they were executed.
 pub(super) struct Taken {
     pub requests: Vec<Request>,
     files: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Over the cluster's own API: one stream for each pod, each resumed exactly.
+//! Logs over the cluster's own API: one stream per pod, each resumed exactly.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use crate::runai::resolve::text;
 use crate::runai::status::{self, Roles};
 use crate::runai::watch;
 
-/// Times a stream of a pod that has ended may break before the rest is called lost.
+/// How often the stream of an ended pod may break before the rest counts as lost.
 const TRIES_AFTER_END: u32 = 5;
-/// Streams open at once, unless the caller says otherwise.
+/// Default limit of open streams.
 const STREAMS: usize = 1024;
-/// Readers that ask at once are answered by one look.
+/// Requests of readers within this time share one poll.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// A pod that has ended, and of whose log nothing could be read.
+/// An ended pod whose log could not be read.
 struct Unread {
     source: Arc<SourceId>,
     reason: String,
     cursor: Cursor,
 }
 
-/// What reading a pod came to.
+/// The result of reading a pod.
 type PodRead = Result<Option<Unread>>;
 
-/// Reads all pods, those that appear later too, until the workload and they have ended.
+/// Reads all pods, including those that appear later, until the workload and they have ended.
 pub async fn read(reader: &Reader, base: &str, workload: &Value, roles: Roles) -> Result<()> {
     let framework = super::framework(workload);
     let most = if reader.options.max_streams == 0 { STREAMS } else { reader.options.max_streams };
@@ -61,7 +61,7 @@ pub async fn read(reader: &Reader, base: &str, workload: &Value, roles: Roles) -
         tokio::select! {
             Some(done) = tasks.join_next() => {
                 unread.extend(joined(done)?);
-                // As a rule the others end too; only then is there something new to see.
+                // Usually the others end too; only then is there something new.
                 tokio::time::sleep(GATHER).await;
                 while let Some(done) = tasks.try_join_next() {
                     unread.extend(joined(done)?);
@@ -77,7 +77,7 @@ fn joined(done: std::result::Result<PodRead, tokio::task::JoinError>) -> PodRead
     done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").source(error))?
 }
 
-/// The pods of a workload while they are read.
+/// The pods of a workload that is being read.
 #[derive(Clone)]
 struct Pods {
     reader: Reader,
@@ -89,7 +89,8 @@ struct Pods {
 }
 
 impl Pods {
-    /// Looks at the workload and its pods, and starts a reader for each that is new. True when the workload is over.
+    /// Polls the workload and its pods, and starts a reader for each new one. Returns true when the workload
+    /// is over.
     async fn look(&self, followed: &mut HashSet<String>, tasks: &mut JoinSet<PodRead>) -> Result<bool> {
         let Reader { shared, handle, options, .. } = &self.reader;
         self.view.begin();
@@ -104,7 +105,7 @@ impl Pods {
                 self.view.finish(HashSet::new(), true);
                 return Ok(true);
             }
-            // The readers wait for the next look.
+            // The readers wait for the next poll.
             Err(error) if error.is_retryable() => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -126,14 +127,14 @@ impl Pods {
         Ok(over)
     }
 
-    /// The phase of the workload, with its reason.
+    /// Returns the phase of the workload, with its reason.
     async fn state(&self, workload: &Value) -> String {
         let job = watch::detailed(&self.reader.shared, &self.reader.handle, workload).await;
         let reason = if job.reason.is_empty() { String::new() } else { format!(" ({})", job.reason) };
         format!("the workload is {}{reason}", job.phase)
     }
 
-    /// Says what could not be read. Where that is everything, the error names the other ways to the logs.
+    /// Reports what could not be read. If that is everything, the error names the other ways to get the logs.
     async fn finish(&self, followed: usize, unread: Vec<Unread>, over: bool) -> Result<()> {
         let Reader { shared, handle, options, .. } = &self.reader;
         if followed == 0 && !over {
@@ -161,7 +162,7 @@ impl Pods {
         Err(self.reader.other_routes(Error::new(ErrorKind::NotFound, message), self.framework).await)
     }
 
-    /// Reads one pod to its end, over as many connections as it takes.
+    /// Reads one pod to its end, over as many connections as necessary.
     async fn pod(&self, source: Arc<SourceId>) -> PodRead {
         let Ok(_permit) = self.permits.acquire().await else { return Ok(None) };
         let options = &self.reader.options;
@@ -211,7 +212,7 @@ impl Pods {
         }
     }
 
-    /// Reads over one connection; none if the other side closed it in order.
+    /// Reads over one connection; returns none if the other side closed it properly.
     async fn stream(&self, source: &Arc<SourceId>, ask: &Ask, resume: &mut Resume) -> Result<Option<Broke>> {
         let Reader { shared, handle, .. } = &self.reader;
         let mut socket = match cluster_api::open(shared, &self.base, handle, self.framework, ask).await {
@@ -265,12 +266,12 @@ impl Pods {
     }
 }
 
-/// Why a connection came to no orderly end.
+/// Why a connection did not end properly.
 struct Broke {
     why: String,
-    /// The connection was open before.
+    /// Whether the connection was open before.
     opened: bool,
-    /// Trying again cannot help while nothing else changes.
+    /// Whether a retry cannot help while nothing else changes.
     is_final: bool,
     kind: ErrorKind,
 }
@@ -286,13 +287,13 @@ impl Broke {
     }
 }
 
-/// Why the rest of a log is given up, if it is.
+/// Returns why the rest of a log is given up, if it is.
 fn lost(broke: &Broke, fate: Fate, breaks: u32) -> Option<String> {
     let why = clean_text(&broke.why).into_owned();
     match fate {
         Fate::Live => None,
         Fate::Deleted => Some("the workload was deleted, and its logs with it".to_owned()),
-        // A refusal stays one: the platform streams the logs of running workloads only.
+        // A refusal is permanent: the platform streams only the logs of running workloads.
         Fate::Ended if broke.is_final || breaks >= TRIES_AFTER_END => Some(format!(
             "the pod has ended, and the cluster's API does not give the rest of its log ({why}); with `kubeconfig` in \
              the target's table it is read from Kubernetes while the pod is there"

@@ -1,5 +1,6 @@
-//! The cluster's own API: logs over a WebSocket, with the control plane's token. The request is made by the same HTTP
-//! client as all others, so that CA, proxy and client certificate hold here too, and upgraded.
+//! The cluster's own API: logs over a WebSocket, with the control plane's token. The request is sent with the
+//! same HTTP client as all others, so that CA, proxy and client certificate apply here too, and then
+//! upgraded.
 
 use std::time::Duration;
 
@@ -20,23 +21,24 @@ use crate::runai::client::ControlPlane;
 use crate::runai::resolve::{self, text};
 use crate::runai::{Shared, answer, error};
 
-/// The path of a workload's log stream as the vendor documents its four parts (API guides 2.23 to 3.0).
+/// The path of a workload's log stream, with its four parts as documented by the vendor (API guides 2.23 to
+/// 3.0).
 const LOG_PATH: &str = "/cluster-api/api/v1/{project}/workloads/{type}/{framework}/{name}/logs";
-/// The official client gives up after 3 s, which its users complain of.
+/// The official client gives up after 3 s, which is too short for some of its users.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest message that is taken.
+/// Largest accepted message.
 const LARGEST: usize = 16 << 20;
-/// What is read at once.
+/// Size of the read buffer.
 const BUFFER: usize = 8 << 10;
-/// How long one connection may last; the next one goes on where it ended.
+/// Longest duration of one connection; the next one resumes there.
 const LONGEST_STREAM: Duration = Duration::from_secs(4 * 3600);
-/// How long a stream may be silent: a connection that is half dead must end, and another one goes on exactly.
+/// How long a stream may be silent: a half-dead connection must end, and another one resumes exactly.
 const SILENCE: Duration = Duration::from_secs(300);
 
 /// An open log stream.
 pub type LogSocket = WebSocketStream<Upgraded>;
 
-/// The cluster's base URL: as the target says, else as the control plane knows it.
+/// Returns the cluster's base URL: the target's setting, else the control plane's value.
 pub async fn domain(shared: &Shared) -> Result<String> {
     let known = match &shared.settings.cluster_url {
         Some(url) => Some(url.clone()),
@@ -58,7 +60,7 @@ pub async fn domain(shared: &Shared) -> Result<String> {
     Ok(base)
 }
 
-/// The cluster's base URL, once it answered its status probe.
+/// Returns the cluster's base URL, once it answered its status probe.
 pub async fn base(shared: &Shared) -> Result<String> {
     const WHAT: &str = "cannot reach the cluster's API";
     let plane = shared.plane().await?;
@@ -77,22 +79,22 @@ pub async fn base(shared: &Shared) -> Result<String> {
     }
 }
 
-/// What is asked of a log stream.
+/// The parameters of a log stream.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// The pod.
     pub pod: String,
-    /// Go on.
+    /// Whether to follow it.
     pub follow: bool,
     /// Only lines since this second.
     pub since: Option<Timestamp>,
     /// Only the last lines.
     pub tail: Option<u64>,
-    /// The attempt before.
+    /// Whether to read the previous attempt.
     pub previous: bool,
 }
 
-/// Opens the log stream of a pod; on 404 the other word for the type is tried.
+/// Opens the log stream of a pod; on 404 the other name of the type is tried.
 pub async fn open(
     shared: &Shared,
     base: &str,
@@ -143,7 +145,7 @@ fn url(
     Ok(url)
 }
 
-/// Opens a stream; a token that ran out while the logs were followed is renewed once.
+/// Opens a stream; a token that expired while the logs were followed is renewed once.
 async fn upgrade(shared: &Shared, url: &str) -> Result<LogSocket> {
     let plane = shared.plane().await?;
     let token = plane.token().await?;
@@ -174,7 +176,7 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
         let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
         let body = token.hidden_in(&body);
         let error = error::of_answer(WHAT, status, &body);
-        // "workload is not ready to stream" comes with several codes while images are pulled.
+        // "workload is not ready to stream" comes with several status codes while images are pulled.
         return Err(if body.contains("not ready") { error.retryable() } else { error });
     }
     let accepted = answer.headers().get("sec-websocket-accept").and_then(|value| value.to_str().ok());
@@ -182,7 +184,7 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
         return Err(Error::new(ErrorKind::Protocol, "what answered the log stream is not a WebSocket"));
     }
     let upgraded = answer.upgrade().await.map_err(|e| error::of_network(WHAT, e))?;
-    // One buffer of the default size (128 KiB) for each of 512 pods would be 64 MiB.
+    // One buffer of the default size (128 KiB) per pod would be 64 MiB for 512 pods.
     let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER)
         .write_buffer_size(0)
@@ -191,11 +193,11 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
 }
 
-/// What came next of a log stream.
+/// The next item of a log stream.
 pub enum Next {
     /// Bytes.
     Bytes(Vec<u8>),
-    /// The other side closed it in order.
+    /// The other side closed it properly.
     Closed,
     /// It broke.
     Broken(String),

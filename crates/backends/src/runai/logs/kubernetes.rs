@@ -1,4 +1,5 @@
-//! Over the Kubernetes API, with a kubeconfig of the user's: the reader of pods' logs is the Kubeflow backend's.
+//! Logs over the Kubernetes API, with a kubeconfig of the user, through the same reader as the Kubeflow
+//! backend's.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,15 +18,16 @@ use crate::runai::resolve::text;
 use crate::runai::status::{self, Roles};
 use crate::runai::watch;
 
-/// Labels that hold the workload's name: the vendor's own agent reads the first, the operators write the second.
+/// Labels with the workload's name: the vendor's own agent reads the first, the operators write the second.
 const LABELS: [&str; 2] = ["workloadName", "training.kubeflow.org/job-name"];
 
-/// Whether the target says which cluster; the kubeconfig of the environment alone may be of any.
+/// Returns whether the target selects a cluster; the environment's kubeconfig alone may be for any cluster.
 pub fn is_configured(settings: &Settings) -> bool {
     settings.kubeconfig.is_some() || settings.context.is_some()
 }
 
-/// Reads the logs of the workload's pods. Those of one that is over are read once, as there is nothing to follow.
+/// Reads the logs of the workload's pods. Those of an ended workload are read once, as there is nothing to
+/// follow.
 pub async fn read(reader: &Reader, is_over: bool, roles: Roles) -> Result<()> {
     let Reader { shared, handle, options, .. } = reader;
     let mut options = options.clone();
@@ -71,7 +73,7 @@ pub async fn read(reader: &Reader, is_over: bool, roles: Roles) -> Result<()> {
     }
 }
 
-/// Says when the workload is over, and which pods are its own by now. Ends only with an error.
+/// Signals when the workload is over, and updates the names of its pods. Ends only with an error.
 async fn look(reader: &Reader, over: Sender<bool>, names: &RwLock<HashSet<String>>) -> Result<()> {
     let Reader { shared, handle, .. } = reader;
     loop {
@@ -99,7 +101,7 @@ fn names(pods: &[Value]) -> HashSet<String> {
     pods.iter().filter_map(|pod| text(pod, "name").map(str::to_owned)).collect()
 }
 
-/// What a pod is to the workload, if it is one of its own.
+/// Returns the place of a pod in the workload, if it belongs to it.
 fn place(
     pod: &Pod,
     workload: &str,

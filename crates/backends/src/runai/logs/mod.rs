@@ -1,5 +1,5 @@
-//! The logs of a workload, over the best route there is: the cluster's own API, a kubeconfig, or, where neither
-//! answers, the exact words that get them elsewhere.
+//! The logs of a workload, over the best available route: the cluster's own API, a kubeconfig, or, if neither
+//! answers, an error with the exact commands that get them elsewhere.
 
 mod cluster;
 pub(super) mod cluster_api;
@@ -20,10 +20,10 @@ use super::status::{self, Roles};
 use super::{Shared, watch};
 pub use kubernetes::is_configured as has_kubeconfig;
 
-/// Events that are quoted where no logs can be had.
+/// Number of events that are quoted if no logs are available.
 const EVENTS: usize = 3;
 
-/// The logs of a workload.
+/// Returns the logs of a workload.
 pub fn logs(
     shared: Arc<Shared>,
     handle: JobHandle,
@@ -49,7 +49,7 @@ pub fn logs(
     }))
 }
 
-/// Reads the logs of one workload for one listener.
+/// Reads the logs of one workload for one consumer.
 #[derive(Clone)]
 struct Reader {
     shared: Arc<Shared>,
@@ -64,8 +64,8 @@ impl Reader {
         let roles = Roles::of(&workload);
         let over = status::phase(text(&workload, "actualPhase").unwrap_or_default()).is_terminal();
         let kubeconfig = has_kubeconfig(&self.shared.settings);
-        // The cluster's API gives the logs of workloads that have not ended (vendor's documents); Kubernetes keeps them
-        // as long as there is a pod.
+        // The cluster's API returns the logs of workloads that have not ended (vendor's documentation);
+        // Kubernetes keeps them as long as the pod exists.
         if (over || self.options.previous) && kubeconfig {
             return kubernetes::read(self, over, roles).await;
         }
@@ -91,13 +91,13 @@ impl Reader {
         self.send.send(Ok(batch)).await.map_err(gone)
     }
 
-    /// Tells the reader something that is no line of a log.
+    /// Sends the reader a note that is not a line of a log.
     async fn note(&self, text: String) -> Result<()> {
         let source = Arc::new(SourceId::new(self.handle.name()));
         self.give(LogBatch::marked(source, Mark::Note { text }, Cursor::default())).await
     }
 
-    /// Where else the logs can be had, and what the platform said last.
+    /// Adds the other ways to get the logs, and the platform's last events.
     async fn other_routes(&self, error: Error, framework: &str) -> Error {
         let project = self.shared.target.project.clone().unwrap_or_default();
         let noun = match (self.handle.parts().get(1).map(String::as_str), framework) {
@@ -120,7 +120,7 @@ impl Reader {
     }
 }
 
-/// The word for a framework in the cluster's API and in the official command line.
+/// Returns the name of a framework in the cluster's API and in the official command line.
 fn framework(workload: &Value) -> &'static str {
     match workload.pointer("/spec/distributedFramework").and_then(Value::as_str) {
         Some("MPI") => "mpi",

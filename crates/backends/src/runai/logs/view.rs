@@ -1,16 +1,16 @@
-//! What is known of the pods while their logs are read: one look for all readers, every few seconds and when a reader
-//! needs to know.
+//! The state of the pods while their logs are read: one poll shared by all readers, every few seconds and
+//! when a reader requests one.
 
 use std::collections::HashSet;
 
 use tokio::sync::{Notify, watch};
 
-/// The pods as the last look saw them.
+/// The pods at the last poll.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Looks that began.
+    /// Number of polls started.
     begun: u64,
-    /// The last look that was finished.
+    /// The last completed poll.
     done: u64,
     /// Ids of pods that may still write.
     live: HashSet<String>,
@@ -18,41 +18,41 @@ struct Seen {
     deleted: bool,
 }
 
-/// What is known of the pods.
+/// The state of the pods.
 #[derive(Debug, Default)]
 pub struct View {
     seen: watch::Sender<Seen>,
     asked: Notify,
 }
 
-/// What became of a pod.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It may still write.
     Live,
     /// It ended.
     Ended,
-    /// Somebody deleted its workload.
+    /// Its workload was deleted.
     Deleted,
 }
 
 impl View {
-    /// A look begins.
+    /// Starts a poll.
     pub fn begin(&self) {
         self.seen.send_modify(|seen| seen.begun += 1);
     }
 
-    /// The look is finished: these may still write.
+    /// Completes a poll with the pods that may still write.
     pub fn finish(&self, live: HashSet<String>, deleted: bool) {
         self.seen.send_modify(|seen| (seen.done, seen.live, seen.deleted) = (seen.begun, live, deleted));
     }
 
-    /// Waits until a reader asks for a look.
+    /// Waits until a reader requests a poll.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// What became of a pod, by a look that begins after this question.
+    /// Returns the state of a pod, from a poll that starts after this call.
     pub async fn fate(&self, pod: &str) -> Fate {
         let mut seen = self.seen.subscribe();
         let wanted = seen.borrow().begun + 1;

@@ -1,4 +1,4 @@
-//! What a pod runs, as the API's two strings.
+//! The command of a pod, as the API's two strings.
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::PlannedJob;
@@ -11,12 +11,14 @@ use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 use crate::runai::quote::{self, Filled};
 
-/// The environment variable that carries a command line which is too long for the API's string.
+/// The environment variable that contains a command line which is too long for the API's string.
 pub const CARRIER: &str = "WEFTRUN_ARGV";
-/// Longest value of an environment variable: the kernel takes 128 KiB with the name (`MAX_ARG_STRLEN`, Linux 2.6.23).
+/// Longest value of an environment variable: the kernel accepts 128 KiB with the name (`MAX_ARG_STRLEN`,
+/// Linux 2.6.23).
 const LONGEST_VALUE: usize = 128 * 1024 - 64;
 
-/// The words of a node's main process; none for an MPI worker, which runs sshd when it has no command.
+/// Returns the words of a node's main process; none for an MPI worker, which runs sshd when it has no
+/// command.
 pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
     if waits || job.spec.starts_entrypoint(role) {
         return Ok(Vec::new());
@@ -25,7 +27,7 @@ pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
     let [rank, address, port] = quote::MARKS;
     let at = Rendezvous { node_rank: rank, master_addr: address, master_port: port };
     let words = match rewritten(job, role) {
-        // The words of a launch that is the user's own were rewritten as a whole.
+        // If the launch is the user's own, its words were rewritten as a whole.
         Some(after) if matches!(job.spec.launch, Launch::PerNode | Launch::Mpi) => after,
         _ => node_command(&job.spec, role, &at),
     };
@@ -33,7 +35,7 @@ pub fn node(job: &PlannedJob, role: &Role, waits: bool) -> Result<Vec<String>> {
     Ok(mpirun::wrap_of(job, role).into_iter().chain(words).collect())
 }
 
-/// The words of an MPI launcher.
+/// Returns the words of an MPI launcher.
 pub fn launcher(job: &PlannedJob, worker: &Role, launcher: &Role, own: &[String]) -> Result<Vec<String>> {
     refuse_marks(&worker.command)?;
     refuse_marks(&launcher.command)?;
@@ -46,7 +48,7 @@ pub fn launcher(job: &PlannedJob, worker: &Role, launcher: &Role, own: &[String]
     Ok(mpirun::line(job, &worker, &launcher, own, |ranks| delivery.command(&job.spec, ranks)))
 }
 
-/// Refuses a user's word that would be taken for one of our marks and replaced.
+/// Refuses a user's word that contains one of the placeholders.
 fn refuse_marks(words: &[String]) -> Result<()> {
     match words.iter().find(|word| quote::MARKS.iter().any(|mark| word.contains(mark))) {
         None => Ok(()),
@@ -57,7 +59,7 @@ fn refuse_marks(words: &[String]) -> Result<()> {
     }
 }
 
-/// The command a rule made of the role's own.
+/// Returns the command that a rule made of the role's own.
 fn rewritten(job: &PlannedJob, role: &Role) -> Option<Vec<String>> {
     job.plan.ops.iter().rev().filter(|op| op.role == role.name).find_map(|op| match &op.change {
         Change::Command { after, .. } => Some(after.clone()),
@@ -65,13 +67,13 @@ fn rewritten(job: &PlannedJob, role: &Role) -> Option<Vec<String>> {
     })
 }
 
-/// Inline always: the API makes no ConfigMaps.
+/// Always inline: the API cannot create ConfigMaps.
 fn delivery(job: &PlannedJob) -> Result<Delivery> {
     Delivery::of(&job.spec, Scripts::Inline, Some(false))
 }
 
-/// Writes command and arguments; where they are longer than the API is known to carry, a small shell that reads the
-/// words from an environment variable.
+/// Writes command and arguments; if they are longer than the API is known to accept, a small shell script
+/// that reads the words from an environment variable.
 pub fn write(words: &[String], pod: &mut Map<String, Value>, env: &mut Vec<(String, Value)>) -> Result<()> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let (command, args) = (quote::join(std::slice::from_ref(program))?, quote::join(arguments)?);

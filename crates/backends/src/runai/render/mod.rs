@@ -1,4 +1,4 @@
-//! A planned job becomes the body of one create request. Only what the user or a rule set is in it.
+//! Renders a planned job as the body of one create request. It contains only what the user or a rule set.
 
 mod command;
 mod own;
@@ -16,19 +16,19 @@ use crate::kubernetes::mpirun;
 pub use own::JobSettings;
 pub use pod::{MARKER, ROLE};
 
-/// Where a body is sent.
+/// The endpoint that a body is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Several nodes.
     Distributed,
     /// One node.
     Trainings,
-    /// An interactive workspace, where the job file's `[backend.runai] workspace = true` asks for one.
+    /// An interactive workspace, if the job file sets `[backend.runai] workspace = true`.
     Workspaces,
 }
 
 impl Kind {
-    /// The word in the path.
+    /// Returns the word in the path.
     pub fn path(self) -> &'static str {
         match self {
             Self::Distributed => "distributed",
@@ -38,7 +38,8 @@ impl Kind {
     }
 }
 
-/// Ours to add and to leave out again where the server is too old; anything else that it lacks was asked for.
+/// Fields that weftrun adds, and omits if the server is too old; any other missing field was requested by the
+/// user.
 const OPTIONAL: [&str; 2] = ["mpiLauncherCreationPolicy", "restartPolicy"];
 
 /// Renders a planned job.
@@ -91,7 +92,8 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     Ok(rendered)
 }
 
-/// Refuses a job of which no part names an image: the control plane answers it with a 400 that does not say so.
+/// Refuses a job in which no part names an image: the control plane answers it with a 400 that does not
+/// mention the image.
 fn require_image(spec: &JobSpec, settings: &JobSettings) -> Result<()> {
     if settings.template.is_some() || settings.spec.contains_key("image") {
         return Ok(());
@@ -104,7 +106,7 @@ fn require_image(spec: &JobSpec, settings: &JobSettings) -> Result<()> {
     }
 }
 
-/// What the job file sets and the API has no field for.
+/// Reports settings of the job file for which the API has no field.
 fn unexpressed(spec: &JobSpec, settings: &JobSettings) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(limit) = spec.time_limit {
@@ -134,7 +136,7 @@ fn unexpressed(spec: &JobSpec, settings: &JobSettings) -> Vec<Finding> {
     findings
 }
 
-/// Names the fields that an older control plane would not get, where its version is not known.
+/// Names the fields that an older control plane would not get, if its version is unknown.
 fn assumed_version(kind: Kind, body: &Value) -> Option<Finding> {
     let lost = version::strip(kind.path(), version::FIRST, &mut body.clone());
     if lost.is_empty() {
@@ -153,7 +155,7 @@ fn assumed_version(kind: Kind, body: &Value) -> Option<Finding> {
     )
 }
 
-/// Which kind of workload a job becomes.
+/// Returns the kind of workload for a job.
 fn kind(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     let several = job.spec.nodes() > 1 || job.spec.launch == Launch::Mpi;
     match (settings.workspace, several) {
@@ -168,7 +170,8 @@ fn kind(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
     }
 }
 
-/// Fields the user set by name must not vanish; defaults of ours and ops, which are reported, may.
+/// Refuses to drop fields that the user set by name; weftrun's defaults and ops, which are reported, may be
+/// dropped.
 fn refuse_lost_user_fields(lost: &[(String, Version)], reported: &[Inexpressible]) -> Result<()> {
     let known = |field: &str| {
         OPTIONAL.iter().any(|ours| field.ends_with(ours))
@@ -192,19 +195,19 @@ fn field_of(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// Places in a body that only the server's answers fill.
+/// Places in a body that only the server's answers can fill.
 pub const HOLES: [(&str, &str); 3] = [
     ("projectId", "the project's id, looked up by name when the job is submitted"),
     ("clusterId", "the id of the project's cluster, looked up when the job is submitted"),
     ("templateId", "the id of the template, looked up by name when the job is submitted"),
 ];
 
-/// The kind of workload that was rendered, as its path says it.
+/// Returns the kind of the rendered workload, as its path names it.
 pub fn kind_of(rendered: &Rendered) -> &str {
     rendered.documents.first().and_then(|first| first.title.rsplit('/').next()).unwrap_or("distributed")
 }
 
-/// The name of the template a body asks for, while it is a hole.
+/// Returns the name of the template in a body, while it is not resolved.
 pub fn template_of(body: &Value) -> Option<&str> {
     body.get("templateId")?.as_str()?.strip_prefix("<template-id:")?.strip_suffix('>')
 }
@@ -242,8 +245,8 @@ fn body(
     }
     if mpi {
         spec.insert("slotsPerWorker".into(), json!(worker.procs_per_node()));
-        // The launcher must not start before the workers can be reached: with AtStartup half of the runs failed on the
-        // mpi-operator this platform uses (seen 2026-11-21 on our own test bed).
+        // The launcher must not start before the workers are reachable: with AtStartup half of the runs
+        // failed on the mpi-operator that this platform uses (seen 2026-11-21 on our own test cluster).
         spec.insert("mpiLauncherCreationPolicy".into(), json!("WaitForWorkersReady"));
     }
     restart(&mut spec, job.spec.restart, kind == Kind::Distributed && !mpi);
@@ -252,7 +255,7 @@ fn body(
         let mut master = match master {
             Some(role) => Some(pod::pod(job, role, &command::node(job, role, false)?, lost)?),
             None if mpi => Some(launcher(job, worker, settings, lost)?),
-            // It is made of the workers' fields, since it inherits none of them.
+            // It is built from the workers' fields, since it inherits none of them.
             None if !settings.master.is_empty() => Some(own::of_the_pod(&spec)),
             None => None,
         };
@@ -268,7 +271,7 @@ fn body(
     Ok(Value::Object(body))
 }
 
-/// The role of the master, where it is one of its own, and that of the workers.
+/// Returns the role of the master, if it has its own, and that of the workers.
 fn split(job: &PlannedJob) -> Result<(Option<&Role>, &Role)> {
     let workers: Vec<&Role> = job.spec.workers().collect();
     match workers.as_slice() {
@@ -283,7 +286,7 @@ fn split(job: &PlannedJob) -> Result<(Option<&Role>, &Role)> {
     }
 }
 
-/// The launcher of an MPI job: it inherits nothing, and asks for no devices of the fabric.
+/// Returns the launcher of an MPI job: it inherits nothing, and requests no devices of the fabric.
 fn launcher(
     job: &PlannedJob,
     worker: &Role,
@@ -292,14 +295,15 @@ fn launcher(
 ) -> Result<Map<String, Value>> {
     let mut launcher = mpirun::launcher(&job.spec, worker);
     let words = command::launcher(job, worker, &launcher, &settings.mpirun_args)?;
-    // Whoever says nothing of the launcher gets a small one.
+    // By default the launcher is small.
     launcher.cpus.get_or_insert_with(|| "1".into());
     launcher.memory.get_or_insert_with(|| "2Gi".into());
     pod::pod(job, &launcher, &words, lost)
 }
 
-/// What happens when a rank fails. A PyTorchJob whose pods are never started again fails at once; with a limit of 0 it
-/// failed also when it was resumed after a suspend (seen 2026-11-21 on our own test bed). A Job tries six times.
+/// Sets what happens when a rank fails. A PyTorchJob whose pods are never restarted fails at once; with a
+/// limit of 0 it also failed when it was resumed after a suspend (seen 2026-11-21 on our own test cluster). A
+/// Job tries six times.
 fn restart(spec: &mut Map<String, Value>, policy: RestartPolicy, pods_restart: bool) {
     match policy {
         RestartPolicy::OnFailure { max } => spec.insert("backoffLimit".into(), json!(max)),

@@ -1,4 +1,4 @@
-//! What a job file says to Run:ai alone: `[backend.runai]`.
+//! The settings of a job file that only apply to Run:ai: `[backend.runai]`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -17,11 +17,12 @@ pub struct JobSettings {
     pub workspace: bool,
     /// Name of a template of the project, from 2.23.
     pub template: Option<String>,
-    /// Arguments put before the program of the `mpirun` that weftrun writes.
+    /// Arguments before the program of the `mpirun` that weftrun writes.
     pub mpirun_args: Vec<String>,
-    /// Fields of the API's `spec`, in its own words; they win over what the job file says elsewhere, and lists grow.
+    /// Fields of the API's `spec`, under its own names; they override the rest of the job file, and lists are
+    /// appended.
     pub spec: Map<String, Value>,
-    /// Likewise for the master or launcher.
+    /// The same for the master or launcher.
     pub master: Map<String, Value>,
 }
 
@@ -47,17 +48,17 @@ const OF_THE_WORKLOAD: [&str; 8] = [
     "cleanPodPolicy",
 ];
 
-/// A worker's fields as a master of its own has them.
+/// Returns a worker's fields as a separate master has them.
 pub fn of_the_pod(spec: &Map<String, Value>) -> Map<String, Value> {
     let mut pod = spec.clone();
-    // `backoffLimit` and its like are deprecated in the master, and mean nothing there.
+    // `backoffLimit` and similar fields are deprecated in the master, and have no effect there.
     pod.retain(|key, _| {
         !OF_THE_WORKLOAD.contains(&key.as_str()) && !matches!(key.as_str(), "backoffLimit" | "priorityClass")
     });
     pod
 }
 
-/// Puts the user's fields over ours: objects grow together, lists one behind the other, other values are replaced.
+/// Merges the user's fields into weftrun's: objects are merged, lists appended, other values replaced.
 pub fn merge(ours: &mut Map<String, Value>, own: &Map<String, Value>) {
     for (key, value) in own {
         match (ours.get_mut(key), value) {
@@ -71,7 +72,8 @@ pub fn merge(ours: &mut Map<String, Value>, own: &Map<String, Value>) {
     }
 }
 
-/// The error of fields the API does not have: it would very likely take the body and ignore them.
+/// Returns the error of fields that the API does not have: it would very likely accept the body and ignore
+/// them.
 pub fn no_such_field(kind: Kind, unknown: &[String]) -> Error {
     let mut error = Error::new(
         ErrorKind::InvalidSpec,

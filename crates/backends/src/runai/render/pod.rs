@@ -1,4 +1,4 @@
-//! A role becomes the fields of one kind of pod.
+//! Converts a role to the fields of one kind of pod.
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Inexpressible, PlannedJob};
@@ -11,14 +11,14 @@ use crate::kubernetes::escape::literal;
 
 /// The label that carries the submission's id.
 pub const MARKER: &str = "weftrun.dev/submission";
-/// The label that carries what the job file calls the pod's role.
+/// The label with the role's name in the job file.
 pub const ROLE: &str = "weftrun.dev/role";
 /// Longest name of a label or annotation (the document's `maxLength` since 2.19).
 const LONGEST_NAME: usize = 63;
-/// The resource that the API has a field of its own for.
+/// The resource for which the API has a separate field.
 const GPUS: &str = "nvidia.com/gpu";
 
-/// The fields of one kind of pod, which runs these words.
+/// Returns the fields of one kind of pod, which runs these words.
 pub fn pod(
     job: &PlannedJob,
     role: &Role,
@@ -55,7 +55,7 @@ pub fn pod(
     Ok(pod)
 }
 
-/// What a pod is made of, before it takes the API's shape.
+/// The parts of a pod, before they are converted to the API's form.
 #[derive(Default)]
 struct Parts {
     env: Vec<(String, Value)>,
@@ -71,7 +71,7 @@ struct Parts {
 impl Parts {
     fn volume(&mut self, name: &str, mount: &str, source: &VolumeSource, read_only: bool) {
         let (key, entry) = match source {
-            // Descriptions and defaults disagree on `readOnly`, so it is always sent.
+            // Descriptions and defaults disagree about `readOnly`, so it is always sent.
             VolumeSource::HostPath(path) => {
                 ("hostPath", json!({"name": name, "path": path, "mountPath": mount, "readOnly": read_only}))
             }
@@ -119,7 +119,7 @@ impl Parts {
                 }
                 self.tolerations.push(toleration);
             }
-            // They are in the command already.
+            // They are already in the command.
             Change::Command { .. } | Change::Wrap { .. } | Change::Mpirun { .. } => {}
             other => lost.push(Inexpressible {
                 op: op.clone(),
@@ -162,7 +162,7 @@ impl Parts {
         if let Some(affinity) = self.affinity {
             pod.insert("podAffinity".into(), affinity);
         }
-        // The launcher's is deprecated: a workload has one.
+        // The launcher's field is deprecated: a workload has one priority.
         if let Some(priority) =
             spec.priority.as_ref().filter(|_| role.kind == weftrun_core::spec::RoleKind::Worker)
         {
@@ -191,7 +191,7 @@ fn texts(what: &str, entries: Vec<(String, String)>) -> Result<Vec<Value>> {
     Ok(entries.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect())
 }
 
-/// Whether a volume is mounted as the shared memory of a container.
+/// Returns whether a volume is mounted as the shared memory of a container.
 pub fn is_shm(mount: &str) -> bool {
     mount.trim_end_matches('/') == "/dev/shm"
 }
@@ -212,7 +212,7 @@ fn compute(role: &Role, resources: Vec<(String, String)>, large_shm: bool) -> Re
     let gpus = resources.iter().find(|(resource, _)| resource == GPUS).map(|(_, count)| count.as_str());
     let gpus = gpus.and_then(|count| count.parse().ok()).unwrap_or(role.gpus_per_node);
     if gpus > 0 {
-        // Whole GPUs need nothing else.
+        // Whole GPUs need no other field.
         compute.insert("gpuDevicesRequest".into(), json!(gpus));
     }
     if large_shm {
@@ -227,7 +227,7 @@ fn compute(role: &Role, resources: Vec<(String, String)>, large_shm: bool) -> Re
     Ok(compute)
 }
 
-/// `180` and `1500m` as the number of cores the API takes: whole ones as whole numbers.
+/// Converts `180` and `1500m` to the number of cores in the API: whole ones as integers.
 fn cores(quantity: &str) -> Option<Value> {
     if let Ok(whole) = quantity.parse::<u64>() {
         return Some(json!(whole));
@@ -245,7 +245,7 @@ fn put(map: &mut Map<String, Value>, key: &str, list: Vec<Value>) {
     }
 }
 
-/// Replaces the entry of a name in place, or appends it.
+/// Replaces the entry with a name in place, or appends it.
 fn set<T>(entries: &mut Vec<(String, T)>, name: &str, value: T) {
     match entries.iter_mut().find(|(known, _)| known == name) {
         Some(entry) => entry.1 = value,

@@ -1,5 +1,5 @@
-//! What a job asks that this cluster can never give. Slurm takes such jobs where `EnforcePartLimits` is off, and they
-//! wait for ever (seen on 22.05 and 26.05).
+//! Requests that this cluster can never satisfy. Slurm accepts such jobs where `EnforcePartLimits` is off,
+//! and they wait forever (seen on 22.05 and 26.05).
 
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
@@ -8,7 +8,7 @@ use weftrun_core::convert::{Directives, slurm_duration};
 use crate::slurm::error;
 use crate::slurm::render::Script;
 
-/// What can never be had, one finding each. Pure.
+/// Returns one finding for each request that can never be satisfied. Pure.
 pub fn findings(script: &Script, facts: &ClusterFacts) -> Vec<Finding> {
     let wants_efa = script.marker.as_ref().is_some_and(|marker| marker.fabric == "efa");
     let mut findings: Vec<Finding> = plugins(script, facts);
@@ -37,7 +37,8 @@ fn never(message: String, fix: impl Into<String>) -> Finding {
 struct Component<'s>(&'s Directives);
 
 impl Component<'_> {
-    /// The partition it goes to; none if it names one that is not there, which Slurm itself refuses.
+    /// Returns the job's partition; none if the job names one that does not exist, which Slurm itself
+    /// refuses.
     fn queue<'f>(&self, facts: &'f ClusterFacts) -> Option<&'f Queue> {
         let wanted = self.0.value("partition");
         facts.queues.iter().find(|queue| wanted.map_or(queue.default, |name| name == queue.name))
@@ -65,7 +66,7 @@ impl Component<'_> {
         })
     }
 
-    /// Whether the partition has enough nodes with the feature, the GPUs and EFA.
+    /// Returns a finding if the partition has too few nodes with the feature, the GPUs and EFA.
     fn no_such_nodes(&self, queue: &Queue, facts: &ClusterFacts, wants_efa: bool) -> Option<Finding> {
         let feature =
             self.0.value("constraint").filter(|text| !text.contains(['&', '|', '[', '*', '!', '(']));
@@ -110,7 +111,8 @@ impl Component<'_> {
     }
 }
 
-/// ParallelCluster marks its nodes `static` or `dynamic`, and those with EFA `efa`; elsewhere nothing says so.
+/// Returns whether the nodes are known to lack EFA. ParallelCluster marks its nodes `static` or `dynamic`,
+/// and those with EFA `efa`; other clusters have no such marker.
 pub fn lacks_efa(group: &NodeGroup) -> bool {
     let has = |feature: &str| group.labels.contains_key(feature);
     (has("static") || has("dynamic")) && group.instance_type.is_some() && !has("efa")
@@ -120,7 +122,8 @@ fn gpus_of(group: &NodeGroup) -> u32 {
     group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Plugins of srun that the script uses and the cluster lacks; nothing where srun told none at all.
+/// Returns a finding for each srun plugin that the script uses and the cluster lacks; nothing where srun
+/// listed no plugins at all.
 fn plugins(script: &Script, facts: &ClusterFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if script.pyxis && !facts.serves.iter().any(|name| name == "pyxis") {

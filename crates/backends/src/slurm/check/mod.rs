@@ -1,4 +1,4 @@
-//! Asking before submitting: Slurm's own test, and what Slurm would accept and never start.
+//! Checks before a submission: Slurm's own test, and jobs that Slurm would accept and never start.
 
 mod limits;
 
@@ -11,7 +11,8 @@ use super::{discover, error, quote};
 
 pub use limits::lacks_efa;
 
-/// What `sbatch --test-only` says of a job for which no node is up; what can never be had, `sbatch` itself refuses.
+/// What `sbatch --test-only` prints for a job while no node is up. A job that can never run is refused by
+/// `sbatch` itself.
 const NOT_NOW: [&str; 2] =
     ["Requested node configuration is not available", "Requested partition configuration not available"];
 
@@ -21,7 +22,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     let prepared = Script::of(rendered)?;
     let mut findings = limits::findings(prepared, &discover::discover(client, &Scope::default()).await?);
     if findings.iter().any(Finding::is_error) {
-        // What is refused is refused for what the cluster is now.
+        // A job is refused only because of fresh facts.
         let mut anew = Scope::default();
         anew.fresh = true;
         findings = limits::findings(prepared, &discover::discover(client, &anew).await?);
@@ -55,7 +56,8 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
             return Err(refused);
         }
         let said = refused.message();
-        // With a node down Slurm says this of jobs that it takes all the same, and that wait until the node is back.
+        // With a node down, Slurm prints this for jobs that it accepts nevertheless and that wait until the
+        // node is back.
         let finding = if findings.is_empty() && NOT_NOW.iter().any(|part| answer.stderr.contains(part)) {
             Finding::warning(
                 "SLURM-NOT-NOW",
@@ -70,10 +72,10 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     Ok(findings)
 }
 
-/// Exit code of the program where the working directory is not there.
+/// Exit code of the program if the working directory does not exist.
 const NO_WORKDIR: i32 = 93;
 
-/// The shell text that ends the program where the job's working directory does not exist.
+/// Returns shell code that ends the program if the job's working directory does not exist.
 fn missing_folder(script: &Script) -> Result<String> {
     let Some(folder) = &script.workdir else { return Ok(String::new()) };
     let folder = quote::word(folder)?;

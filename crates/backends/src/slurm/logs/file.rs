@@ -1,4 +1,4 @@
-//! One log file: what came of it, cut into lines, each given to the stream of the task that wrote it.
+//! One log file: its new bytes, split into lines, each assigned to the stream of the task that wrote it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,31 +8,32 @@ use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
 use super::streams::{Header, Stream};
 use crate::slurm::ids::JobId;
 
-/// A line that does not end is passed on after this many bytes.
+/// An unterminated line is passed on after this many bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Most streams of one file, over all its attempts.
+/// Largest number of streams of one file, over all its attempts.
 const MOST_STREAMS: usize = 1 << 18;
 
-/// What one look brought of one file.
+/// What one poll returned of one file.
 #[derive(Debug, Default)]
 pub struct Piece {
     /// The path.
     pub path: String,
-    /// Inode: another file of the same name has another.
+    /// Inode, which differs if the file was replaced.
     pub inode: u64,
-    /// Size of the file when looked at.
+    /// Size of the file at the poll.
     pub size: u64,
-    /// Offset of the first byte asked for.
+    /// Offset of the first requested byte.
     pub offset: u64,
-    /// The file's first line, where it was asked for.
+    /// The first line of the file, if requested.
     pub header: Vec<u8>,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Piece {
-    /// Cuts the pieces out of an answer: `NONCE inode size offset count path`, header, `NONCE|`, bytes, `NONCE.`.
+    /// Parses the pieces of an answer: `NONCE inode size offset count path`, header, `NONCE|`, bytes,
+    /// `NONCE.`.
     pub fn all(answer: &[u8], nonce: &[u8]) -> Vec<Self> {
         let begin = [nonce, b" "].concat();
         let middle = [nonce, b"|"].concat();
@@ -69,28 +70,28 @@ impl Piece {
     }
 }
 
-/// One file while it is read.
+/// The state of one file while it is read.
 #[derive(Debug)]
 pub struct LogFile {
     name: String,
     job: String,
     inode: Option<u64>,
-    /// Bytes read, those of `carry` included.
+    /// Number of bytes read, including those of `carry`.
     offset: u64,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an unterminated line.
     carry: Vec<u8>,
     header: Option<Header>,
     attempt: u32,
     streams: BTreeMap<Stream, Arc<SourceId>>,
-    /// Streams made over all attempts: each is a source that readers keep.
+    /// Number of streams over all attempts: each is a source that readers keep.
     streams_made: usize,
     complete: bool,
-    /// The exit code of the script's last line.
+    /// The exit code from the script's last line.
     code: Option<i32>,
 }
 
 impl LogFile {
-    /// Starts a file at the place where an earlier reader stopped.
+    /// Starts a file at the position where an earlier reader stopped.
     pub fn new(name: &str, job: &JobId, start: Option<&Cursor>) -> Self {
         Self {
             name: name.to_owned(),
@@ -107,28 +108,28 @@ impl LogFile {
         }
     }
 
-    /// Where the next look starts.
+    /// Returns the offset of the next poll.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether the file's first line is not known, since reading began behind it.
+    /// Returns whether the first line of the file is still needed, since reading started after it.
     pub fn wants_header(&self) -> bool {
         self.header.is_none() && self.offset > 0
     }
 
-    /// What the script's first line says, once it was read.
+    /// Returns the header that the script wrote as its first line, once read.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// Whether the job's own last line was read.
+    /// Returns whether the job's own last line was read.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Takes what came and gives it in runs of lines of one stream, in the file's order: a reader that stops behind any of them
-    /// can go on from its cursor exactly.
+    /// Returns new bytes as runs of lines of one stream, in the order of the file: a reader that stops after
+    /// any run can resume exactly from its cursor.
     pub fn take(&mut self, piece: &Piece, resumed: bool) -> Vec<LogBatch> {
         let mut batches = Vec::new();
         let replaced = self.inode.is_some_and(|inode| inode != piece.inode);
@@ -163,7 +164,7 @@ impl LogFile {
         let mut run: Option<(Stream, Vec<u8>)> = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if line.starts_with(b"#weftrun ") && self.is_own(line) {
-                // What stands before belongs to the life before.
+                // Earlier lines belong to the previous run of the job.
                 if let Some((stream, text)) = run.take() {
                     batches.push(self.batch(&stream, text, *place));
                 }
@@ -191,13 +192,13 @@ impl LogFile {
         self.header_in(line).is_some() || (self.header.is_some() && line.starts_with(b"#weftrun end "))
     }
 
-    /// The header in a line, if the script wrote it: the first of the file, or that of a later attempt of the same job.
-    /// Any other is a line of a program like all others.
+    /// Returns the header in a line, if the script wrote it: the first line of the file, or the header of a
+    /// later attempt of the same job. Any other such line was printed by a program and is ordinary output.
     fn header_in(&self, line: &[u8]) -> Option<Header> {
         Header::parse(line).filter(|later| self.header.as_ref().is_none_or(|known| known.continues_as(later)))
     }
 
-    /// The lines the script writes for us: the beginning and the end of a life of the job.
+    /// Handles the lines that the script writes for weftrun: the beginning and the end of a run of the job.
     fn own_line(&mut self, line: &[u8]) -> bool {
         if let Some(header) = self.header_in(line) {
             self.attempt = header.attempt;
@@ -215,7 +216,8 @@ impl LogFile {
         ours
     }
 
-    /// The stream of a line. Behind [`MOST_STREAMS`] new tasks' lines stay whole, in the script's own stream.
+    /// Returns the stream of a line. After [`MOST_STREAMS`] streams, the lines of further tasks keep their
+    /// label and go to the script's own stream.
     fn stream_of<'a>(&self, line: &'a [u8]) -> (Stream, &'a [u8]) {
         let (stream, text) =
             self.header.as_ref().map_or((Stream::Batch, line), |header| header.stream_of(line));
@@ -239,7 +241,7 @@ impl LogFile {
             Some((word, task.strip_suffix(".log")?.parse::<u32>().ok()?))
         });
         if let Some((word, task)) = of_task {
-            // A file of its own for each task.
+            // One file per task.
             source.name = format!("{word}{task}");
             source.replica = task;
             source.rank = (word == "rank").then_some(task);
@@ -249,7 +251,7 @@ impl LogFile {
         if let Some((_, array)) = self.name.rsplit_once(&format!("-{}_", self.job)) {
             let task = array.split('-').next().unwrap_or_default();
             source.name = format!("{}_{task}/{}", self.job, source.name);
-            // Each task of an array is a job of its own, with a rank 0 of its own.
+            // Each task of an array is a separate job with its own rank 0.
             source.rank = None;
         }
         source.uid = format!("{}#{}", self.name, source.name);
@@ -280,7 +282,7 @@ impl LogFile {
         cursor
     }
 
-    /// A last line without its newline, once nothing more will come.
+    /// Returns the last line without a newline, once nothing more will come.
     pub fn rest(&mut self) -> Option<LogBatch> {
         let line = std::mem::take(&mut self.carry);
         if line.is_empty() || self.own_line(&line) {
@@ -291,15 +293,16 @@ impl LogFile {
         Some(self.batch(&stream, text, self.offset))
     }
 
-    /// Where the job's script ended by itself and its last line is not there, what it wrote before could not be written
-    /// either: the disk was full, or the node lost the file system.
+    /// Returns a gap if the job's script ended by itself but its last line is missing: its earlier output
+    /// could not be written either, because the disk was full or the node lost the file system.
     pub fn gap(&mut self) -> Option<LogBatch> {
         let reason = "the job's last line is missing: its end could not be written (is the disk full?)";
         (self.header.is_some() && !self.complete)
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }
 
-    /// The end of every stream, with the code the script itself told: the tasks of an array end differently.
+    /// Returns the end of every stream, with the exit code that the script reported: the tasks of an array
+    /// end differently.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
         let exit_code = self.code.or(exit_code);
         let end = |source: &Arc<SourceId>| {

@@ -1,5 +1,5 @@
-//! A job's log, followed by byte offset over local files or ssh: a lost connection, a truncated file or a requeue never
-//! loses or repeats a byte, since every look says where it starts.
+//! A job's log, followed by byte offset over local files or ssh. No byte is lost or repeated by a lost
+//! connection, a truncated file or a requeue, since every poll names its start offset.
 
 mod file;
 mod options;
@@ -23,9 +23,9 @@ use options::Selection;
 
 pub use streams::Header;
 
-/// Most bytes of one file in one look.
+/// Largest number of bytes of one file in one poll.
 const CHUNK: u64 = 4 << 20;
-/// The pause after a look that brought something; it doubles while nothing comes.
+/// The pause after a poll that returned something; it doubles while nothing comes.
 const SHORTEST: Duration = Duration::from_millis(250);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ pub async fn read(
     }
 }
 
-/// The files of a job that weftrun did not submit: its output and error, as Slurm names them.
+/// Returns the files of a job that weftrun did not submit: its output and error, as Slurm names them.
 async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec<String>> {
     if found.rows.iter().any(|job| job.marker.is_some()) {
         return Ok(Vec::new());
@@ -94,7 +94,7 @@ async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec
     Ok(paths)
 }
 
-/// Patterns that `scontrol` leaves in a path, differently in each release.
+/// Expands the patterns that `scontrol` leaves in a path, which differ between releases.
 fn expand(path: &str, id: &JobId, found: &Found) -> String {
     let first = found.rows.first();
     let name = first.map_or("", |job| job.name.as_str());
@@ -116,11 +116,11 @@ fn expand(path: &str, id: &JobId, found: &Found) -> String {
     .fold(path.to_owned(), |path, (pattern, value)| path.replace(pattern, value))
 }
 
-/// The files of one job, and how far each was read.
+/// The files of one job, and the position in each.
 struct Reader {
     client: Arc<Client>,
     id: JobId,
-    /// Fixed paths of a job that is not ours.
+    /// Fixed paths of a job that weftrun did not submit.
     paths: Vec<String>,
     files: BTreeMap<String, LogFile>,
     lost: bool,
@@ -129,8 +129,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether the job has ended, whether its processes were stopped from outside (then lines come after its last one),
-    /// and its exit code.
+    /// Returns whether the job has ended, whether its processes were stopped from outside (then lines follow
+    /// its last one), and its exit code.
     async fn state(&mut self) -> Result<(bool, bool, Option<i32>)> {
         match lookup::look(&self.client, &self.id).await {
             Ok(Some(found)) => Ok(self.state_of(&found)),
@@ -146,7 +146,7 @@ impl Reader {
         (summary.phase.is_terminal(), summary.phase == JobPhase::Cancelled || !by_itself, summary.exit_code)
     }
 
-    /// One look at all files: whether something came, and whether there is more at once.
+    /// Polls all files; returns whether something came, and whether more is available at once.
     async fn look(&mut self, out: &mut Selection) -> Result<(bool, bool)> {
         let nonce = format!("{:016x}", fastrand::u64(..));
         let program = self.program(&nonce, out)?;
@@ -204,7 +204,7 @@ impl Reader {
             ));
         }
         for (name, offset) in out.starts() {
-            // A file that is continued from a cursor, before its first look.
+            // A file that is resumed from a cursor, before its first poll.
             if !self.files.keys().any(|path| path.ends_with(&format!("/{name}"))) {
                 known.push_str(&format!("*/{}) o={offset} h=1;;\n", quote::word(name)?));
             }
@@ -223,7 +223,7 @@ impl Reader {
         Ok(text)
     }
 
-    /// A mark for a log that is not there.
+    /// Returns a mark for a missing log.
     fn missing(&self, reason: String) -> LogBatch {
         let mut source = SourceId::new("batch");
         source.uid = format!("{}/batch", self.id);
@@ -265,12 +265,12 @@ impl Reader {
     }
 }
 
-/// Sends a batch on; a reader that went away ends the stream at its next look.
+/// Sends a batch; a reader that is gone ends the stream at its next poll.
 async fn send(feed: &Feed<LogBatch>, batch: LogBatch) {
     put(feed, batch).await;
 }
 
-/// Reads bytes as a job's log, in two pieces, and as the framed answer that holds one.
+/// Parses bytes as a job's log, in two pieces, and as the framed answer that contains one.
 #[cfg(fuzzing)]
 pub fn fuzz_log(id: &JobId, bytes: &[u8]) {
     let mut file = LogFile::new("fuzz.log", id, None);

@@ -1,4 +1,4 @@
-//! What of a log was asked for: ranks, roles, an attempt, the last lines, and where to go on.
+//! The requested part of a log: ranks, roles, an attempt, the last lines, and where to resume.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -8,27 +8,27 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::streams::Header;
 use crate::slurm::stream::Feed;
 
-/// Most lines kept of one source for `tail`.
+/// Largest number of lines kept of one source for `tail`.
 const MOST_TAIL: u64 = 100_000;
 
-/// Most bytes kept back, of all sources together.
+/// Largest number of bytes held back, over all sources.
 const MOST_HELD: usize = 256 << 20;
 
-/// Lets through what was asked for.
+/// Passes on what was requested.
 pub struct Selection {
     feed: Feed<LogBatch>,
     roles: Vec<String>,
     ranks: Vec<u32>,
-    /// Offsets to go on from, by file name.
+    /// Offsets to resume from, by file name.
     starts: BTreeMap<String, Cursor>,
     held: Held,
-    /// Ranks behind each node's label, where lines are labelled with nodes.
+    /// Ranks behind each node's label, if lines are labelled with nodes.
     ranks_per_node: Option<u32>,
 }
 
-/// What is kept back until the end of the file was reached once.
+/// What is held back until the end of the file was reached once.
 enum Held {
-    /// Nothing: batches go through.
+    /// Nothing: batches pass.
     Nothing,
     /// The last lines of each source.
     Tail(Kept),
@@ -37,12 +37,12 @@ enum Held {
 }
 
 impl Selection {
-    /// Makes the selection of the options.
+    /// Creates the selection for the options.
     pub fn new(options: &LogOptions, feed: Feed<LogBatch>) -> Self {
         let mut starts: BTreeMap<String, Cursor> = BTreeMap::new();
         for cursor in &options.from {
             let file = cursor.uid.split_once('#').map_or(cursor.uid.as_str(), |(file, _)| file);
-            // Batches are given in the file's order: everything before the farthest cursor was read.
+            // Batches are sent in the order of the file: everything before the farthest cursor was read.
             let farthest = starts.entry(file.to_owned()).or_insert_with(|| cursor.clone());
             if cursor.offset > farthest.offset {
                 *farthest = cursor.clone();
@@ -63,25 +63,25 @@ impl Selection {
         }
     }
 
-    /// Where a file goes on.
+    /// Returns where a file is resumed.
     pub fn start_of(&self, file: &str) -> Option<&Cursor> {
         self.starts.get(file)
     }
 
-    /// All files that go on somewhere.
+    /// Returns all files that are resumed, with their offsets.
     pub fn starts(&self) -> impl Iterator<Item = (&String, u64)> {
         self.starts.iter().map(|(file, cursor)| (file, cursor.offset))
     }
 
-    /// Whether nobody reads any more.
+    /// Returns whether the reader is gone.
     pub fn is_closed(&self) -> bool {
         self.feed.is_closed()
     }
 
-    /// Takes note of what the job's script says of its ranks.
+    /// Records the job's ranks from the header of its script.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] where a rank is asked for that the job does not have.
+    /// [`ErrorKind::Usage`] if a requested rank does not exist in the job.
     pub fn knows(&mut self, header: Option<&Header>) -> Result<()> {
         let Some(header) = header else { return Ok(()) };
         self.ranks_per_node = header.ranks_per_node();
@@ -99,7 +99,7 @@ impl Selection {
         let rank = match (source.rank, self.ranks_per_node, node_of(source)) {
             _ if self.ranks.is_empty() => true,
             (Some(rank), ..) => self.ranks.contains(&rank),
-            // What torchrun prints on a node is of all its ranks.
+            // torchrun's own output on a node belongs to all its ranks.
             (None, Some(each), Some(node)) => {
                 self.ranks.iter().any(|rank| rank.checked_div(each) == Some(node))
             }
@@ -108,7 +108,7 @@ impl Selection {
         role && rank
     }
 
-    /// Takes a batch.
+    /// Passes on, holds back or drops a batch.
     pub async fn offer(&mut self, batch: LogBatch) {
         if !self.wants(&batch.source) {
             return;
@@ -127,14 +127,14 @@ impl Selection {
         }
     }
 
-    /// Sends on a batch whatever is held back.
+    /// Sends a batch regardless of what is held back.
     pub async fn pass(&self, batch: LogBatch) {
         if self.wants(&batch.source) {
             super::send(&self.feed, batch).await;
         }
     }
 
-    /// The present end was reached: what was held back goes out, and what comes from now on goes through.
+    /// Releases what was held back, since the present end was reached; later batches pass.
     pub async fn flush(&mut self) {
         let kept = match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => return,
@@ -150,20 +150,20 @@ impl Selection {
     }
 }
 
-/// The number of a node's stream.
+/// Returns the node number of a node's stream.
 fn node_of(source: &SourceId) -> Option<u32> {
     source.name.strip_prefix("node")?.parse().ok()
 }
 
-/// What is kept back, by the order it came in.
+/// The batches held back, in the order of arrival.
 struct Kept {
-    /// Most lines of one source; none for all of them.
+    /// Largest number of lines of one source; none for no limit.
     most: Option<usize>,
     next: u64,
     batches: BTreeMap<u64, LogBatch>,
     by_source: HashMap<String, VecDeque<u64>>,
     bytes: usize,
-    /// Whether batches were dropped because all together were too large.
+    /// Whether batches were dropped because the total was too large.
     cut: bool,
 }
 
@@ -172,7 +172,7 @@ impl Kept {
         Self { most, next: 0, batches: BTreeMap::new(), by_source: HashMap::new(), bytes: 0, cut: false }
     }
 
-    /// Keeps a batch's lines one by one, and drops the oldest of a source that has too many.
+    /// Keeps the lines of a batch one by one, and drops the oldest of a source that has too many.
     fn keep_lines(&mut self, batch: LogBatch) {
         if matches!(batch.mark, Some(Mark::Truncated)) {
             return self.keep(batch);
@@ -196,7 +196,7 @@ impl Kept {
                 self.drop_one(oldest);
             }
         }
-        // A tail of no lines keeps none.
+        // A tail of 0 lines keeps none.
         if self.most != Some(0) || batch.mark.is_some() {
             self.batches.insert(number, batch);
         }
@@ -214,7 +214,7 @@ impl Kept {
         }
     }
 
-    /// Drops what is of no use any more.
+    /// Drops batches that are no longer needed.
     fn retain(&mut self, wanted: impl Fn(&LogBatch) -> bool) {
         self.batches.retain(|_, batch| wanted(batch));
         self.bytes = self.batches.values().map(cost).sum();
@@ -229,7 +229,7 @@ impl Kept {
     }
 }
 
-/// Memory that a batch takes, about.
+/// Returns the approximate memory size of a batch.
 fn cost(batch: &LogBatch) -> usize {
     batch.bytes.len() + 256
 }

@@ -1,19 +1,20 @@
-//! `srun -l` puts the task's number before each line (` 3: `); the script's first line says what a task is.
+//! Line labels. `srun -l` puts the task's number before each line (` 3: `); the script's first line defines
+//! what a task is.
 
 use weftrun_core::log::SourceId;
 
-/// Most tasks of a job, ten times the largest that were ever run.
+/// Largest number of tasks of a job, ten times the largest known run.
 const MOST_TASKS: u32 = 1 << 20;
 
-/// What the script's first line says: `#weftrun log=1 attempt=0 labels=rank tasks=worker:32`.
+/// The script's first line: `#weftrun log=1 attempt=0 labels=rank tasks=worker:32`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which life of the job.
+    /// Number of the attempt.
     pub attempt: u32,
     labels: Labels,
-    /// Roles with their numbers of tasks, in the order of the tasks.
+    /// Roles with their numbers of tasks, in task order.
     roles: Vec<(String, u32)>,
-    /// Ranks of the job, where the script says it.
+    /// Ranks of the job, if the script names them.
     ranks: Option<u32>,
 }
 
@@ -24,7 +25,7 @@ enum Labels {
     None,
 }
 
-/// Who wrote a line.
+/// The writer of a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// The script, srun, Slurm.
@@ -34,7 +35,7 @@ pub enum Stream {
 }
 
 impl Header {
-    /// Reads the line; none if it is another.
+    /// Parses the line; none if it is not a header.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line.strip_prefix(b"#weftrun log=1 ")?).ok()?;
         let value =
@@ -48,14 +49,14 @@ impl Header {
             part.rsplit_once(':').and_then(|(name, tasks)| Some((name.to_owned(), tasks.parse().ok()?)))
         };
         let roles = value("tasks")?.split(',').map(role).collect::<Option<Vec<_>>>()?;
-        // A program can print such a line too; a sum beyond what any job has is not the script's.
+        // A program can print such a line too; the script never writes a sum beyond what any job has.
         let tasks = roles.iter().try_fold(0u32, |sum, (_, tasks)| sum.checked_add(*tasks));
         tasks.filter(|tasks| *tasks <= MOST_TASKS)?;
         let ranks = value("ranks").and_then(|ranks| ranks.parse().ok());
         Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles, ranks })
     }
 
-    /// The stream of a line, and the line without its label.
+    /// Returns the stream of a line, and the line without its label.
     pub fn stream_of<'a>(&self, line: &'a [u8]) -> (Stream, &'a [u8]) {
         let blanks = line.iter().take_while(|byte| **byte == b' ').count();
         let rest = line.get(blanks..).unwrap_or_default();
@@ -71,24 +72,26 @@ impl Header {
         }
     }
 
-    /// Whether another header can be of the same job, begun again by Slurm: it is the same line but for its attempt.
+    /// Returns whether another header can be of the same job after a requeue: it differs only in the attempt.
     pub fn continues_as(&self, later: &Self) -> bool {
         later.attempt > self.attempt && (self.labels, &self.roles) == (later.labels, &later.roles)
     }
 
-    /// Number of ranks of the job, where it is known.
+    /// Returns the number of ranks of the job, if known.
     pub fn ranks(&self) -> Option<u32> {
         self.ranks.or_else(|| (self.labels == Labels::Rank).then(|| self.tasks()))
     }
 
-    /// Ranks behind each node's label; none where labels are ranks, or the nodes have different numbers of them.
+    /// Returns the ranks behind each node's label; none if labels are ranks, or if the nodes have different
+    /// numbers of them.
     pub fn ranks_per_node(&self) -> Option<u32> {
         let (ranks, nodes) = (self.ranks?, self.tasks());
         (self.labels == Labels::Node && self.roles.len() == 1 && nodes > 0 && ranks % nodes == 0)
             .then_some(ranks / nodes)
     }
 
-    /// Ranks of each component of the job, whose numbers of nodes are given; none where the script does not say.
+    /// Returns the ranks of each component of the job, given their numbers of nodes; none if the header does
+    /// not contain them.
     pub fn ranks_of(&self, nodes: &[u32]) -> Option<Vec<u32>> {
         match (self.labels, nodes) {
             (_, [_]) => Some(vec![self.ranks()?]),
@@ -103,7 +106,7 @@ impl Header {
         self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
     }
 
-    /// The source of a stream.
+    /// Returns the source of a stream.
     pub fn source(&self, stream: &Stream) -> SourceId {
         let Stream::Task(task) = stream else { return SourceId::new("batch") };
         let word = if self.labels == Labels::Rank { "rank" } else { "node" };

@@ -70,7 +70,7 @@ fn lives_of_a_requeued_job() {
     assert_eq!(lives[1].marker.as_ref().map(Marker::text).as_deref(), Some("weftrun:0a1b:efa"));
 }
 
-/// The recorded answers of real clusters: `tests/cases/slurm/README.md` says where they come from.
+/// The recorded outputs of real clusters; for their origin see `tests/cases/slurm/README.md`.
 #[test]
 fn scontrol_of_every_release() {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");
@@ -101,7 +101,7 @@ fn scontrol_of_every_release() {
     }
 }
 
-/// Each row of a release: id, phase, what is said of it, exit code, marker, name.
+/// Renders each row of a release: id, phase, reason, exit code, marker, name.
 fn told(jobs: &[Job]) -> String {
     let one = |job: &Job| {
         let phase = crate::slurm::state::phase(&job.state, &job.reason);
@@ -113,7 +113,7 @@ fn told(jobs: &[Job]) -> String {
     jobs.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// What `test-cluster/slurm/record.sh` kept of each release.
+/// The outputs that `test-cluster/slurm/record.sh` recorded of each release.
 #[test]
 fn rows_of_every_release() {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/slurm");

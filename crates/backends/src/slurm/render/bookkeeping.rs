@@ -1,6 +1,6 @@
-//! The end of the script: what makes a submission run once and leaves its attempts and exit code beside the log.
+//! The end of the script: runs a submission only once, and writes its attempts and exit code beside the log.
 //!
-//! It costs no more than a few small files while the job holds its nodes: of the log only the last [`TAIL`] bytes are
+//! It costs only a few small files while the job holds its nodes: of the log only the last [`TAIL`] bytes are
 //! read, and only after a failure.
 
 use weftrun_core::Result;
@@ -8,19 +8,20 @@ use weftrun_core::spec::{Launch, RestartPolicy};
 
 use super::{Draft, launch, script};
 
-/// Exit code of a job that found its submission claimed by another job.
+/// Exit code of a job whose submission was claimed by another job.
 const IS_A_COPY: i32 = 75;
 
 /// Bytes at the end of the log in which srun's messages about a failure are searched for.
 const TAIL: u32 = 16 << 20;
 
-/// How often a job is queued again after failed launches, where only `requeue` is set.
+/// How often a job is requeued after failed launches, if only `requeue` is set.
 const LAUNCHES: u32 = 3;
 
-/// Claims the submission: of two copies that Slurm has (the answer was lost, and it was sent again) one runs. The first
-/// job to start makes a link that holds its id, in the folder that the submission has from before it was sent; making a
-/// link succeeds once, on NFS too. The same job passes again after a requeue, and all tasks of an array are one job. A
-/// script that is submitted by hand has no such folder, and runs as often as it is submitted.
+/// Claims the submission: if Slurm has two copies (the answer was lost, and it was sent again), only one
+/// runs. The first job to start creates a link that contains its id, in the folder that the submission has
+/// from before it was sent; creating a link succeeds once, also on NFS. The same job passes again after a
+/// requeue, and all tasks of an array are one job. A script that is submitted by hand has no such folder, and
+/// runs as often as it is submitted.
 const CLAIM: &str = r#"[ -z "${WEFTRUN_ONCE:-}" ] || mkdir -p -- "$weftrun_once" || :
 unset WEFTRUN_ONCE
 if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ]; then
@@ -33,15 +34,16 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
 fi
 "#;
 
-/// Where the job names its own output file, the log that is followed is a link to it.
+/// If the job names its own output file, the log that is followed is a link to it.
 const FOLLOW: &str = r#"weftrun_output=$(readlink "/proc/$$/fd/1") || weftrun_output=
 case $weftrun_output in (/*) ln -s -n -f -- "$weftrun_output" "$weftrun_base.log" || : ;; esac
 "#;
 
-/// The functions. srun exits with the greatest code of its tasks, and those that `-K1` ended have 143, so the code of
-/// the job is read from srun's first message. Slurm forgets exit codes after MinJobAge where there is no accounting,
-/// and accounting before 26.05 reports some of them wrongly: hence the file. A file that another user left in a shared
-/// log folder is neither followed (`set -C`) nor evaluated (the pattern takes digits alone).
+/// The shell functions. srun exits with the highest code of its tasks, and tasks that `-K1` ended have 143,
+/// so the job's code is read from srun's first message. Slurm forgets exit codes after MinJobAge if there is
+/// no accounting, and accounting before 26.05 reports some of them wrongly: hence the file. A file that
+/// another user left in a shared log folder is neither followed (`set -C`) nor evaluated (the pattern matches
+/// digits only).
 const FUNCTIONS: &str = r#"weftrun_attempt=
 [ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit" 2> /dev/null) || weftrun_attempt=
 weftrun_note() { # the exit code (- while the job runs) and the attempt, in a file beside the log
@@ -105,7 +107,7 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     let requeue = requeue(draft);
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
-            // A job that is queued again because a node was lost does not start on the nodes that are left.
+            // A job that is requeued because a node was lost does not restart on the remaining nodes.
             let lost = if requeue.is_empty() { "" } else { r#" && [ "$(weftrun_why)" != lost ]"# };
             RESTART.replace("@MAX@", &max.to_string()).replace("@LOST@", lost)
         }
@@ -123,9 +125,9 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     ))
 }
 
-/// Queues the job again where a node was lost while srun launched. Slurm's own requeue comes only once slurmctld misses the
-/// node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and a script that then ends is a job
-/// that failed (seen on 22.05.8: FAILED with 233, Restarts=0).
+/// Requeues the job if a node was lost while srun launched. Slurm's own requeue comes only once slurmctld
+/// misses the node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and when the script
+/// then ends, the job has failed (seen on 22.05.8: FAILED with 233, Restarts=0).
 fn requeue(draft: &Draft<'_>) -> String {
     let most = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } => max,
@@ -151,7 +153,7 @@ mod tests {
 
     const SRUN: &str = "#!/bin/sh\necho srun >> \"$HOME/calls\"\n. \"$HOME/ends\"\n";
 
-    /// A folder as `$HOME` with stand-ins for Slurm's programs; `ends` is what srun does.
+    /// Creates a folder for `$HOME` with fake Slurm programs; `ends` is the behavior of srun.
     fn home(ends: &str) -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(home.path().join("weftrun")).unwrap();
@@ -176,7 +178,8 @@ mod tests {
         )
     }
 
-    /// Runs a script as Slurm does: its output is appended to the log. The exit code, and what the log ends with.
+    /// Runs a script as Slurm does: its output is appended to the log. Returns the exit code and the end of
+    /// the log.
     fn run(home: &Path, script: &str) -> (Option<i32>, String) {
         let log = home.join("weftrun/j-7-0a1b2c3d.log");
         let begin = std::fs::metadata(&log).map_or(0, |known| known.len());
@@ -199,8 +202,8 @@ mod tests {
         std::fs::read_to_string(home.join("weftrun/j-7-0a1b2c3d.exit")).unwrap()
     }
 
-    /// Point 10 of issue 16: a requeued job with a long log does not read it while it holds its nodes. The log is a file of
-    /// 64 GiB without contents, which no program reads within the limit.
+    /// Point 10 of issue 16: a requeued job with a long log does not read it while it holds its nodes. The
+    /// log is a sparse file of 64 GiB, which no program reads within the limit.
     #[test]
     fn attempts_and_the_first_failure_are_known_without_reading_the_whole_log() {
         let home = home(

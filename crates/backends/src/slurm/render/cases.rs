@@ -1,5 +1,5 @@
-//! Every case under `tests/cases/slurm/render`: a job file, planned with a profile and perhaps a recorded cluster, becomes
-//! exactly this script.
+//! Every case under `tests/cases/slurm/render`: a job file, planned with a profile and possibly a recorded
+//! cluster, renders exactly this script.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/slurm/render")
 }
 
-/// The settings of `target.toml`, its profile and its recorded cluster taken out.
+/// Reads `target.toml`: its settings, its profile and its recorded cluster.
 fn target(case: &Path) -> (TargetConfig, String, ClusterFacts) {
     let text = std::fs::read_to_string(case.join("target.toml")).unwrap_or_default();
     let mut table: toml::Table = text.parse().expect("target.toml is TOML");

@@ -9,18 +9,19 @@ use super::{Draft, script};
 use crate::slurm::config::Container;
 use crate::slurm::quote;
 
-/// The variables that the script sets for every task beside the job's own.
+/// The variables that the script sets for every task in addition to the job's own.
 const OWN: [&str; 5] = ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES"];
 
-/// What tells a task who it is; pyxis and apptainer pass it on, enroot and docker only what is named.
+/// The variables that identify a task; pyxis and apptainer pass them on, enroot and docker only the named
+/// ones.
 const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"];
-/// The folder of the job's code, as the script's shell knows it.
+/// The folder of the job's code, as a variable of the script's shell.
 const SOURCE: &str = "\"$weftrun_source\"";
 
 /// A mount: from, to, read-only.
 type Mount = (String, String, bool);
 
-/// srun's options for the container, and the program as it is started in it.
+/// Returns srun's options for the container, and the program as it is started in it.
 pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Result<(Vec<String>, String)> {
     let image = role.image.as_ref().or(draft.job.spec.image.as_ref());
     let (Some(image), Some(kind)) = (image, draft.container_of(role)) else {
@@ -51,10 +52,10 @@ fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
     Ok(workdir(draft)?.map(|dir| format!("--chdir={dir}")).into_iter().collect())
 }
 
-/// Where the program starts in the container, as a word of the script; none if the image decides.
+/// Returns the working directory in the container, as a word of the script; none if the image decides.
 fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
     match &draft.job.spec.workdir {
-        // Without a container it is the working directory of the whole job.
+        // Without a container, it is the working directory of the whole job.
         Some(_) if draft.chdir().is_some() => Ok(None),
         Some(dir) => quote::word(dir).map(Some),
         None => Ok(draft.job.spec.code.is_some().then(|| SOURCE.to_owned())),
@@ -66,13 +67,13 @@ fn task_variables(draft: &Draft<'_>) -> Vec<String> {
     TASK.into_iter().chain(array).map(str::to_owned).collect()
 }
 
-/// enroot has no option for it.
+/// Returns a `cd`, since enroot has no option for the working directory.
 fn change_dir(draft: &Draft<'_>) -> Result<String> {
     let change = |dir: String| format!(" sh -c 'cd \"$1\" && shift && exec \"$@\"' cd {dir}");
     Ok(workdir(draft)?.map(change).unwrap_or_default())
 }
 
-/// Every variable the script sets: a container's image would win over those that are not named.
+/// Returns every variable the script sets: the container's image would override those that are not named.
 fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
     let spec = &draft.job.spec;
     let own = spec
@@ -89,7 +90,7 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>
     let mut seen = HashSet::new();
     let names = own.chain(fabric).chain(OWN.map(str::to_owned)).filter(|name| seen.insert(name.clone()));
     let names: Vec<String> = names.collect();
-    // They stand in the command line unquoted.
+    // The names are unquoted on the command line.
     names.iter().try_for_each(|name| script::variable(name).map(drop))?;
     Ok(names)
 }
@@ -109,7 +110,7 @@ fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
             VolumeSource::HostPath(path) => {
                 mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
             }
-            // The node's own /dev/shm is there, in containers too.
+            // The node's own /dev/shm is present, in containers too.
             VolumeSource::Memory { .. } => {}
             VolumeSource::Claim(claim) => {
                 let message =
@@ -157,12 +158,13 @@ fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mo
     Ok(words)
 }
 
-/// Whether an image is a file: pyxis reads `/…` and `./…` so.
+/// Returns whether an image is a file: pyxis treats `/…` and `./…` as one.
 fn is_path(image: &str) -> bool {
     image.starts_with('/') || image.starts_with("./") || image.starts_with("../")
 }
 
-/// enroot writes the registry with `#`: `nvcr.io#nvidia/pytorch:25.09-py3`. A path, or a name of Docker Hub, stays.
+/// Returns the image as enroot writes it, with `#` after the registry: `nvcr.io#nvidia/pytorch:25.09-py3`. A
+/// path, or a name of Docker Hub, is unchanged.
 fn enroot_image(image: &str) -> String {
     let image = image.strip_prefix("docker://").unwrap_or(image);
     match image.split_once('/') {
@@ -214,7 +216,7 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
             .to_owned(),
     ];
     if draft.uses_rdma() {
-        // The device nodes of EFA and InfiniBand; docker has no device plugin.
+        // The device nodes of EFA and InfiniBand; docker has no device plugins.
         words.push("--device /dev/infiniband".to_owned());
     }
     for (from, to, read_only) in mounts {

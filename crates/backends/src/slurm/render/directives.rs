@@ -10,8 +10,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::Draft;
 use crate::slurm::quote;
 
-/// Options that stand in each component of a heterogeneous job; sbatch carries the others over from the first
-/// (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
+/// Options that are repeated in each component of a heterogeneous job; sbatch copies the others from the
+/// first (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
 pub const OF_COMPONENT: [&str; 13] = [
     "partition",
     "reservation",
@@ -28,7 +28,8 @@ pub const OF_COMPONENT: [&str; 13] = [
     "exclusive",
 ];
 
-/// Options of `sbatch = […]` that contradict how weftrun starts, numbers or follows a job, each with what to do instead.
+/// Options of `sbatch = […]` that conflict with how weftrun starts, numbers or follows a job, each with the
+/// alternative.
 const REFUSED: &[(&str, &str)] = &[
     ("job-name", "set `name` in the job file"),
     ("nodes", "set `nodes` in the job file: the ranks are numbered by it"),
@@ -45,7 +46,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("quiet", "leave it out"),
 ];
 
-/// What an option of the user's replaces: options of which Slurm takes only one, or of which the user's says the same.
+/// Returns the options that a user's option replaces: those of which Slurm accepts only one, or with the same
+/// effect.
 fn replaced_by(option: &Directive) -> &'static [&'static str] {
     match option.name.as_str() {
         "requeue" | "no-requeue" => &["requeue", "no-requeue"],
@@ -65,7 +67,7 @@ fn replaced_by(option: &Directive) -> &'static [&'static str] {
     }
 }
 
-/// The options of the job, those of each component of a heterogeneous job by themselves.
+/// Returns the options of the job, separately for each component of a heterogeneous job.
 pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
     let mut components: Vec<Directives> =
         (0..draft.workers.len()).map(|index| of_role(draft, index)).collect::<Result<_>>()?;
@@ -78,7 +80,7 @@ pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
     Ok(components)
 }
 
-/// The user's own options win, or are refused with the reason.
+/// Adds the user's own options, which take precedence, or refuses them with the reason.
 fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
     for text in &draft.own.sbatch {
         let option = further(text)?;
@@ -105,7 +107,7 @@ fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
     Ok(())
 }
 
-/// The lines, components one after the other.
+/// Returns the lines, one component after the other.
 pub fn write(components: &[Directives]) -> Result<String> {
     let mut text = String::new();
     for (index, options) in components.iter().enumerate() {
@@ -124,7 +126,7 @@ pub fn write(components: &[Directives]) -> Result<String> {
     Ok(text)
 }
 
-/// A dependency with the job's number in place of each handle (`afterok:slurm://pc/123`).
+/// Returns a dependency with the job number in place of each handle (`afterok:slurm://pc/123`).
 fn numbers(dependency: &str) -> String {
     let is_end = |c: char| matches!(c, ':' | ',' | '?' | '+');
     let (mut text, mut rest) = (String::new(), dependency);
@@ -164,14 +166,14 @@ fn of_job(draft: &Draft<'_>) -> Directives {
         }
     }
     if own.dependency.is_some() {
-        // Else a job whose dependency failed waits for ever.
+        // Otherwise a job whose dependency failed waits forever.
         options.add("kill-on-invalid-dep", "yes");
     }
     if let Some(folder) = draft.chdir() {
         options.add("chdir", folder);
     }
     options.add("output", format!("{}/{}.log", draft.log_dir(), draft.log_name()));
-    // A requeued job writes on behind what its first life wrote.
+    // A requeued job appends to the output of its earlier run.
     options.add("open-mode", "append");
     if let Some(requeue) = own.requeue.or((spec.restart != RestartPolicy::Never).then_some(true)) {
         options.push(if requeue { "requeue" } else { "no-requeue" }, None);
@@ -208,7 +210,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
     }
     match (&role.memory, exclusive) {
         (Some(memory), _) => options.add("mem", format!("{}M", mebibytes(memory)?)),
-        // All of the node's memory: DefMemPerCPU would give a share of it.
+        // All memory of the node: DefMemPerCPU would grant a share of it.
         (None, true) => options.add("mem", "0"),
         (None, false) => {}
     }
@@ -233,7 +235,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
     Ok(options)
 }
 
-/// The first partition that has the instance type, where the default one has not.
+/// Returns the first partition that has the instance type, if the default one lacks it.
 fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
     let facts = &draft.job.facts;
     let wanted = role.instance_type.as_deref()?;
@@ -246,7 +248,7 @@ fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
     with.first().map(|name| (*name).clone())
 }
 
-/// The nodes a role will stand on, as far as the cluster was asked: of its type, in its partition.
+/// Returns the nodes a role may run on, as far as the cluster was queried: of its type, in its partition.
 fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
     let facts = &draft.job.facts;
     let queue = draft.job.spec.queue.as_ref().or(draft.own.partition.as_ref());
@@ -258,7 +260,7 @@ fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
     facts.nodes.iter().filter(|group| known && fits(group)).collect()
 }
 
-/// Why a role gets whole nodes; none where it shares them.
+/// Returns why a role gets whole nodes; none if it shares them.
 pub fn whole_nodes(draft: &Draft<'_>, index: usize) -> Option<&'static str> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return None;
@@ -278,18 +280,19 @@ pub fn whole_nodes(draft: &Draft<'_>, index: usize) -> Option<&'static str> {
     let count =
         |group: &NodeGroup| group.allocatable.get("nvidia.com/gpu").and_then(|count| count.parse().ok());
     let most = row.or_else(|| nodes_of(draft, role).into_iter().filter_map(count).max())?;
-    // A job of one GPU is an ordinary job of Slurm, on nodes with one GPU too.
+    // A job of one GPU is an ordinary Slurm job, even on nodes with one GPU.
     let single = role.nodes == 1 && requested <= 1 && draft.workers.len() == 1;
     (requested > 0 && requested >= most && !single).then_some("all GPUs of each node are requested")
 }
 
-/// Trainium and Inferentia are no `gpu` GRES.
+/// Returns whether the role's accelerators are a `gpu` GRES; Trainium and Inferentia are not.
 fn has_gpu_gres(role: &Role) -> bool {
     !role.instance_type.as_deref().is_some_and(|name| name.starts_with("trn") || name.starts_with("inf"))
 }
 
-/// CPUs of a task. Without `cpus`, the one task of a whole node gets all of them; several tasks share them, since an equal
-/// part for each would bind them away from their GPUs on nodes with several sockets.
+/// Returns the CPUs of a task. Without `cpus`, the one task of a whole node gets all of them; several tasks
+/// share them, since an equal part for each would bind them away from their GPUs on nodes with several
+/// sockets.
 fn cpus_per_task(draft: &Draft<'_>, role: &Role, tasks: u32, exclusive: bool) -> Result<Option<u64>> {
     if let Some(cpus) = &role.cpus {
         let cpus = Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole();
@@ -310,7 +313,7 @@ fn bad_quantity(name: &str, text: &str) -> Error {
         .hint("write it as `96`, `500m`, `64Gi`")
 }
 
-/// `--name=value` or `--name`, from the user.
+/// Parses `--name=value` or `--name` of the user.
 pub fn further(text: &str) -> Result<Directive> {
     let bad = |message: &str| Error::new(ErrorKind::InvalidSpec, message).with("value", text.escape_debug());
     let body = text.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
@@ -323,7 +326,7 @@ pub fn further(text: &str) -> Result<Directive> {
     Err(bad("not an option of sbatch"))
 }
 
-/// `D-HH:MM:SS`.
+/// Formats seconds as `D-HH:MM:SS`.
 pub fn time(seconds: u64) -> String {
     format!("{}-{:02}:{:02}:{:02}", seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }

@@ -1,4 +1,4 @@
-//! What starts the ranks: `srun` with torchrun, MPI, or the program itself.
+//! The command that starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
 use weftrun_core::convert::Directives;
 use weftrun_core::spec::{Code, Launch, Role, RoleKind};
@@ -7,22 +7,22 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::{Draft, container};
 use crate::slurm::quote;
 
-/// Tasks that srun starts on a node.
+/// Returns the number of tasks that srun starts on a node.
 pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
     match draft.job.spec.launch {
         Launch::Torchrun | Launch::PerNode => 1,
-        // What the script's own srun starts where it says nothing.
+        // The default of the script's own srun.
         Launch::Once => role.ranks_per_node.unwrap_or(1),
         Launch::Mpi | Launch::PerRank => role.procs_per_node(),
     }
 }
 
-/// Whether a task of srun is a rank; else it is a node.
+/// Returns whether a task of srun is a rank; otherwise it is a node.
 pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
     matches!(draft.job.spec.launch, Launch::Mpi | Launch::PerRank)
 }
 
-/// The `srun` command, one part for each component of a heterogeneous job.
+/// Returns the `srun` command, one part for each component of a heterogeneous job.
 pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
     if draft.job.spec.launch == Launch::Once {
         return once(draft);
@@ -32,7 +32,7 @@ pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
     Ok(format!("srun {}\n", parts.join(" : \\\n  ")))
 }
 
-/// The command itself, on the first node: it starts the ranks with its own `srun`.
+/// Returns the command itself, run on the first node: it starts the ranks with its own `srun`.
 fn once(draft: &Draft<'_>) -> Result<String> {
     let [role] = draft.workers[..] else {
         return Err(Error::new(ErrorKind::InvalidSpec, "`launch = \"once\"` is for jobs of one role"));
@@ -64,19 +64,19 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     };
     let mut words: Vec<String> = Vec::new();
     if index == 0 {
-        // -K1: a rank that dies ends the others, which would hang; -l: lines say their task. Not -u: with it srun tears
-        // lines at 1 KiB and labels each part (seen on 22.05.8), and nobody can put them together again. Python is told
-        // to write at once by PYTHONUNBUFFERED, and NCCL flushes each line.
+        // -K1: a rank that dies ends the others, which would hang; -l: lines are labelled with their task.
+        // Not -u: with it srun splits lines at 1 KiB and labels each part (seen on 22.05.8), and they cannot
+        // be rejoined. PYTHONUNBUFFERED makes Python write at once, and NCCL flushes each line.
         words.push((if draft.own.rank_logs { "-K1" } else { "-K1 -l" }).to_owned());
     }
     if draft.workers.len() > 1 {
-        // Its numbers said outright: SLURM_NTASKS in the script's environment is the first component's.
+        // The numbers are explicit: SLURM_NTASKS in the script's environment is the first component's.
         let tasks = role.nodes.saturating_mul(tasks_per_node(draft, role));
         words.push(format!("--het-group={index} --nodes={} --ntasks={tasks}", role.nodes));
     }
-    // Said outright, since `sbatch --export=NONE` would reach srun.
+    // Explicit, since `sbatch --export=NONE` would affect srun.
     words.push("--export=ALL".to_owned());
-    // Since 22.05 srun does not take the number over from sbatch, and counts one CPU a task without it.
+    // Since 22.05 srun does not inherit the number from sbatch, and uses one CPU per task without it.
     if let Some(cpus) = options.get(index).and_then(|options| options.value("cpus-per-task")) {
         words.push(format!("--cpus-per-task={}", quote::word(cpus)?));
     }
@@ -100,23 +100,26 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     Ok(format!("{} \\\n  {contained}", words.join(" ")))
 }
 
-/// How MPI's ranks find each other: as said, else pmix unless this cluster has only pmi2.
+/// Returns the MPI plugin through which the ranks find each other: the configured one, else pmix unless this
+/// cluster has only pmi2.
 pub fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
     let serves = |name: &str| draft.job.facts.serves.iter().any(|known| known == name);
     let usual = if serves("mpi/pmi2") && !serves("mpi/pmix") { "pmi2" } else { "pmix" };
     draft.own.mpi.as_deref().unwrap_or(usual)
 }
 
-/// The program with what tells each task who it is. `$SLURM_PROCID` and the like are known only where the task runs.
+/// Returns the program with the settings that identify each task. `$SLURM_PROCID` and similar variables are
+/// set only where the task runs.
 fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     let given = quote::words(&command(draft, index, role)?)?;
     let own_env = if draft.workers.len() > 1 { role_env(draft, index, role)? } else { String::new() };
     let procs = role.procs_per_node();
     let node = "NODE_RANK=\"$SLURM_NODEID\" GROUP_RANK=\"$SLURM_NODEID\"";
     let text = match draft.job.spec.launch {
-        // A signal to the job's steps reaches torchrun as well as its ranks, and torchrun would die of these two: it ignores
-        // them, and a rank that installs a handler gets them all the same. Not `--max-restarts`: with it only the node of
-        // the failed rank starts again, and the others wait for it until their collective times out.
+        // A signal to the job's steps reaches torchrun as well as its ranks, and these two would kill
+        // torchrun: it ignores them, and a rank that installs a handler still receives them. Not
+        // `--max-restarts`: with it only the node of the failed rank restarts, and the others wait for it
+        // until their collective times out.
         Launch::Torchrun => format!(
             "sh -c 'trap \"\" USR1 USR2; exec torchrun --nnodes=\"$NNODES\" --nproc-per-node={procs} --node-rank=\"$SLURM_NODEID\" \
              --master-addr=\"$MASTER_ADDR\" --master-port=\"$MASTER_PORT\" \"$@\"' torchrun {given}"
@@ -132,7 +135,8 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     Ok(format!("{own_env}{text}"))
 }
 
-/// The user's command: the rewritten one where a rule rewrote it, the launcher's where the workers have none.
+/// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have
+/// none.
 fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
     let launcher =
         draft.job.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
@@ -157,7 +161,7 @@ fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> 
     Ok(command.clone())
 }
 
-/// `env A=b …` of a component, where components differ.
+/// Returns `env A=b …` for a component, if components differ.
 fn role_env(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
     let own = role.env.iter().map(|var| (&var.name, &var.value));
     let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| {

@@ -1,4 +1,4 @@
-//! A planned job becomes an sbatch script that a cluster's administrator would nod at.
+//! Renders a planned job as a readable sbatch script.
 
 mod bookkeeping;
 mod container;
@@ -20,25 +20,25 @@ use ops::Translated;
 
 pub use directives::OF_COMPONENT;
 
-/// What is known of a script without reading it: for the checks, and for what submits it.
+/// The properties of a script that the checks and the submission need.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// The `#SBATCH` lines, those of each component of a heterogeneous job by themselves.
+    /// The `#SBATCH` lines, separately for each component of a heterogeneous job.
     pub components: Vec<Directives>,
-    /// What finds the job again.
+    /// The marker that identifies the job.
     pub marker: Option<Marker>,
     /// Whether srun starts the containers.
     pub pyxis: bool,
     /// The MPI plugin of srun.
     pub mpi: Option<String>,
-    /// The working directory that the job file names, where that is a folder of the nodes.
+    /// The working directory that the job file names, if it is a folder of the nodes.
     pub workdir: Option<String>,
-    /// Whether the output file is named from the home directory, which was not known yet.
+    /// Whether the output file is relative to the home directory, which was not known yet.
     pub from_home: bool,
 }
 
 impl Script {
-    /// What [`render`] kept of a job.
+    /// Returns what [`render`] kept of a job.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
@@ -51,20 +51,20 @@ impl Script {
         })
     }
 
-    /// An option of the job, or of its first component.
+    /// Returns an option of the job, or of its first component.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.components.first()?.value(name)
     }
 }
 
-/// Everything the parts of a script are made of.
+/// The inputs of all parts of a script.
 struct Draft<'a> {
     job: &'a PlannedJob,
     settings: &'a Settings,
     own: JobSettings,
-    /// The roles that have ranks: one, or one for each component of a heterogeneous job.
+    /// The roles that have ranks: one, or one per component of a heterogeneous job.
     workers: Vec<&'a Role>,
-    /// For each worker, what the fabric's ops mean on Slurm.
+    /// For each worker, its fabric operations translated to Slurm.
     fabric: Vec<Translated>,
 }
 
@@ -103,7 +103,8 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     Ok(rendered)
 }
 
-/// Slurm takes any name, but a `/` makes folders of `%x` and a newline breaks every list of jobs.
+/// Checks the job's name: Slurm accepts any, but a `/` makes folders of `%x` and a newline breaks lists of
+/// jobs.
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') || name.chars().any(char::is_control) || name.len() > 200 {
         let message =
@@ -114,29 +115,29 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 impl Draft<'_> {
-    /// The log file's name without its ending, with Slurm's pattern for the job id.
+    /// Returns the log file's name without its extension, with Slurm's pattern for the job id.
     fn log_name(&self) -> String {
         self.file_name(if self.own.array.is_some() { "%A_%a" } else { "%j" })
     }
 
-    /// The same, with the shell's words for the job id.
+    /// Returns the same, with the shell's variables for the job id.
     fn log_name_in_shell(&self) -> String {
         let array = "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}";
         self.file_name(if self.own.array.is_some() { array } else { "${SLURM_JOB_ID}" })
     }
 
-    /// `NAME-ID-SUBMISSION`: the id alone finds it, the submission keeps a reused id apart.
+    /// Returns `NAME-ID-SUBMISSION`: the id alone finds the file, the submission distinguishes a reused id.
     fn file_name(&self, id: &str) -> String {
         let short: String = self.job.submission.as_str().chars().take(8).collect();
         format!("{}-{id}-{short}", script::safe(&self.job.spec.name))
     }
 
-    /// What finds the job again.
+    /// Returns the marker that identifies the job.
     fn marker(&self) -> Marker {
         Marker { submission: self.job.submission.clone(), fabric: self.job.plan.fabric.as_str().to_owned() }
     }
 
-    /// The folder of logs; from the home directory where that is known.
+    /// Returns the log folder, absolute if the home directory is known.
     fn log_dir(&self) -> String {
         let dir = self.settings.log_dir.trim_end_matches('/');
         match self.job.facts.ids.get("home").filter(|_| !dir.starts_with('/')) {
@@ -147,36 +148,36 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether the job's own options name the file of its output.
+    /// Returns whether the job's own options name its output file.
     fn has_own_output(&self) -> bool {
         let is_output = |text: &String| directives::further(text).is_ok_and(|option| option.name == "output");
         self.own.sbatch.iter().any(is_output)
     }
 
-    /// What starts the containers of a role; none where it has none.
+    /// Returns the container runtime of a role; none if it has no container.
     fn container_of(&self, role: &Role) -> Option<Container> {
         let has_image = role.image.is_some() || self.job.spec.image.is_some();
         let kind = self.own.container.unwrap_or(Container::Pyxis);
         (has_image && kind != Container::None).then_some(kind)
     }
 
-    /// The working directory that the job file names, where the job has no container that it is in.
+    /// Returns the working directory that the job file names, if it is not inside a container.
     fn bare_workdir(&self) -> Option<&str> {
         let contained = self.workers.iter().any(|role| self.container_of(role).is_some());
         self.job.spec.workdir.as_deref().filter(|_| !contained)
     }
 
-    /// The working directory where an `#SBATCH` line can hold it; srun is told any other.
+    /// Returns the working directory if an `#SBATCH` line can contain it; any other is passed to srun.
     fn chdir(&self) -> Option<&str> {
         self.bare_workdir().filter(|folder| !folder.chars().any(char::is_control))
     }
 
-    /// Whether the job says that Slurm may queue it again after a node failure.
+    /// Returns whether the job allows Slurm to requeue it after a node failure.
     fn requeues(&self) -> bool {
         self.own.requeue.unwrap_or(self.job.spec.restart != RestartPolicy::Never)
     }
 
-    /// What the plan says of the job beside the fabric: where it runs, and whether it is queued again.
+    /// Returns the plan's findings apart from the fabric: where the job runs, and whether it is requeued.
     fn findings(&self) -> Vec<Finding> {
         let facts = &self.job.facts;
         let mut findings = Vec::new();
@@ -213,7 +214,7 @@ impl Draft<'_> {
         findings
     }
 
-    /// What the plan reports of the CPUs: Slurm's defaults suit few jobs with GPUs.
+    /// Returns what the plan reports of the CPUs: Slurm's defaults suit few jobs with GPUs.
     fn cpus(&self, components: &[Directives]) -> Option<Finding> {
         let (role, options) = (self.workers.first()?, components.first()?);
         let set = ["cpus-per-task", "cpus-per-gpu"].iter().any(|name| options.value(name).is_some());
@@ -233,7 +234,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether every component gets this variable with this value, and none of its own: then it stands in the one block.
+    /// Returns whether every component gets this variable with this value, and none sets its own: then it is
+    /// in the shared block.
     fn all_set(&self, (name, value, _): &(String, String, Op)) -> bool {
         let same =
             |fabric: &Translated| fabric.env.iter().any(|(known, other, _)| known == name && other == value);
@@ -242,7 +244,7 @@ impl Draft<'_> {
                 || self.workers.iter().all(|role| role.env.iter().all(|var| var.name != *name)))
     }
 
-    /// Whether the job gets a fabric whose devices belong to whole nodes.
+    /// Returns whether the job gets a fabric whose devices belong to whole nodes.
     fn uses_rdma(&self) -> bool {
         let plan = &self.job.plan;
         let rules = ["efa.", "roce.", "ib."];
@@ -250,7 +252,7 @@ impl Draft<'_> {
             && plan.ops.iter().any(|op| rules.iter().any(|start| op.rule.starts_with(start)))
     }
 
-    /// Number of ranks of all workers.
+    /// Returns the number of ranks of all workers.
     fn world(&self) -> u32 {
         self.workers.iter().map(|role| role.nodes.saturating_mul(role.procs_per_node())).sum()
     }

@@ -1,4 +1,4 @@
-//! The fabric's operations, role by role, as the script carries them.
+//! The fabric's operations of each role, as the script expresses them.
 
 use weftrun_core::backend::{ClusterFacts, Inexpressible, PlannedJob};
 use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
@@ -7,24 +7,24 @@ use weftrun_core::spec::Role;
 
 use crate::slurm::config::{Container, JobSettings};
 
-/// What the operations of one role mean on Slurm.
+/// The operations of one role, translated to Slurm.
 #[derive(Clone, Default)]
 pub struct Translated {
-    /// Variables, with the op that made each.
+    /// Variables, with the operation that caused each.
     pub env: Vec<(String, String, Op)>,
-    /// Folders of the node for the container: from, to, read-only.
+    /// Folders of the node to mount in the container: from, to, read-only.
     pub mounts: Vec<(String, String, bool)>,
-    /// Whole nodes: the fabric's devices go with the node.
+    /// Whole nodes, since the fabric's devices belong to the node.
     pub whole_nodes: Option<Op>,
     /// Feature the nodes must have.
     pub constraint: Option<String>,
-    /// Locked memory without limit.
+    /// Unlimited locked memory.
     pub memlock: Option<Op>,
-    /// The nodes hang on one switch.
+    /// All nodes under one switch.
     pub one_switch: Option<Op>,
     /// The rewritten command.
     pub command: Option<Vec<String>>,
-    /// Words before what starts the ranks.
+    /// Words before the launcher's command.
     pub wrap: Vec<String>,
 }
 
@@ -53,13 +53,15 @@ impl Translated {
     }
 }
 
-/// Whether the cluster knows which nodes hang on which switch; else one partition is all that can be asked.
+/// Returns whether the cluster has a switch topology; otherwise the most that can be requested is one
+/// partition.
 fn has_topology(facts: &ClusterFacts) -> bool {
     let plugin = facts.extra.get("TopologyPlugin").and_then(|name| name.as_str());
     plugin.is_some_and(|name| name.ends_with("tree") || name.ends_with("block"))
 }
 
-/// Translates all ops: for each worker what it gets, then the ops that are in the script and those that are not.
+/// Translates all operations: returns those of each worker, then the ones that are in the script and the ones
+/// that are not.
 pub fn translate(
     job: &PlannedJob,
     own: &JobSettings,
@@ -69,14 +71,16 @@ pub fn translate(
     let (mut applied, mut inexpressible) = (Vec::new(), Vec::new());
     let topology = has_topology(&job.facts);
     for op in &job.plan.ops {
-        // A launcher is no node of its own here: its command is the job's, its variables are the first worker's.
+        // A launcher has no node of its own here: its command is the job's, its variables are the first
+        // worker's.
         let index = workers.iter().position(|role| role.name == op.role);
         let (of_launcher, index) = (index.is_none(), index.unwrap_or(0));
         let has_image =
             workers.get(index).is_some_and(|role| role.image.is_some()) || job.spec.image.is_some();
         let container = own.container != Some(Container::None) && has_image;
         let Some(target) = all.get_mut(index) else { continue };
-        // srun passes the environment of the script on to every rank: what mpirun would forward is there already.
+        // srun passes the environment of the script to every rank, so what mpirun would forward is already
+        // set.
         let forwarded = of_launcher && matches!(&op.change, Change::Env { name, .. } if target.sets(name));
         match script_change(&op.change, ScriptContext { container, topology }) {
             Ok(change) => {

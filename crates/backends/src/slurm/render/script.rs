@@ -1,4 +1,5 @@
-//! The script: the options, then what a user would write by hand as one function, then the [`bookkeeping`] that calls it.
+//! The script: the options, then the job as one function that a user could write by hand, then the
+//! [`bookkeeping`] that calls it.
 
 use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END, Directives};
 use weftrun_core::spec::{Code, Launch, RestartPolicy};
@@ -66,8 +67,9 @@ fn shell<'a>(draft: &'a Draft<'_>) -> Result<&'a str> {
     .hint("write `shell = \"/bin/bash -l\"` for a login shell"))
 }
 
-/// The command, again after a failure where the job may restart. In the same allocation: a requeue would wait two
-/// minutes and queue again. The whole step begins again, with torchrun too: -K1 has ended what was left of it.
+/// Returns the command, repeated after a failure if the job may restart. In the same allocation: a requeue
+/// would wait two minutes and queue again. The whole step restarts, with torchrun too: -K1 has ended the rest
+/// of it.
 fn restarted(draft: &Draft<'_>, command: &str) -> String {
     match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => format!(
@@ -79,19 +81,19 @@ fn restarted(draft: &Draft<'_>, command: &str) -> String {
     }
 }
 
-/// The path of the folder of logs, as the script's shell knows it.
+/// Returns the path of the log folder as a word of the script's shell.
 pub fn log_dir(draft: &Draft<'_>) -> Result<String> {
     let dir = draft.log_dir();
     let root = if dir.starts_with('/') { "" } else { "\"$HOME/\"" };
     Ok(format!("{root}{}", quote::word(&dir)?))
 }
 
-/// A name that is safe in a file name and in the log's first line.
+/// Returns a name that is safe in a file name and in the log's first line.
 pub fn safe(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
 }
 
-/// The job's own variables. Values are literal, whatever they hold.
+/// Writes the job's own variables. Values are literal.
 fn environment(draft: &Draft<'_>) -> Result<String> {
     let spec = &draft.job.spec;
     let mut text = String::new();
@@ -134,7 +136,7 @@ pub fn variable(name: &str) -> Result<&str> {
         .with("name", name.escape_debug()))
 }
 
-/// The one block of the fabric, with the why of each line.
+/// Writes the block of the fabric, with the reason for each line.
 fn fabric(draft: &Draft<'_>) -> Result<String> {
     let Some(first) = draft.fabric.first() else { return Ok(String::new()) };
     let mut lines = Vec::new();
@@ -148,7 +150,7 @@ fn fabric(draft: &Draft<'_>) -> Result<String> {
     }
     for (name, value, op) in first.env.iter().filter(|entry| draft.all_set(entry)) {
         lines.push(why(&op.rule, &op.why));
-        // What the node's own profile or `setup` put there is kept behind ours.
+        // The path that the node's own profile or `setup` set is appended to ours.
         let is_path = name == "LD_LIBRARY_PATH" && !spec_sets(draft, name);
         let tail = if is_path { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
         lines.push(format!("export {}={}{tail}", variable(name)?, quote::value(value)?));
@@ -164,7 +166,8 @@ fn spec_sets(draft: &Draft<'_>, name: &str) -> bool {
     draft.job.spec.env.iter().chain(roles).any(|var| var.name == name)
 }
 
-/// Where the ranks meet: the first node of the list, and a port that two jobs on one node do not share.
+/// Returns the rendezvous of the ranks: the first node of the list, and a port that differs between two jobs
+/// on one node.
 fn rendezvous(draft: &Draft<'_>) -> String {
     let nodes: u32 = draft.workers.iter().map(|role| role.nodes).sum();
     format!(

@@ -226,7 +226,8 @@ fn cpus_follow_the_job_file_or_slurms_default_and_the_plan_explains_them() {
     let (text, message) = render_of(role(2, 1), none());
     assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--cpu"), "{text}");
     assert!(message.contains("all GPUs of each node are requested"), "{message}");
-    // What the job or the user's options set reaches srun, which does not take it over from sbatch.
+    // The settings of the job or the user's options are passed to srun, which does not inherit them from
+    // sbatch.
     let mut three = role(1, 1);
     three.cpus = Some("3".to_owned());
     let (text, message) = render_of(three, none());
@@ -240,7 +241,7 @@ fn cpus_follow_the_job_file_or_slurms_default_and_the_plan_explains_them() {
     assert_eq!(message, "");
 }
 
-/// Point 10 of issue 16: what a user would write comes first, and weftrun's own part last.
+/// Point 10 of issue 16: the user's part comes first, weftrun's own part last.
 #[test]
 fn the_job_stands_before_the_bookkeeping() {
     let text = text(llama().launch(Launch::Torchrun).build().expect("valid"), efa());

@@ -1,4 +1,4 @@
-//! Partitions and nodes of slurmrestd's answers.
+//! Parses partitions and nodes of slurmrestd's answers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::json::{list, number, some_number, text};
 use crate::slurm::cluster::{self, Cluster, Gres, Node, Partition};
 
-/// The cluster, of which slurmrestd tells no plugins and no QOS.
+/// Parses the cluster; slurmrestd reports neither plugins nor QOS.
 pub fn read(partitions: &Value, nodes: &Value) -> Cluster {
     let meta = nodes.get("meta").unwrap_or(&Value::Null);
     let release = ["/slurm/release", "/Slurm/release"].iter().find_map(|path| meta.pointer(path)?.as_str());

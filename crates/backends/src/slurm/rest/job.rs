@@ -1,4 +1,4 @@
-//! A job of slurmrestd's answers as the row that `squeue`, `sacct` and `scontrol` would print of it.
+//! Converts a job of slurmrestd's answers to the row that `squeue`, `sacct` and `scontrol` would print.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::json::{exit_code, number, some_number, state, text, time};
 use crate::slurm::ids::JobId;
 use crate::slurm::records::{Job, Marker, Shown};
 
-/// A job of `/slurm/…/jobs`.
+/// Parses a job of `/slurm/…/jobs`.
 pub fn queued(job: &Value) -> Option<Job> {
     let id = number(job.get("job_id")?)?;
     let named = Named {
@@ -33,7 +33,7 @@ pub fn queued(job: &Value) -> Option<Job> {
     Some(row)
 }
 
-/// A job of `/slurmdb/…/jobs`.
+/// Parses a job of `/slurmdb/…/jobs`.
 pub fn accounted(job: &Value) -> Option<Job> {
     let part = |key: &str| job.get(key).unwrap_or(&Value::Null);
     let named = Named {
@@ -61,7 +61,7 @@ pub fn accounted(job: &Value) -> Option<Job> {
     Some(row)
 }
 
-/// The numbers a job goes by.
+/// The numbers that identify a job.
 struct Named {
     id: u64,
     array: Option<u64>,
@@ -72,7 +72,7 @@ struct Named {
 }
 
 impl Named {
-    /// A row with nothing but the id, written as squeue would.
+    /// Returns a row with only the id, written as squeue would.
     fn row(&self) -> Option<Job> {
         let component = self.offset.filter(|_| self.het.is_some());
         let printed = match (self.array, self.task, self.het) {
@@ -91,7 +91,7 @@ impl Named {
     }
 }
 
-/// What else is told of a job.
+/// Returns the further details of a job.
 pub fn shown(job: &Value) -> Shown {
     let some = |key: &str| Some(text(job, key)).filter(|text| !text.is_empty());
     let facts = [

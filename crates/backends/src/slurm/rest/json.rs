@@ -1,15 +1,15 @@
-//! Values as slurmrestd writes them: v0.0.38 plain, later ones with `{set, infinite, number}`, lists of words, and so on. Both are
-//! read alike.
+//! Values as slurmrestd writes them: v0.0.38 plain, later ones with `{set, infinite, number}`, lists of
+//! words, and so on. Both forms are accepted.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The entries of a list of an answer; none where there is no such list.
+/// Returns the entries of a list of an answer; none if there is no such list.
 pub fn list<'a>(answer: &'a Value, key: &str) -> &'a [Value] {
     answer.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A number that is set and finite.
+/// Returns a number that is set and finite.
 pub fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Object(object) => {
@@ -22,12 +22,12 @@ pub fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// A number under a key; 0 is none for ids and times.
+/// Returns the number of a key; 0 is none for ids and times.
 pub fn some_number(value: &Value, key: &str) -> Option<u64> {
     value.get(key).and_then(number).filter(|number| *number > 0)
 }
 
-/// A text under a key, or the words of a list with commas between; empty if there is none.
+/// Returns the text of a key, or the words of a list separated by commas; empty if there is none.
 pub fn text(value: &Value, key: &str) -> String {
     match value.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -36,12 +36,13 @@ pub fn text(value: &Value, key: &str) -> String {
     }
 }
 
-/// A time under a key, in epoch seconds.
+/// Returns the time of a key, in epoch seconds.
 pub fn time(value: &Value, key: &str) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(some_number(value, key)?).ok()?).ok()
 }
 
-/// The state of a job: one word in v0.0.38, later a list of the state and its flags, of which the flag says more.
+/// Returns the state of a job: one word in v0.0.38, later a list of the state and its flags, of which the
+/// flag is more specific.
 pub fn state(value: &Value, key: &str) -> String {
     const FLAGS: [&str; 9] = [
         "COMPLETING",
@@ -63,7 +64,8 @@ pub fn state(value: &Value, key: &str) -> String {
     flag.or(words.first()).map_or_else(String::new, |word| (*word).to_owned())
 }
 
-/// An exit code as shells tell it: of a wait status, or of `{return_code, signal: {id}}`. None while it is not set.
+/// Returns an exit code as in a shell, from a wait status or from `{return_code, signal: {id}}`. None while
+/// it is not set.
 pub fn exit_code(value: &Value) -> Option<i32> {
     let as_code = |code: u64| i32::try_from(code).ok().filter(|code| *code < 256);
     if let Some(status) = value.as_u64() {

@@ -1,7 +1,8 @@
-//! slurmrestd: Slurm's own HTTP server, with a JSON Web Token. Where the network has it, no login on the cluster is needed.
+//! slurmrestd: Slurm's own HTTP server, with a JSON Web Token. Where it is reachable, no login on the cluster
+//! is needed.
 //!
-//! Its releases speak different versions of one interface: `/openapi/v3` says which, and the newest that is known here is used.
-//! v0.0.38 was run against 22.05.8; what later ones do differently is said where it is done.
+//! Each release serves several versions of one interface: `/openapi/v3` lists them, and the newest one in
+//! `VERSIONS` is used. v0.0.38 was run against 22.05.8; differences of later versions are noted in the code.
 
 mod cluster;
 mod job;
@@ -26,11 +27,11 @@ use token::Tokens;
 
 pub use submit::submit;
 
-/// The versions whose answers are read here.
+/// The versions whose answers can be parsed.
 const VERSIONS: std::ops::RangeInclusive<u32> = 38..=45;
-/// The first version made of data parsers, which writes numbers, states and environments in another way.
+/// The first version with data parsers, which writes numbers, states and environments in another form.
 const PARSERS: u32 = 40;
-/// Longest answer that is taken: 10,000 jobs are about 50 MB.
+/// Largest accepted answer: 10,000 jobs are about 50 MB.
 const LONGEST: usize = 256 << 20;
 
 /// One slurmrestd.
@@ -42,33 +43,33 @@ pub struct Rest {
     version: OnceCell<u32>,
 }
 
-/// Why no good answer came, and what that says about the request.
+/// Why a request failed, and what that means for it.
 #[derive(Debug)]
 struct Failed {
     error: Error,
     sent: Sent,
 }
 
-/// What became of a request that was not answered well.
+/// The fate of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     /// No connection was made.
     No,
-    /// Refused for its token, before it was read.
+    /// Refused because of its token, before it was read.
     Unauthorized,
     /// Refused by slurmrestd or slurmctld.
     Refused,
-    /// It may have been read and done.
+    /// It may have been read and executed.
     Unknown,
 }
 
 impl Rest {
-    /// Makes the client of a target that names `rest`; nothing is sent.
+    /// Creates the client of a target that sets `rest`; sends nothing.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
     pub fn new(target: &TargetConfig, settings: &Settings, base: &str) -> Result<Self> {
-        // reqwest is built without a default TLS provider; whoever comes first installs ring.
+        // reqwest is built without a default TLS provider; the first caller installs ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Http::builder()
             .timeout(settings.command_timeout())
@@ -93,24 +94,24 @@ impl Rest {
         Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
     }
 
-    /// The address, for messages.
+    /// Returns the address, for messages.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The jobs slurmctld knows: all of them, since no release filters by user.
+    /// Returns all jobs in slurmctld, since no release filters by user.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
         let version = self.version().await?;
         let answer = self.get(&format!("/slurm/v0.0.{version}/jobs/")).await?;
         Ok(json::list(&answer, "jobs").iter().filter_map(job::queued).collect())
     }
 
-    /// Whose jobs are the user's own.
+    /// Returns the user whose jobs are the caller's own.
     pub async fn user(&self) -> Result<String> {
         Ok(self.tokens.current().await?.user)
     }
 
-    /// The rows of one job, and what else is told of each; none if slurmctld has forgotten it.
+    /// Returns the rows of one job, and the further details of each; none if slurmctld has forgotten it.
     pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
         let version = self.version().await?;
         match self.get(&format!("/slurm/v0.0.{version}/job/{}", id.number)).await {
@@ -124,7 +125,8 @@ impl Rest {
         }
     }
 
-    /// The lives of jobs in accounting: of one job, or of the user's since some days; none where there is no accounting.
+    /// Returns the runs of jobs in accounting: of one job, or of the user's jobs of the last `days` days;
+    /// none if there is no accounting.
     pub async fn accounting(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
         let version = self.version().await?;
         let path = if let Some(id) = id {
@@ -150,21 +152,21 @@ impl Rest {
         }
     }
 
-    /// Ends a job, or sends its ranks a signal.
+    /// Ends a job, or sends a signal to its ranks.
     pub async fn cancel(&self, id: &JobId, signal: Option<i32>) -> Result<()> {
         let version = self.version().await?;
         let query = signal.map_or_else(String::new, |number| format!("?signal={number}"));
         self.send(Method::DELETE, &format!("/slurm/v0.0.{version}/job/{id}{query}"), None).await.map(drop)
     }
 
-    /// Holds a pending job, or lets it go.
+    /// Holds a pending job, or releases it.
     pub async fn hold(&self, id: &JobId, hold: bool) -> Result<()> {
         let version = self.version().await?;
         let change = serde_json::json!({ "hold": hold });
         self.send(Method::POST, &format!("/slurm/v0.0.{version}/job/{id}"), Some(&change)).await.map(drop)
     }
 
-    /// What the cluster has.
+    /// Returns the cluster facts.
     pub async fn described(&self) -> Result<Cluster> {
         let version = self.version().await?;
         let partitions = self.get(&format!("/slurm/v0.0.{version}/partitions/")).await?;
@@ -172,7 +174,7 @@ impl Rest {
         Ok(cluster::read(&partitions, &nodes))
     }
 
-    /// The newest version that both sides know.
+    /// Returns the newest version that both sides support.
     async fn version(&self) -> Result<u32> {
         self.version.get_or_try_init(|| self.find_version()).await.copied()
     }
@@ -199,7 +201,7 @@ impl Rest {
 
     async fn get(&self, path: &str) -> Result<Value> {
         match self.send(Method::GET, path, None).await {
-            // What changes nothing may be asked again after a lost connection.
+            // A request that changes nothing may be repeated after a lost connection.
             Err(lost) if lost.is_retryable() => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 self.send(Method::GET, path, None).await
@@ -212,8 +214,8 @@ impl Rest {
         self.send_once(method, path, body).await.map_err(|failed| failed.error)
     }
 
-    /// Sends a request that may be sent twice; again with another token where the one was refused and another is to be
-    /// had. What makes a job goes through [`Rest::post_once`].
+    /// Sends a request that may be sent twice; repeats it with another token if the first was refused and
+    /// another is available. Requests that create a job go through [`Rest::post_once`].
     async fn send_once(
         &self,
         method: Method,
@@ -232,18 +234,18 @@ impl Rest {
         }
     }
 
-    /// Posts a body exactly once, whatever the answer.
+    /// Posts a body exactly once, regardless of the answer.
     async fn post_once(&self, path: &str, body: &Value) -> std::result::Result<Value, Failed> {
         let token = self.tokens.current().await.map_err(|error| Failed { error, sent: Sent::Refused })?;
         self.exchange(Method::POST, path, Some(body), &token).await
     }
 
-    /// Whether another token is to be had where the one is refused.
+    /// Returns whether another token is available if this one is refused.
     fn renews_token(&self) -> bool {
         self.tokens.renews()
     }
 
-    /// Makes the next request ask for another token.
+    /// Makes the next request fetch another token.
     async fn forget_token(&self) {
         self.tokens.forget().await;
     }
@@ -301,9 +303,10 @@ impl Rest {
     }
 }
 
-/// What an answer says about a submission. Only the numbers of slurmctld's own refusals (slurm_errno.h: 2000 to 2999,
-/// accounting 7000 to 7999, slurmrestd's parsers from 9000) and HTTP's errors of the client are refusals; what is about
-/// the connection (1000 to 1999, 5000 to 5999), a proxy, or is unspecified, leaves open whether the job is queued.
+/// Returns what an answer means for a submission. Only slurmctld's own refusals (slurm_errno.h: 2000 to 2999,
+/// accounting 7000 to 7999, slurmrestd's parsers from 9000) and HTTP client errors are refusals; errors of
+/// the connection (1000 to 1999, 5000 to 5999) or of a proxy, and unspecified ones, leave open whether the
+/// job is queued.
 fn fate(status: StatusCode, said: &Told) -> Sent {
     const HTTP_OPEN: [u16; 3] = [408, 425, 429];
     match (status.as_u16(), said.number) {
@@ -314,7 +317,7 @@ fn fate(status: StatusCode, said: &Told) -> Sent {
     }
 }
 
-/// What an answer's `errors` say.
+/// An entry of an answer's `errors`.
 #[derive(Debug, Default)]
 struct Told {
     number: i64,
@@ -322,7 +325,8 @@ struct Told {
     is_error: bool,
 }
 
-/// The first error of an answer. A job that is queued in a held state is told as one, too, and is none.
+/// Returns the first error of an answer. A job that is queued in a held state is also listed as an error, and
+/// is not one.
 fn told(answer: &Value) -> Option<Told> {
     let errors = answer.get("errors")?.as_array()?;
     let read = |error: &Value| {
@@ -333,12 +337,13 @@ fn told(answer: &Value) -> Option<Told> {
         Told { number, is_error: number != 2042 && !(number <= 0 && text.is_empty()), text }
     };
     let mut all: Vec<Told> = errors.iter().map(read).collect();
-    // v0.0.38 puts the reason first, then that parsing failed.
+    // v0.0.38 lists the reason first, then that parsing failed.
     let first = all.iter().position(|told| told.is_error)?;
     Some(all.swap_remove(first))
 }
 
-/// The error of an answer. The numbers are slurm_errno.h's; 22.05 calls a bad token an unspecified error with 500.
+/// Returns the error of an answer. The numbers are slurm_errno.h's; 22.05 reports a bad token as an
+/// unspecified error with status 500.
 fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
     let credentials =
         "ask for a new token (`scontrol token lifespan=28800`), and check `rest-user` of the target";
@@ -367,7 +372,7 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
     }
 }
 
-/// Reads a value as each answer about jobs.
+/// Parses a value as each answer about jobs.
 #[cfg(fuzzing)]
 pub fn fuzz_jobs(value: &Value) {
     for one in json::list(value, "jobs").iter().chain([value]) {

@@ -1,5 +1,5 @@
-//! Submitting over slurmrestd. It reads no `#SBATCH` line, so each becomes a field; one that has no field is refused, for a
-//! job without it would be another job.
+//! Submits over slurmrestd. It parses no `#SBATCH` lines, so each becomes a field; a line without a
+//! corresponding field is refused, since the job would be a different one without it.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};
 use crate::slurm::submit::{handle, make_log_dir, search, settle};
 
-/// What a job finds in its environment before its script sets anything; sbatch would give it the caller's.
+/// The PATH of a job before its script sets anything; sbatch would pass the caller's.
 const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How often a submission is sent that certainly did not arrive.
 const ATTEMPTS: u32 = 4;
 
-/// Submits what was rendered, once: a job that carries its marker is it. Nothing is sent a second time without a look at
-/// the queue before, and nothing at all after an answer that leaves open whether slurmctld has the job.
+/// Submits a rendered job once: a job that carries its marker is that job. Nothing is sent a second time
+/// before the queue was searched, and nothing at all after an answer that leaves open whether slurmctld has
+/// the job.
 pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result<JobHandle> {
     let script = rendered
         .documents
@@ -48,7 +49,7 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
         };
         let again = match failed.sent {
             Sent::No => attempt < ATTEMPTS,
-            // Refused before it was read; once, with another token.
+            // Refused before it was read; repeated once, with another token.
             Sent::Unauthorized => rest.renews_token() && !std::mem::replace(&mut renewed, true),
             Sent::Refused => false,
             Sent::Unknown => return settle(client, rendered, failed.error).await,
@@ -63,7 +64,7 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
         tokio::time::sleep(wait).await;
         wait *= 2;
         client.forget_snapshot().await;
-        // Without this look nothing is sent again: an error of it ends the submission.
+        // Nothing is sent again without this search: if it fails, the submission ends.
         if let Some(found) = search(client, &rendered.submission).await?.job {
             return Ok(found);
         }
@@ -71,8 +72,8 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
     Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
 }
 
-/// The job of an answer. A part that was not understood is only a warning there, and the job runs without it: such a job is
-/// cancelled at once.
+/// Returns the job of an answer. A field that was not understood causes only a warning, and the job runs
+/// without it: such a job is cancelled at once.
 async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle> {
     client.forget_snapshot().await;
     let number = answer.get("job_id").or_else(|| answer.pointer("/result/job_id")).and_then(read::number);
@@ -85,7 +86,7 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
     let ignored: Vec<String> = read::list(answer, "warnings")
         .iter()
         .map(|warning| crate::slurm::error::clean(&read::text(warning, "description")))
-        // That a job is held as it was asked to be is told as a warning, too.
+        // That a job is held, as requested, is reported as a warning too.
         .filter(|text| !text.is_empty() && !text.contains("held state"))
         .collect();
     if ignored.is_empty() {
@@ -100,7 +101,7 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
     .with("job", id))
 }
 
-/// The body of a submission: the script, and its `#SBATCH` lines as fields.
+/// Returns the body of a submission: the script, and its `#SBATCH` lines as fields.
 fn description(version: u32, script: &str, components: &[Directives]) -> Result<Value> {
     let mut jobs: Vec<Value> = Vec::new();
     for (index, own) in components.iter().enumerate() {
@@ -118,7 +119,7 @@ fn description(version: u32, script: &str, components: &[Directives]) -> Result<
     Ok(json!({ "script": script, "job": jobs.pop() }))
 }
 
-/// The fields of one job, in the words of one version.
+/// The fields of one job, in the form of one version.
 struct Fields {
     version: u32,
     fields: Map<String, Value>,
@@ -129,7 +130,7 @@ impl Fields {
         self.fields.insert(key.to_owned(), value.into());
     }
 
-    /// A number that may also be unset or infinite.
+    /// Sets a number that may also be unset or infinite.
     fn put_number(&mut self, key: &str, number: u64) {
         let value = if self.parsers() { json!({ "set": true, "number": number }) } else { json!(number) };
         self.put(key, value);
@@ -139,7 +140,7 @@ impl Fields {
         self.version >= PARSERS
     }
 
-    /// One option of sbatch.
+    /// Sets one option of sbatch.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "job-name" => self.put("name", value),
@@ -150,7 +151,7 @@ impl Fields {
             }
             "output" => self.put("standard_output", value),
             "chdir" => self.put("current_working_directory", value),
-            // A list of flags, and one word before.
+            // A list of flags; one word in earlier versions.
             "open-mode" if self.parsers() => self.put("open_mode", json!([value.to_uppercase()])),
             "open-mode" => self.put("open_mode", value),
             "requeue" | "no-requeue" => self.put("requeue", name == "requeue"),
@@ -175,14 +176,14 @@ impl Fields {
             }
             "signal" if self.parsers() => self.set_signal(value),
             "signal" => self.put("signal", value),
-            // The job's environment is as bare as that.
+            // The job's environment already has nothing else.
             "export" if value == "NONE" => {}
             _ => return Err(no_field(name, value)),
         }
         Ok(())
     }
 
-    /// `[B:]NAME[@SECONDS]`.
+    /// Sets `[B:]NAME[@SECONDS]`.
     fn set_signal(&mut self, value: &str) {
         let (signal, seconds) = value.split_once('@').unwrap_or((value, "60"));
         if let Some(to_script) = signal.strip_prefix("B:") {
@@ -194,12 +195,13 @@ impl Fields {
         self.put_number("kill_warning_delay", seconds.parse().unwrap_or(60));
     }
 
-    /// What sbatch adds by itself: the number of tasks, the environment, the folder.
+    /// Adds what sbatch sets by itself: the number of tasks, the environment, the folder.
     fn finish(mut self, is_component: bool) -> Value {
         let number = |value: Option<&Value>| value.and_then(read::number);
         let nodes = number(self.fields.get("nodes"));
         let tasks = number(self.fields.get("tasks_per_node"));
-        // With the second one the script lets only one job of this submission run, where this machine sees no files too.
+        // The second one makes the script let only one job of this submission run, even if this machine sees
+        // no files.
         let mut variables = vec![("PATH", PATH.to_owned()), ("WEFTRUN_ONCE", "1".to_owned())];
         if let (Some(nodes), Some(tasks)) = (nodes, tasks) {
             self.put("tasks", nodes.saturating_mul(tasks));

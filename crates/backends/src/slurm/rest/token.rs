@@ -14,30 +14,30 @@ use crate::slurm::config::Settings;
 
 /// The variable that Slurm's own commands read a token from.
 const VARIABLE: &str = "SLURM_JWT";
-/// Seconds before its end a token is asked for anew.
+/// Seconds before its expiry when a token is renewed.
 const MARGIN: i64 = 30;
 /// Longest token file that is read.
 const MOST: u64 = 64 << 10;
 
-/// A token and whose it is.
+/// A token and its user.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What is sent.
+    /// The token itself.
     pub secret: Secret,
     /// The user it is for.
     pub user: String,
-    /// When it ends, in epoch seconds, as it says itself.
+    /// The expiry that the token claims, in epoch seconds.
     ends: Option<i64>,
 }
 
 impl Token {
-    /// Whether it has run out.
+    /// Returns whether it has expired.
     pub fn has_ended(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= jiff::Timestamp::now().as_second())
     }
 }
 
-/// Where tokens come from.
+/// The source of tokens.
 #[derive(Debug)]
 enum From {
     Variable(Secret),
@@ -55,7 +55,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Makes the tokens of a target; no command is run yet.
+    /// Creates the tokens of a target; runs no command yet.
     pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
         let from = if !settings.token_command.is_empty() {
             From::Command(settings.token_command.clone())
@@ -74,17 +74,17 @@ impl Tokens {
         Ok(Self { from, user: settings.rest_user.clone(), caller, kept: Mutex::new(None) })
     }
 
-    /// Whether asking again may give another token.
+    /// Returns whether fetching again may give another token.
     pub fn renews(&self) -> bool {
         !matches!(self.from, From::Variable(_))
     }
 
-    /// Lets the next request ask anew.
+    /// Makes the next request fetch a token.
     pub async fn forget(&self) {
         *self.kept.lock().await = None;
     }
 
-    /// A token that is good now.
+    /// Returns a valid token.
     pub async fn current(&self) -> Result<Token> {
         let mut kept = self.kept.lock().await;
         let soon = jiff::Timestamp::now().as_second() + MARGIN;
@@ -126,7 +126,7 @@ impl Tokens {
     }
 }
 
-/// What a JWT says of itself; nothing of it is checked here, that is slurmrestd's to do.
+/// Returns the claims of a JWT. Nothing is verified here; slurmrestd does that.
 fn claims(token: &str) -> Value {
     let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let payload = token.split('.').nth(1).unwrap_or_default().trim_end_matches('=');

@@ -1,4 +1,4 @@
-//! The shell text around a program, and its answer cut out of what came back.
+//! Wraps a program in shell code, and extracts its output from what came back.
 
 use weftrun_core::Result;
 
@@ -6,17 +6,19 @@ use super::Answer;
 use crate::slurm::config::Settings;
 use crate::slurm::quote;
 
-/// Folders of Slurm's commands that a non-login shell often lacks: ParallelCluster, plain installs, Bright.
+/// Folders of Slurm's commands that the PATH of a non-login shell often lacks: ParallelCluster, plain
+/// installs, Bright.
 const USUAL: &str = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin";
 
-/// What every program starts with: the commands in the PATH, and no variable of the caller that changes what they do
-/// (`SBATCH_PARTITION` would beat the script's own line, `SQUEUE_FORMAT` the format asked for).
+/// Returns the beginning of every program: it adds the commands to the PATH, and unsets the caller's
+/// variables that would change their behavior (`SBATCH_PARTITION` would override the script's own line,
+/// `SQUEUE_FORMAT` the requested format).
 pub fn preamble(settings: &Settings) -> Result<String> {
     let path = match &settings.bin_dir {
         Some(dir) => format!("PATH={}:$PATH\n", quote::word(dir)?),
         None => format!("PATH=$PATH:{USUAL}\n"),
     };
-    // Few environments hold any, and looking costs no process.
+    // Few environments contain any, and the check starts no process.
     let families = ["SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_"];
     let kept = "-e '/^SLURM_CONF=/d' -e '/^SLURM_JWT=/d'";
     let names: Vec<String> =
@@ -38,12 +40,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Makes a frame whose markers nobody can guess.
+    /// Creates a frame with unguessable markers.
     pub fn new() -> Self {
         Self { nonce: format!("{:032x}", fastrand::u128(..)) }
     }
 
-    /// The whole text for `/bin/sh`.
+    /// Returns the whole text for `/bin/sh`.
     pub fn wrap(&self, preamble: &str, program: &str) -> String {
         let Self { nonce } = self;
         let newline = if program.ends_with('\n') { "" } else { "\n" };
@@ -53,8 +55,8 @@ impl Frame {
         )
     }
 
-    /// The whole text for a program whose output is read as it comes. On its descriptor 3 it has the input of the shell, which
-    /// ends when nobody waits for the program any more.
+    /// Returns the whole text for a program whose output is read as it comes. Its descriptor 3 is the input
+    /// of the shell, which ends when the caller is gone.
     pub fn wrap_open(&self, preamble: &str, program: &str) -> String {
         let text = self.wrap(preamble, program);
         let (begin, end) = ("weftrun_main() {\n", "\n}\nweftrun_main\n");
@@ -62,7 +64,7 @@ impl Frame {
         format!("{begin}exec 3<&0\n{text}\nexit 0{end}")
     }
 
-    /// Reads one output of a program as it comes.
+    /// Returns a reader of one output of a program.
     pub fn reader(&self) -> FrameReader {
         FrameReader {
             begin: format!("{}<\n", self.nonce).into_bytes(),
@@ -73,11 +75,11 @@ impl Frame {
         }
     }
 
-    /// Cuts the answer out. The error says whether the program had started.
+    /// Extracts the answer. The error is whether the program had started.
     pub fn unwrap(&self, stdout: &[u8], stderr: &[u8]) -> std::result::Result<Answer, bool> {
         let begin = format!("{}<\n", self.nonce);
         let end = format!("{}>", self.nonce);
-        // The first marker goes to both outputs, and one of them may arrive where the other is lost.
+        // The first marker is written to both outputs, and one of them may arrive when the other is lost.
         let started = memchr::memmem::find(stderr, begin.as_bytes()).is_some();
         let start = memchr::memmem::find(stdout, begin.as_bytes()).ok_or(started)? + begin.len();
         let body = stdout.get(start..).ok_or(false)?;
@@ -97,7 +99,7 @@ impl Frame {
     }
 }
 
-/// Cuts one output of a program out of what comes, piece by piece.
+/// Extracts one output of a program piece by piece.
 #[derive(Debug)]
 pub struct FrameReader {
     begin: Vec<u8>,
@@ -108,7 +110,8 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Takes a piece, and returns what is certainly the program's: bytes that may begin the last marker wait.
+    /// Accepts a piece, and returns what is certainly the program's: bytes that may begin the last marker are
+    /// held back.
     pub fn take(&mut self, piece: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(piece);
         if !self.begun {
@@ -132,12 +135,12 @@ impl FrameReader {
         self.held.drain(..self.held.len() - kept).collect()
     }
 
-    /// Whether the program had started.
+    /// Returns whether the program had started.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// The exit code, once the whole of the output has come.
+    /// Returns the exit code, once the whole output has arrived.
     pub fn code(&self) -> Option<i32> {
         let rest = self.ended.then(|| String::from_utf8_lossy(&self.held).into_owned())?;
         rest.lines().next()?.trim().parse().ok()

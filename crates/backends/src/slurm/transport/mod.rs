@@ -1,9 +1,10 @@
-//! Running small shell programs where Slurm's commands are: on this host, or over the system's `ssh`.
+//! Runs small shell programs on the host of Slurm's commands: this host, or another over the system's `ssh`.
 //!
-//! A program goes to `/bin/sh` on its standard input, so that no login shell but `sh` ever reads it, nothing of it stands
-//! in a process list, and no length limit holds. Two marker lines that only this call knows stand around its output:
-//! what login scripts print before the first is dropped, and where the second is missing the link was lost, whatever
-//! exit code `ssh` gave. The whole program is one function, so that half a program that arrived does not run.
+//! A program is passed to `/bin/sh` on its standard input, so that only `sh` parses it and not the login
+//! shell, none of it is visible in a process list, and no length limit applies. Its output is enclosed in two
+//! unguessable marker lines: output of login scripts before the first is dropped, and if the second is
+//! missing, the connection was lost, regardless of the exit code of `ssh`. The whole program is one function,
+//! so that a partially received program does not run.
 
 mod envelope;
 mod local;
@@ -21,10 +22,10 @@ use super::config::Settings;
 use super::error;
 use crate::helper::GroupGuard;
 
-/// Most bytes one program may print: 100,000 jobs are 20 MB.
+/// Largest output of a program: 100,000 jobs are 20 MB.
 const MOST_OUTPUT: u64 = 256 << 20;
 
-/// Where programs run.
+/// The host where programs run.
 pub struct Transport {
     place: Place,
     env: Vec<(String, String)>,
@@ -32,7 +33,7 @@ pub struct Transport {
     timeout: Duration,
 }
 
-/// The environment holds secrets.
+/// Written by hand, since the environment contains secrets.
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transport").field("place", &self.place).finish_non_exhaustive()
@@ -45,26 +46,26 @@ enum Place {
     Ssh(ssh::Ssh),
 }
 
-/// What a program printed, and its exit code.
+/// The output of a program, and its exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Standard output.
     pub stdout: Vec<u8>,
-    /// Standard error, lossily.
+    /// Standard error, converted lossily.
     pub stderr: String,
     /// Exit code.
     pub code: i32,
 }
 
 impl Answer {
-    /// Standard output as text, lossily.
+    /// Returns standard output as text, converted lossily.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 }
 
 impl Transport {
-    /// Makes the transport of a target; does not connect.
+    /// Creates the transport of a target; does not connect.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] where a setting cannot be used.
@@ -81,7 +82,7 @@ impl Transport {
         })
     }
 
-    /// Where it runs, for messages.
+    /// Returns the host, for messages.
     pub fn host(&self) -> &str {
         match &self.place {
             Place::Here => "this host",
@@ -92,12 +93,12 @@ impl Transport {
     /// Runs a program. An exit code other than 0 is an answer, not an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] (retryable) where no complete answer came: the program may have run or not.
+    /// [`ErrorKind::Unreachable`] (retryable) if no complete answer came: the program may have run or not.
     pub async fn run(&self, program: &str) -> Result<Answer> {
         self.exchange(program, AtLimit::Kill).await
     }
 
-    /// Runs a program that goes on where the time limit passes: an `sbatch` that is killed leaves no answer behind.
+    /// Runs a program that continues after the time limit: an `sbatch` that is killed leaves no answer.
     ///
     /// # Errors
     /// As [`Transport::run`].
@@ -105,8 +106,8 @@ impl Transport {
         self.exchange(program, AtLimit::Leave).await
     }
 
-    /// Runs a program that changes nothing, again after a lost connection: a shared connection that died is noticed
-    /// only by using it.
+    /// Runs a program that changes nothing, and repeats it after a lost connection: a shared connection that
+    /// died is noticed only when it is used.
     ///
     /// # Errors
     /// As [`Transport::run`].
@@ -120,11 +121,11 @@ impl Transport {
         }
     }
 
-    /// Runs a program without a limit of time, gives its output to the sink as it comes, and returns its exit code. The
-    /// program has descriptor 3 as [`envelope::Frame::wrap_open`] says.
+    /// Runs a program without a time limit, forwards its output to the sink, and returns its exit code. For
+    /// the program's descriptor 3 see [`envelope::Frame::wrap_open`].
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] where the connection ended first, and the error of the sink.
+    /// [`ErrorKind::Unreachable`] if the connection ended first, and the error of the sink.
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
         let frame = envelope::Frame::new();
         let text = frame.wrap_open(&self.preamble, program);
@@ -154,7 +155,7 @@ impl Transport {
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        // Over ssh the program runs on the other host, and only the client here is killed.
+        // Over ssh the program runs on the other host, and only the local client is killed.
         let at_limit = if matches!(self.place, Place::Here) { at_limit } else { AtLimit::Kill };
         let (child, guard) = start(command, at_limit).map_err(|cause| self.could_not_start(cause))?;
         let Ok(outcome) = tokio::time::timeout(timeout, exchange(child, guard, text)).await else {
@@ -189,7 +190,7 @@ impl Transport {
     }
 }
 
-/// A hint that is only sometimes given.
+/// Adds a hint to an error under a condition.
 trait HintIf: Sized {
     fn hint_if(self, condition: bool, hint: impl FnOnce() -> String) -> Self;
 }
@@ -200,16 +201,16 @@ impl HintIf for Error {
     }
 }
 
-/// What becomes of a program when its time limit passes.
+/// What happens to a program at its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AtLimit {
-    /// It is killed with everything it started.
+    /// The program and everything it started are killed.
     Kill,
-    /// It goes on to its own end.
+    /// The program continues to its own end.
     Leave,
 }
 
-/// Starts a program, which leads a process group of its own.
+/// Starts a program as the leader of a new process group.
 fn start(mut command: Command, at_limit: AtLimit) -> std::io::Result<(Child, Option<GroupGuard>)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(at_limit == AtLimit::Kill);
@@ -218,7 +219,7 @@ fn start(mut command: Command, at_limit: AtLimit) -> std::io::Result<(Child, Opt
     Ok((child, guard))
 }
 
-/// Writes the program and reads both outputs to their end, at the same time.
+/// Writes the program and reads both outputs to their end, concurrently.
 async fn exchange(
     mut child: Child,
     mut guard: Option<GroupGuard>,
@@ -227,7 +228,7 @@ async fn exchange(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // A shell that ended early closes its input; its output says why.
+            // A shell that ended early closes its input; its output contains the reason.
             let _ = stdin.write_all(program.as_bytes()).await;
             let _ = stdin.shutdown().await;
         }
@@ -255,7 +256,7 @@ async fn exchange(
     Ok((out, err))
 }
 
-/// Reads bytes as what a framed program printed.
+/// Parses bytes as the output of a framed program.
 #[cfg(fuzzing)]
 pub fn fuzz_frame(bytes: &[u8]) {
     let _ = envelope::Frame::new().unwrap(bytes, bytes);
@@ -270,7 +271,7 @@ mod tests {
         Transport::new(&target, &Settings::of(&target).unwrap()).unwrap()
     }
 
-    /// Whether a process runs; a zombie does not.
+    /// Returns whether a process runs; a zombie does not.
     fn runs(pid: &str) -> bool {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }

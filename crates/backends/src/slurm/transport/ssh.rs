@@ -1,5 +1,5 @@
-//! The system's `ssh`: people's configuration, agents, jump hosts and second factors work as they do by hand. Why not a
-//! Rust ssh crate: `docs/decisions/slurm-system-ssh.md`.
+//! The system's `ssh`: the user's configuration, agents, jump hosts and second factors work as usual. Why not
+//! a Rust ssh crate: `docs/decisions/slurm-system-ssh.md`.
 
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::helper;
 use crate::slurm::config::Settings;
 
-/// Longest run of `ssh -G`, which may run `Match exec` programs of the user's configuration.
+/// Time limit of `ssh -G`, which may run `Match exec` programs of the user's configuration.
 const LONGEST_QUERY: Duration = Duration::from_secs(15);
 
 /// One host.
@@ -23,9 +23,9 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Makes the options of every call.
+    /// Creates the options of every call.
     pub fn new(host: &str, settings: &Settings) -> Self {
-        // Options on the command line win over the user's file, where the first value counts.
+        // Options on the command line take precedence over the user's file, since the first value counts.
         let fixed = [
             "BatchMode=yes", // nothing may ask: there may be no terminal
             "ConnectTimeout=10",
@@ -45,12 +45,12 @@ impl Ssh {
         Self { host: host.to_owned(), options, sharing: settings.ssh_share.then(OnceCell::new) }
     }
 
-    /// The host as the user named it.
+    /// Returns the host as the user named it.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// `ssh HOST /bin/sh`, over a shared connection where that is possible.
+    /// Returns `ssh HOST /bin/sh`, over a shared connection if possible.
     pub async fn command(&self) -> Command {
         let mut command = Command::new("ssh");
         command.args(&self.options);
@@ -62,7 +62,7 @@ impl Ssh {
         command
     }
 
-    /// How a connection is opened by hand where a password or a second factor is asked.
+    /// Returns the command that opens a connection by hand if a password or a second factor is required.
     pub fn by_hand(&self) -> String {
         let path =
             control_dir().map_or_else(|| "PATH".to_owned(), |dir| dir.join("%C").display().to_string());
@@ -72,7 +72,8 @@ impl Ssh {
         )
     }
 
-    /// The options of a shared connection: none where the user's configuration has one of its own, which is then used.
+    /// Returns the options of a shared connection: none if the user's configuration has its own, which is
+    /// then used.
     async fn find_sharing(&self) -> Vec<String> {
         let mut query = Command::new("ssh");
         query.args(&self.options).args(["-G", "--", &self.host]);
@@ -96,7 +97,8 @@ impl Ssh {
     }
 }
 
-/// A folder for the sockets that only this user can use, with a short name (socket paths end at about 100 bytes).
+/// Returns a folder for the sockets that only this user can access, with a short name (socket paths are
+/// limited to about 100 bytes).
 fn control_dir() -> Option<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let dir = PathBuf::from(format!("/tmp/weftrun-ssh-{uid}"));

@@ -1,4 +1,4 @@
-//! What a transport costs, in figures measured on one machine.
+//! The cost of a transport, in figures measured on one machine.
 
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 
@@ -11,7 +11,7 @@ const MEASURED: [(&str, f64, f64); 4] = [
     ("libfabric over TCP (NET/Libfabric)", 3.0, 6.0),
 ];
 
-/// The table, and what this run measured of itself.
+/// Returns the table, and the bandwidth measured in this run.
 pub(super) fn text(map: &TransportMap) -> String {
     let fabric = map.snapshot().verdict().fabric;
     let mut text =

@@ -1,4 +1,4 @@
-//! The demo's job: a captured run played again, or real NCCL where there are GPUs.
+//! The demo's job: a replayed capture, or real NCCL if there are GPUs.
 
 use weftrun::core::backend::ClusterFacts;
 use weftrun::core::spec::{Code, JobSpec, Launch, Role};
@@ -10,13 +10,13 @@ use super::DemoArgs;
 /// An all-reduce through PyTorch, for machines with GPUs.
 const ALL_REDUCE: &str = include_str!("all_reduce.py");
 
-/// A job with a sentence about it.
+/// A job with a description.
 pub(super) struct Demo {
     pub spec: JobSpec,
     pub what: String,
 }
 
-/// Real NCCL if it was asked for, or if it can run and the capture was not asked for.
+/// Chooses real NCCL if requested, or if it can run and the capture was not requested.
 pub(super) fn choose(args: &DemoArgs, facts: &ClusterFacts) -> Result<Demo> {
     let node = facts.nodes.first();
     let gpus = node.and_then(|node| node.allocatable.get("nvidia.com/gpu")?.parse::<u32>().ok()).unwrap_or(0);
@@ -34,7 +34,7 @@ pub(super) fn choose(args: &DemoArgs, facts: &ClusterFacts) -> Result<Demo> {
     if args.real || can && !args.replay { real(args, gpus) } else { replayed(args) }
 }
 
-/// A name of its own, so that demos can run beside each other.
+/// Returns a unique name, so that demos can run in parallel.
 fn name() -> String {
     let now = jiff::Timestamp::now().as_millisecond();
     format!("demo-{:05x}", now & 0xf_ffff)

@@ -48,7 +48,7 @@ pub struct DemoArgs {
     pub no_logs: bool,
 }
 
-/// Submits the demo's job, follows it, and says what its transport costs.
+/// Submits the demo's job, follows it, and prints the cost of its transport.
 pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
     let client = context.client()?;
     let target = client.target(context.global.backend.as_deref().unwrap_or("local"))?;
@@ -62,8 +62,8 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
     })
 }
 
-/// Submits a demo without following it: what the terminal UI's demo key does. Wider than the demo of the command
-/// line, since a screen shows sixteen ranks at a look.
+/// Submits a demo without following it, for the demo key of the terminal UI. It is larger than the demo of
+/// the command line, since the screen shows sixteen ranks at once.
 pub async fn start(client: weftrun::Client) -> Result<weftrun::core::job::JobHandle> {
     let args = DemoArgs {
         capture: "socket_2x2".to_owned(),

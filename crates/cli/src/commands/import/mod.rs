@@ -1,5 +1,5 @@
-//! `import`: a job in another form in, a job file out. One module for each form; each gives an [`Imported`], and what
-//! is done with it is the same for all.
+//! `import`: converts a job in another form to a job file. Each form has its own module, which returns an
+//! [`Imported`]; the rest is shared.
 
 mod manifest;
 mod runai;
@@ -46,7 +46,7 @@ pub enum Form {
     Sbatch(sbatch::SbatchArgs),
 }
 
-/// Prints the job file on stdout, and on stderr what it could not carry.
+/// Prints the job file on stdout, and on stderr what could not be converted.
 pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
     let imported = match &args.form {
         None => manifest::read(&args.manifest)?,
@@ -57,7 +57,8 @@ pub fn run(context: &Context, args: &ImportArgs) -> Result<u8> {
     print(context, &imported)
 }
 
-/// A job that could not be planned is an error, with every reason; nothing is printed then.
+/// Prints an imported job. One that could not be planned is an error, with every reason; nothing is printed
+/// then.
 fn print(context: &Context, imported: &Imported) -> Result<u8> {
     let config = context.config()?;
     context.warn_of_config();

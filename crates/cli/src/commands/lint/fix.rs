@@ -1,4 +1,4 @@
-//! `lint --fix`: names that have one right form. Nothing else is near enough to safe.
+//! `lint --fix`: corrects names that have exactly one valid spelling. No other fix is safe enough.
 
 use weftrun::{Finding, Result};
 
@@ -25,7 +25,7 @@ pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
     if fixed > 0 { buffer.replace(source.path()) } else { Ok(()) }
 }
 
-/// The text with every name corrected that a finding renames, and those names.
+/// Returns the text with every name corrected that a finding renames, and those names.
 fn corrected(text: &str, offset: usize, findings: &[Finding]) -> (String, Vec<(String, String)>) {
     let mut renames: Vec<(usize, &str, &str)> = Vec::new();
     for finding in findings {
@@ -37,7 +37,7 @@ fn corrected(text: &str, offset: usize, findings: &[Finding]) -> (String, Vec<(S
     }
     renames.sort_unstable();
     let (mut text, mut done) = (text.to_owned(), Vec::new());
-    // From the end, so that places before a change stay where they are.
+    // From the end, so that earlier positions stay valid.
     for (at, wrong, right) in renames.into_iter().rev() {
         if let Some(found) = place_of(&text, at, wrong) {
             text.replace_range(found..found + wrong.len(), right);
@@ -48,8 +48,8 @@ fn corrected(text: &str, offset: usize, findings: &[Finding]) -> (String, Vec<(S
     (text, done)
 }
 
-/// Where a name stands at or behind a place: as a whole word, and first where it is set (`NAME=`), since a shell text
-/// may speak of it in a comment.
+/// Returns the position of a name at or after a place: as a whole word, and preferably where it is set
+/// (`NAME=`), since a shell script may mention it in a comment.
 fn place_of(text: &str, at: usize, name: &str) -> Option<usize> {
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let whole = |found: &usize| {
@@ -59,7 +59,7 @@ fn place_of(text: &str, at: usize, name: &str) -> Option<usize> {
     let places: Vec<usize> =
         text.get(at..)?.match_indices(name).map(|(found, _)| at + found).filter(whole).collect();
     let is_set = |found: &&usize| text.get(**found + name.len()..).is_some_and(|rest| rest.starts_with('='));
-    // A key or a list's entry stands where the finding points; only further on it is looked for in text.
+    // A key or a list entry is exactly where the finding points; only other texts are searched further on.
     match places.first() {
         Some(first) if *first <= at + 2 && !text[at..*first].contains('#') => Some(*first),
         first => places.iter().find(is_set).or(first).copied(),

@@ -7,7 +7,7 @@ use weftrun::core::explain;
 use weftrun::core::explain::Page;
 use weftrun::{Finding, Severity};
 
-/// One run with all findings.
+/// Returns one run with all findings.
 pub fn document(findings: &[Finding]) -> Json {
     let ids: BTreeSet<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
     json!({

@@ -1,4 +1,5 @@
-//! Output that is held back until all is good: in memory while it is small, in a temporary file beyond.
+//! Output that is held back until everything has succeeded: in memory while small, in a temporary file
+//! beyond.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -23,7 +24,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// Makes an empty one.
+    /// Creates an empty one.
     pub fn new() -> Self {
         Self { file: SpooledTempFile::new(IN_MEMORY) }
     }
@@ -33,7 +34,7 @@ impl Buffer {
         self.file.write_all(bytes).map_err(|error| io("cannot hold the output back", error))
     }
 
-    /// Hands all of it to a writer of the output, which ends there.
+    /// Copies all of it to a writer of the output, and finishes that.
     pub fn onto(mut self, mut output: DocumentWriter) -> Result<()> {
         self.rewind()?;
         std::io::copy(&mut self.file, &mut output).map_err(|error| match error.kind() {
@@ -43,17 +44,17 @@ impl Buffer {
         output.finish()
     }
 
-    /// Hands all of it to a writer.
+    /// Copies all of it to a writer.
     pub fn copy_to(mut self, out: &mut dyn Write) -> Result<()> {
         self.rewind()?;
         std::io::copy(&mut self.file, out).map(drop).map_err(|error| io("cannot write the report", error))
     }
 
-    /// Puts all of it in the place of a file: a new file beside it, with its rights, then a rename.
+    /// Replaces a file atomically: writes a new file beside it, with the same mode, then renames it.
     pub fn replace(mut self, path: &Path) -> Result<()> {
         self.rewind()?;
         let fail = |error| io("cannot write the file", error).with("file", path.display());
-        // A link stays a link: what it points to is written.
+        // A link is kept: the file it points to is written.
         let path = path.canonicalize().map_err(fail)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut new = NamedTempFile::new_in(folder).map_err(fail)?;

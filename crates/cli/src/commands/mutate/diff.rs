@@ -1,4 +1,4 @@
-//! `--diff`: a unified diff in which every part says why it is there.
+//! `--diff`: a unified diff in which every hunk has its reasons.
 
 use anstyle::Style;
 use weftrun::core::convert::{JobReport, Mutated, Start};
@@ -12,7 +12,7 @@ use crate::output::{Output, style};
 /// Lines shown around a change.
 const AROUND: usize = 3;
 
-/// Writes the review of one document; nothing if it did not change.
+/// Writes the diff of one document; nothing if it did not change.
 pub fn write(
     buffer: &mut Buffer,
     out: &Output,
@@ -39,7 +39,7 @@ pub fn write(
     buffer.write(text.as_bytes())
 }
 
-/// One line of the review: styled and with control characters escaped for a terminal, exact otherwise.
+/// Formats one line of the diff: styled and with control characters escaped for a terminal, exact otherwise.
 fn marked(out: &Output, style: Style, sign: &str, line: &str) -> String {
     let style = if out.is_styled(true) { style } else { Style::new() };
     format!("{style}{sign}{}{style:#}\n", out.diff_text(line))
@@ -96,7 +96,8 @@ fn hunk(
     text.push_str(&body);
 }
 
-/// The reasons of the ops that show in added lines, each op once: the same rule on another role is told in its hunk.
+/// Returns the reasons of the ops that show in added lines, each op once: the same rule on another role is
+/// explained in its own hunk.
 fn reasons(added: &str, ops: &[&Op], told: &mut [bool]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (op, told) in ops.iter().zip(told) {
@@ -109,7 +110,7 @@ fn reasons(added: &str, ops: &[&Op], told: &mut [bool]) -> Vec<String> {
     found
 }
 
-/// Whether added lines were made by a change.
+/// Returns whether added lines were made by a change.
 fn shows(change: &Change, added: &str) -> bool {
     let line_with = |words: &[&str]| added.lines().any(|line| words.iter().all(|word| line.contains(word)));
     match change {

@@ -1,4 +1,4 @@
-//! What `mutate` and `lint` read, and with what they look at it.
+//! The inputs of `mutate` and `lint`, and the settings they are processed with.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,7 +23,7 @@ const CHUNK: usize = 256 * 1024;
 /// Largest document: far above any manifest, and a bound on memory.
 const MAX_DOCUMENT: usize = 64 << 20;
 
-/// Most runtimes that are remembered from a stream.
+/// Largest number of runtimes remembered from a stream.
 const MAX_RUNTIMES: usize = 1000;
 
 /// A file, or stdin.
@@ -33,7 +33,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The files that were named; stdin if none was.
+    /// Returns the named files; stdin if there are none.
     pub fn all(args: &InputArgs) -> Result<Vec<Self>> {
         let mut sources: Vec<Self> =
             args.filename.iter().chain(&args.files).map(|path| Self { path: path.clone() }).collect();
@@ -46,22 +46,22 @@ impl Source {
         Ok(sources)
     }
 
-    /// Whether it is stdin.
+    /// Returns whether it is stdin.
     pub fn is_stdin(&self) -> bool {
         self.path.as_os_str() == "-"
     }
 
-    /// Whether it is a job file in TOML, which is one text.
+    /// Returns whether it is a job file in TOML, which is a single document.
     pub fn is_job_file(&self) -> bool {
         self.path.extension().is_some_and(|end| end == "toml")
     }
 
-    /// The file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its name, as findings show it.
+    /// Returns its name, as findings show it.
     pub fn name(&self) -> String {
         if self.is_stdin() { "<stdin>".to_owned() } else { self.path.display().to_string() }
     }
@@ -80,7 +80,7 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
 }
 
-/// Reads a source document by document. A script or job file is one document, whatever stands in it.
+/// Reads a source document by document. A script or job file is one document, regardless of its contents.
 pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> Result<()>) -> Result<()> {
     let name = source.name();
     let mut reader = source.open()?;
@@ -138,7 +138,7 @@ fn text<'d>(document: &'d [u8], name: &str, line: usize) -> Result<&'d str> {
     })
 }
 
-/// With what manifests are looked at.
+/// The settings that manifests are processed with.
 #[derive(Debug)]
 pub struct Given {
     options: FabricRequest,
@@ -148,15 +148,15 @@ pub struct Given {
     trainer: Option<convert::TrainerVersion>,
     reformat: bool,
     profiles: Profiles,
-    /// The profile that was asked for, if one was.
+    /// The requested profile, if any.
     profile: Option<Profile>,
-    /// The profiles that evidence chooses from, if none was.
+    /// The profiles to detect from, if none was requested.
     sites: Vec<Profile>,
 }
 
 impl Given {
-    /// Puts flags, runtimes and the user's own profiles and instance types together. Without `--profile` the
-    /// profile of the target of `-b` counts, then the configuration's default.
+    /// Combines flags, runtimes and the user's own profiles and instance types. Without `--profile`, the
+    /// profile of the target of `-b` applies, then the configuration's default.
     pub fn read(context: &Context, flags: &FabricFlags, reformat: bool) -> Result<Self> {
         let flags = &flags.given;
         let config = context.config()?;
@@ -180,23 +180,23 @@ impl Given {
         })
     }
 
-    /// The same for another profile.
+    /// Sets another profile.
     pub fn with_profile(&mut self, name: &str) -> Result<()> {
         self.profile = Some(self.profiles.get(name)?.named());
         Ok(())
     }
 
-    /// The same for a version of Kubeflow Trainer.
+    /// Sets a version of Kubeflow Trainer.
     pub fn with_trainer(&mut self, version: convert::TrainerVersion) {
         self.trainer = Some(version);
     }
 
-    /// What the user asked, to be changed by what a KRM function is told.
+    /// Returns the requested options, which the configuration of a KRM function may change.
     pub fn options_mut(&mut self) -> &mut FabricRequest {
         &mut self.options
     }
 
-    /// Remembers the training runtimes of a text, for the jobs that name them.
+    /// Stores the training runtimes of a text, for the jobs that name them.
     pub fn learn(&mut self, text: &str) {
         if self.runtimes.len() < MAX_RUNTIMES {
             self.runtimes.extend(convert::runtimes_in(text));
@@ -219,7 +219,7 @@ impl Given {
         }
     }
 
-    /// Looks at a document or a script.
+    /// Checks a document or a script.
     pub fn lint(&self, text: &str, start: Start<'_>) -> Vec<Finding> {
         convert::lint_document(text, start, &self.settings())
     }

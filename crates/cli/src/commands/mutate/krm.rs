@@ -30,7 +30,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     }
     configure(&list["functionConfig"], &mut given)?;
     let items = list["items"].as_array().cloned().unwrap_or_default();
-    // A runtime may stand behind the job that names it.
+    // A runtime may come after the job that names it.
     items.iter().for_each(|item| given.learn(&item.to_string()));
     let (mut out, mut results, mut failed) = (Vec::new(), Vec::new(), false);
     for item in items {
@@ -46,7 +46,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         }
         match done {
             Ok(done) if done.jobs.iter().any(|job| job.changed) => {
-                // A job may bring a runtime of its own, which stands before it.
+                // A job may include its own runtime, which comes before it.
                 let objects = serde_json::Deserializer::from_str(&done.text).into_iter::<Json>();
                 for object in objects {
                     out.push(object.map_err(|error| invalid(error.to_string()))?);
@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// Takes the options of a `functionConfig`: the flags' words under `spec` or, in a ConfigMap, `data`.
+/// Reads the options of a `functionConfig`: the names of the flags under `spec` or, in a ConfigMap, `data`.
 fn configure(config: &Json, given: &mut Given) -> Result<()> {
     let words = [&config["spec"], &config["data"]].into_iter().filter_map(Json::as_object).flatten();
     for (key, value) in words {
@@ -109,7 +109,7 @@ fn configure(config: &Json, given: &mut Given) -> Result<()> {
     Ok(())
 }
 
-/// A word that is one of a flag's.
+/// Parses the value of a flag.
 fn word<T: serde::de::DeserializeOwned>(key: &str, text: &str) -> Result<T> {
     serde_json::from_value(json!(text)).map_err(|_| wrong(key, text))
 }

@@ -1,7 +1,7 @@
-//! `mutate`: a manifest or sbatch script in, the same with the fabric applied out.
+//! `mutate`: reads a manifest or sbatch script, and writes it with the fabric applied.
 //!
-//! Nothing is written before all is good: on any error stdout stays empty and the exit code is 3, so that a filter in a
-//! pipe never lets a job through that was not looked at.
+//! Nothing is written before everything has succeeded: on any error stdout stays empty and the exit code is
+//! 3, so that a filter in a pipe never passes on a job that was not checked.
 
 mod buffer;
 mod diff;

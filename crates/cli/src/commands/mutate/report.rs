@@ -1,4 +1,4 @@
-//! What `mutate` says: a few lines on stderr, or all of it in a file.
+//! The report of `mutate`: a few lines on stderr, or all of it in a file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,20 +14,20 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// What is told of a run, document by document: on stderr at once, and held back where a report of all is wanted.
+/// Reports a run document by document: on stderr at once, and collected if a complete report is requested.
 pub struct Told<'c> {
     context: &'c Context,
-    /// What goes into the file of `--report`, and what goes to stderr as one value.
+    /// The report for the file of `--report`, and the one printed to stderr as one value.
     report: [Option<ReportWriter>; 2],
     seen: bool,
-    /// Whether a job has an error, or a document cannot be read.
+    /// Whether a job has an error, or a document cannot be parsed.
     pub failed: bool,
-    /// Files in which something changed.
+    /// Files that were changed.
     pub changed: BTreeSet<String>,
 }
 
 impl<'c> Told<'c> {
-    /// Starts; `report` is a file that wants all.
+    /// Starts a report; `report` is the file for the complete one.
     pub fn new(context: &'c Context, report: Option<&Path>) -> Self {
         let syntax = |path: &Path| match path.extension() {
             Some(end) if end == "yaml" || end == "yml" => Syntax::Yaml,
@@ -43,7 +43,7 @@ impl<'c> Told<'c> {
         }
     }
 
-    /// Tells of the jobs of a document.
+    /// Reports the jobs of a document.
     pub fn jobs(&mut self, jobs: Vec<JobReport>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;
@@ -61,7 +61,7 @@ impl<'c> Told<'c> {
         Ok(())
     }
 
-    /// Tells of a document that cannot be read.
+    /// Reports a document that cannot be parsed.
     pub fn unreadable(&mut self, finding: &Finding) -> Result<()> {
         (self.seen, self.failed) = (true, true);
         if self.context.out.format == Format::Table {
@@ -70,7 +70,7 @@ impl<'c> Told<'c> {
         self.report.iter_mut().flatten().try_for_each(|report| report.finding(finding))
     }
 
-    /// Ends: with the whole as one value, where that was asked, and the report's file.
+    /// Finishes: writes the whole as one value, if requested, and the report's file.
     pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
         let [file, value] = std::mem::take(&mut self.report);
         if let Some(value) = value {
@@ -89,7 +89,7 @@ impl<'c> Told<'c> {
     }
 }
 
-/// Says on stderr what was done with a job, what was not, and why.
+/// Prints to stderr what was done with a job, what was not, and why.
 fn say(context: &Context, job: &JobReport) {
     let out = &context.out;
     out.say(summary(job));
@@ -116,7 +116,7 @@ fn summary(job: &JobReport) -> String {
     let (bold, dim) = (style::BOLD, style::DIM);
     let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let name = format!("{} {namespace}{}", job.kind, job.name);
-    // A script may have no name.
+    // A script may lack a name.
     let name = format!("{bold}{}{bold:#}", name.trim_end());
     match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),

@@ -10,21 +10,21 @@ use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::buffer::Buffer;
 
-/// In which syntax.
+/// The syntax of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// JSON, an item of a list on a line.
+    /// JSON, one list item per line.
     Json,
     /// YAML.
     Yaml,
 }
 
-/// A [`MutateReport`] whose lists are held back as text.
+/// A [`MutateReport`] whose lists are collected as text.
 pub struct ReportWriter {
     syntax: Syntax,
     changed: bool,
     skip: Option<String>,
-    /// The first of a document that cannot be read, else the first of a job.
+    /// The first error of a document that cannot be parsed, and the first of a job.
     errors: [Option<Finding>; 2],
     lists: [(&'static str, List); 4],
 }
@@ -36,7 +36,7 @@ struct List {
 }
 
 impl ReportWriter {
-    /// Makes an empty one.
+    /// Creates an empty one.
     pub fn new(syntax: Syntax) -> Self {
         let list = |name| (name, List::default());
         Self {
@@ -48,7 +48,7 @@ impl ReportWriter {
         }
     }
 
-    /// Takes what became of a job.
+    /// Adds the result of a job.
     pub fn job(&mut self, job: &JobReport) -> Result<()> {
         self.changed |= job.changed;
         self.skip = self.skip.take().or_else(|| job.skip().map(str::to_owned));
@@ -59,13 +59,13 @@ impl ReportWriter {
         documents.1.add(self.syntax, job)
     }
 
-    /// Takes what there is to say of a document that is no job.
+    /// Adds a finding about a document that is not a job.
     pub fn finding(&mut self, finding: &Finding) -> Result<()> {
         self.errors[0].get_or_insert_with(|| finding.clone());
         self.lists[3].1.add(self.syntax, finding)
     }
 
-    /// Writes the whole.
+    /// Writes the whole report.
     pub fn write(self, out: &mut dyn Write) -> Result<()> {
         let [unreadable, of_job] = &self.errors;
         let error = unreadable.as_ref().or(of_job.as_ref());

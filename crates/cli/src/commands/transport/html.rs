@@ -1,4 +1,4 @@
-//! The report as one page that opens from disk: no script, no network, every text escaped.
+//! The report as one self-contained page: no script, no network, every text escaped.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
-/// Most ranks drawn one by one; more are drawn by node.
+/// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: usize = 64;
-/// Most rows of the table of phases.
+/// Largest number of rows in the table of phases.
 const ROWS: usize = 2048;
 
 #[derive(Template)]
@@ -109,7 +109,7 @@ fn stack(report: &TransportReport) -> String {
     versions.chain(plugins).collect::<Vec<_>>().join(", ")
 }
 
-/// The matrix by rank, or by node where there are many ranks.
+/// Returns the matrix by rank, or by node if there are many ranks.
 fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
     let node_of: BTreeMap<u32, u32> =
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
@@ -137,7 +137,8 @@ fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
     (heads, rows, unproved)
 }
 
-/// A pair's word; a network outweighs what is inside a node, and sockets outweigh other networks.
+/// Adds a pair's transport to a cell; a network takes precedence over transports inside a node, and sockets
+/// over other networks.
 fn add(cell: &mut Cell, pair: &PairShape) {
     let over_tcp = pair.network.is_some_and(Network::is_tcp);
     let (class, word, weight) = match (pair.kind, pair.net.as_deref()) {
@@ -170,12 +171,12 @@ fn add(cell: &mut Cell, pair: &PairShape) {
     }
 }
 
-/// Whether the cause of a failure is to be shown.
+/// Returns whether the cause of a failure is shown.
 pub fn failed(why: &Why) -> bool {
     matches!(why.state, WhyState::Failed | WhyState::Hanging)
 }
 
-/// The class of a finding.
+/// Returns the CSS class of a finding.
 pub fn severity(finding: &Finding) -> &'static str {
     match finding.severity {
         Severity::Error => "error",

@@ -1,4 +1,4 @@
-//! What the user named becomes a list of files.
+//! Resolves the user's arguments to a list of files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,21 +8,21 @@ use weftrun::core::diagnose::flight_recorder;
 use weftrun::core::nccl::flight_recorder::{DumpError, FlightRecorder};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
-/// One thing to read.
+/// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Standard input.
     Stdin,
     /// A file, and the name it has in the report.
     File {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// Short name, unique in this run.
         name: String,
     },
 }
 
-/// Finds the files that were named: by path, by folder, by pattern.
+/// Finds the named files: by path, by folder, by pattern.
 pub fn resolve(named: &[&String]) -> Result<Vec<Input>> {
     let mut paths = Vec::new();
     let mut stdin = false;
@@ -61,7 +61,7 @@ fn missing(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::NotFound, what).with("input", name)
 }
 
-/// Names files by as much of their path as tells them apart.
+/// Names files by as much of their path as is needed to distinguish them.
 fn named_files(paths: Vec<PathBuf>) -> Vec<Input> {
     let short =
         |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -76,7 +76,8 @@ fn named_files(paths: Vec<PathBuf>) -> Vec<Input> {
         .collect()
 }
 
-/// The logs of a folder: `*.log`, `*.out`, `*.err`, those compressed, and NCCL_DEBUG_FILE's `NAME.HOST.PID`.
+/// Returns the logs of a folder: `*.log`, `*.out`, `*.err`, compressed ones, and NCCL_DEBUG_FILE's
+/// `NAME.HOST.PID`.
 fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
@@ -100,7 +101,7 @@ fn is_log(path: &Path) -> bool {
     [".log", ".out", ".err"].iter().any(|end| plain.ends_with(end)) || by_process
 }
 
-/// The files that match a pattern with `*` and `?`, each inside one part of the path.
+/// Returns the files that match a pattern with `*` and `?`, each within one component of the path.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     const MOST: usize = 200_000;
     let mut found = vec![PathBuf::new()];
@@ -133,7 +134,7 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name fits a pattern. Goes back to the last `*` only, so that it is never slow.
+/// Returns whether a name matches a pattern. Backtracks only to the last `*`, so that it is never slow.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -158,7 +159,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 /// Largest dump that is read.
 const MAX_DUMP: u64 = 512 << 20;
 
-/// What flight recorder dumps say. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
+/// Returns the findings of flight recorder dumps. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
 pub fn flight_recorder_findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
     let mut recorder = FlightRecorder::default();
     for path in dumps {
@@ -214,7 +215,7 @@ mod tests {
         assert!(fits(b"rank*.log", b"rank12.log"));
         assert!(fits(b"*a*b?", b"xxaxxbxbc"));
         assert!(!fits(b"rank?.log", b"rank12.log"));
-        // Many stars against a long name that fits none: linear, or this test would never end.
+        // Many stars against a long name that does not match: linear, or this test would never end.
         assert!(!fits(&[b"a*".repeat(40), b"b".to_vec()].concat(), &b"a".repeat(4000)));
     }
 

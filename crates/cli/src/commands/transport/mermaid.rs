@@ -1,4 +1,4 @@
-//! The graph of nodes as Mermaid: what each node uses inside, and what joins it to the others.
+//! The graph of nodes as Mermaid: the transports inside each node, and those between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
 
-/// Draws the graph. Pairs whose global ranks are not proved are left out and counted in a comment.
+/// Draws the graph. Pairs without proved global ranks are omitted and counted in a comment.
 pub fn graph(map: &TransportMap) -> String {
     let map = map.snapshot();
     let ranks = map.ranks();
@@ -47,7 +47,7 @@ pub fn graph(map: &TransportMap) -> String {
     text
 }
 
-/// Text that cannot end Mermaid's quotes or begin a tag.
+/// Escapes text so that it cannot end Mermaid's quotes or begin a tag.
 fn label(text: &str, gdr: bool) -> String {
     let plain: String = clean_text(text)
         .chars()
@@ -56,7 +56,7 @@ fn label(text: &str, gdr: bool) -> String {
     if gdr { format!("{plain} GDR") } else { plain }
 }
 
-/// `0-3, 8`
+/// Formats `0-3, 8`.
 fn ranges(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();

@@ -69,7 +69,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     if !files.is_empty() {
         let inputs = inputs::resolve(&files)?;
         if args.follow && inputs.len() > 1 && inputs.contains(&inputs::Input::Stdin) {
-            // Files that are followed never end, and then stdin would wait for ever.
+            // Followed files never end, and stdin would wait forever.
             return Err(Error::new(ErrorKind::Usage, "stdin and files cannot be followed in one run")
                 .hint("follow the files, or pipe everything: tail -F FILE… | weftrun transport --follow -"));
         }
@@ -83,7 +83,8 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// Whether an input names a job: a handle, or a name that is neither a file's, a folder's, a pattern nor stdin.
+/// Returns whether an input names a job: a handle, or a name that is not a file, a folder, a pattern or
+/// stdin.
 pub(super) fn is_job(input: &str) -> bool {
     let file = input == "-" || input.contains(['/', '*', '?', '.']) || Path::new(input).exists();
     is_handle(input) || !file
@@ -105,7 +106,7 @@ fn exit_code(diagnosis: &Diagnosis, strict: bool) -> u8 {
     }
 }
 
-/// Reads the logs of a job into the map; gives what was planned for it.
+/// Reads the logs of a job into the map; returns its plan.
 fn follow_job(
     context: &Context,
     handle: &str,
@@ -141,7 +142,8 @@ fn follow_job(
         if let Some(plan) = job.plan() {
             return Ok(Some(plan.clone()));
         }
-        // A job that was submitted elsewhere carries its fabric itself, where its backend has a place for it.
+        // The fabric of a job that was submitted elsewhere is read from the cluster, if its backend stores it
+        // there.
         let described = job.describe().await.ok();
         Ok(described.and_then(|job| job.summary.fabric).map(FabricPlan::unchanged))
     })

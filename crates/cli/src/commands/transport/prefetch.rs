@@ -1,4 +1,4 @@
-//! Files are read and unpacked on one thread while the map is made on another.
+//! Reads and decompresses files on one thread while another builds the map.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use weftrun::{Error, Result};
 use super::inputs::Input;
 use super::read::{CHUNK, failed};
 
-/// Buffers on their way: enough that neither side waits for the other, few enough to stay in the cache.
+/// Number of buffers in use: enough that neither side waits for the other, few enough to stay in the cache.
 const BUFFERS: usize = 3;
 
-/// Most ranks of one recording that are told apart.
+/// Largest number of ranks in one recording.
 const MOST_RANKS: usize = 1 << 18;
-/// Longest line of a recording that is read; the rest of a longer one is left out, and it is then no chunk.
+/// Longest line of a recording; the rest of a longer one is dropped, and it is then not a valid chunk.
 const LONGEST_LINE: u64 = 64 << 20;
 
 /// The lines of a recording, of bounded length.
@@ -36,11 +36,11 @@ fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<Stri
     })
 }
 
-/// What comes next of a source.
+/// The next part of a source.
 pub enum Piece<'a> {
     /// Bytes.
     Bytes(&'a [u8]),
-    /// Nothing more.
+    /// The end of the source.
     End,
 }
 
@@ -52,25 +52,25 @@ enum Sent {
     Failed(Error),
 }
 
-/// Where the reading thread puts what it reads.
+/// The output of the reading thread.
 struct Out {
     full: SyncSender<Sent>,
     empty: Receiver<Vec<u8>>,
-    /// A buffer that the end of the last source left over.
+    /// A buffer left over from the end of the previous source.
     spare: RefCell<Option<Vec<u8>>>,
 }
 
-/// The other side is gone: it has failed, and nobody wants the rest.
+/// The receiver has failed and is gone.
 struct Unwanted;
 
-/// Reads inputs one after the other and hands over their bytes.
+/// Reads inputs in order and passes on their bytes.
 pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>) -> Result<()> {
     let (full, filled) = sync_channel(BUFFERS);
     let (emptied, empty) = sync_channel(BUFFERS + 1);
     for _ in 0..BUFFERS {
         let _ = emptied.send(vec![0; CHUNK]);
     }
-    // Everything moves in, so that a failure here lets the reading thread go.
+    // Everything is moved in, so that a failure here ends the reading thread.
     thread::scope(move |scope| {
         scope.spawn(move || {
             let out = Out { full, empty, spare: RefCell::default() };
@@ -86,7 +86,7 @@ pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) ->
                 Sent::Begin(next) => source = next,
                 Sent::Bytes { buffer, length } => {
                     take(&source, Piece::Bytes(&buffer[..length]))?;
-                    // The reader may have ended already; then nobody needs the buffer.
+                    // The reader may have ended already and no longer need the buffer.
                     let _ = emptied.try_send(buffer);
                 }
                 Sent::End => take(&source, Piece::End)?,
@@ -151,8 +151,8 @@ impl Out {
         }
     }
 
-    /// A `.jsonl` file is a recording of several ranks (`{"rank": 0, "bytes": "…"}` a line, as the replayer writes them)
-    /// or JSON log lines, which the parser reads by itself: then none.
+    /// Reads a `.jsonl` file if it is a recording of several ranks (`{"rank": 0, "bytes": "…"}` per line, as
+    /// the replayer writes them). Returns none for JSON log lines, which the parser reads itself.
     fn recording(&self, path: &Path, name: &str) -> io::Result<Option<std::result::Result<(), Unwanted>>> {
         #[derive(serde::Deserialize)]
         struct Chunk {

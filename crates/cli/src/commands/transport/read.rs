@@ -1,4 +1,4 @@
-//! Bytes of files, of stdin, of files that grow, into the map.
+//! Reads files, stdin and growing files into the map.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,12 +13,12 @@ use weftrun::{Error, ErrorKind, Result};
 use super::inputs::Input;
 use super::prefetch::{self, Piece};
 
-/// Bytes read at once: so many that waking the other thread up for each chunk costs little.
+/// Bytes read at once: enough that waking the other thread for each chunk costs little.
 pub(super) const CHUNK: usize = 1024 * 1024;
-/// How long a followed file is left alone.
+/// Time between two reads of a followed file.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads everything, and with `follow` goes on until Ctrl-C.
+/// Reads everything, and with `follow` continues until Ctrl-C.
 pub fn all(
     inputs: &[Input],
     follow: bool,
@@ -50,8 +50,8 @@ struct Growing<'a> {
     offset: u64,
 }
 
-/// Follows files until Ctrl-C: what is appended is read, a file that became shorter or was rotated away is read from
-/// the beginning of the new one, one that is not there yet is waited for.
+/// Follows files until Ctrl-C: appended data is read, a file that was truncated or rotated is read from the
+/// beginning of the new one, and a missing one is waited for.
 fn grow(
     inputs: &[Input],
     map: &mut TransportMap,
@@ -116,7 +116,7 @@ impl Growing<'_> {
     }
 }
 
-/// Whether a path leads to another file than the open one: it was rotated away, and the new one is there.
+/// Returns whether a path refers to another file than the open one: it was rotated, and the new one exists.
 fn is_another(path: &Path, open: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let Ok(now) = std::fs::metadata(path) else { return Ok(false) };
@@ -124,7 +124,7 @@ fn is_another(path: &Path, open: &File) -> io::Result<bool> {
     Ok((now.dev(), now.ino()) != (then.dev(), then.ino()))
 }
 
-/// A flag that Ctrl-C sets.
+/// Returns a flag that Ctrl-C sets.
 fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flag = Arc::clone(&stop);

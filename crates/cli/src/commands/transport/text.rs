@@ -1,4 +1,4 @@
-//! The report for a person.
+//! The report as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use weftrun::core::report::TransportReport;
 use crate::map_view;
 use crate::output::{finding_text, style};
 
-/// Verdict, ranks, matrix, findings, throughput.
+/// Formats verdict, ranks, matrix, findings and throughput.
 pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     let planned = diagnosis.planned.unwrap_or(Fabric::Auto);
     let mut text = map_view::verdict(map, planned);

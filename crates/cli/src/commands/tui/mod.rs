@@ -64,7 +64,8 @@ impl Default for TuiArgs {
     }
 }
 
-/// Opens the file that `-v` writes to while the terminal UI draws: `tui.log` in the state folder, emptied at each start.
+/// Opens the log file of `-v` while the terminal UI draws: `tui.log` in the state folder, truncated at each
+/// start.
 pub fn log_file(context: &Context) -> Option<std::fs::File> {
     let path = context.config().ok()?.state_dir.join("tui.log");
     let file = weftrun::files::private_file(&path).ok()?;
@@ -110,7 +111,8 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
-/// All configured targets, the default first where it is not configured; the demo where it can run.
+/// Returns a client for all configured targets, including the default one even if it is not configured; and
+/// the demo if it can run.
 fn targets(context: &Context, options: &mut Options) -> Result<Client> {
     let client = context.client()?;
     let default = context.target(&client)?.name;
@@ -131,7 +133,7 @@ fn targets(context: &Context, options: &mut Options) -> Result<Client> {
     Ok(client)
 }
 
-/// What `[tui]` in the configuration says.
+/// The `[tui]` table of the configuration.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TuiConfig {
@@ -148,7 +150,7 @@ enum Keys {
     Several(Vec<String>),
 }
 
-/// Takes keys, theme and mouse from the configuration.
+/// Reads keys, theme and mouse from the configuration.
 fn configure(client: &Client, options: &mut Options) -> Result<()> {
     let config: TuiConfig = serde_json::from_value(client.config().resolved.tui()).map_err(|error| {
         weftrun::Error::new(weftrun::ErrorKind::InvalidConfig, format!("[tui]: {error}"))

@@ -1,4 +1,4 @@
-//! `tui --replay`: a captured run played to the screens, without a cluster and without processes.
+//! `tui --replay`: shows a replayed capture, without a cluster and without processes.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -10,10 +10,11 @@ use weftrun_replay::{Capture, NAME, ReplayBackend, SHIPPED, Shape};
 
 use super::TuiArgs;
 
-/// What is played. An entry of the registry holds no values, so the stage stands here; a process plays one run.
+/// The replayed run. An entry of the registry cannot hold values, so it is stored here; a process replays one
+/// run.
 static PLAYED: OnceLock<ReplayBackend> = OnceLock::new();
 
-/// A client that knows nothing but the run that is played, and its job.
+/// Returns a client with only the replayed run, and its job.
 pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Client, JobHandle)> {
     let stage = PLAYED.get_or_init({
         let stage = stage(args, what)?;
@@ -36,7 +37,7 @@ fn connect() -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(stage.clone()))
 }
 
-/// A capture of this program by its name, a capture's folder, or plain logs.
+/// Returns a built-in capture by its name, a capture's folder, or plain logs.
 fn stage(args: &TuiArgs, what: &str) -> Result<ReplayBackend> {
     let path = Path::new(what);
     let capture = if SHIPPED.contains(&what) {

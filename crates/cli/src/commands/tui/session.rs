@@ -1,4 +1,4 @@
-//! Where the user left off, kept between two runs of the terminal UI.
+//! The state of the terminal UI, kept between two runs.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ fn path(client: &Client) -> PathBuf {
     client.config().state_dir.join("tui.json")
 }
 
-/// The last session. One that cannot be read is no reason not to start.
+/// Loads the last session. An unreadable one does not prevent the start.
 pub(super) fn load(client: &Client) -> Option<Session> {
     let text = files::read_text(&path(client), 1 << 20).ok().flatten()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Keeps a session for the next start; where the disk does not take it, the next start is a fresh one.
+/// Saves a session for the next start; if that fails, the next start has none.
 pub(super) fn save(client: &Client, session: &Session) {
     let written = serde_json::to_vec(session).map_err(|error| error.to_string());
     let written = written

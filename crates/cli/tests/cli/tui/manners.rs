@@ -32,7 +32,7 @@ fn a_replay_needs_no_cluster() {
 #[test]
 fn it_fits_the_terminal_whatever_its_size() {
     let Some(t) = replay("resize", 80, 24) else { return };
-    // What a terminal would have to answer is not asked: some never do, and it takes a round trip.
+    // No query that the terminal would have to answer: some never do, and it takes a round trip.
     let stream = t.home().join("stream");
     t.tmux(&["pipe-pane", "-t", "t", &format!("cat > {}", stream.display())]);
     for (columns, rows, sign) in

@@ -36,7 +36,7 @@ fn silence(mut connection: TcpStream) {
     while connection.read(&mut request).is_ok_and(|bytes| bytes > 0) {}
 }
 
-/// An address at which nobody listens any more.
+/// Returns an address without a listener.
 fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
 }
@@ -89,7 +89,7 @@ fn config(home: &Path) -> String {
     targets.map(|(name, settings)| format!("[target.{name}]\n{settings}\n")).concat()
 }
 
-/// What a target's badge in the first line says.
+/// Returns the text of a target's badge in the first line.
 fn badge<'s>(screen: &'s str, name: &str) -> Option<&'s str> {
     let mut words = screen.lines().next()?.split_whitespace();
     words.find(|word| *word == name)?;
@@ -107,7 +107,7 @@ fn a_target_that_hangs_dies_or_answers_garbage_says_so_and_the_others_go_on() {
         },
         || {},
     );
-    // Why stands below the jobs, a line each.
+    // The reasons are below the jobs, one per line.
     for (name, why) in [("babble", "unexpected squeue output"), ("deaf", "no answer"), ("gone", "refused")] {
         let said = screen
             .lines()

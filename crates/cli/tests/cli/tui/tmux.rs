@@ -1,4 +1,5 @@
-//! A terminal with weftrun in it, polled and never slept for. Without tmux the tests are skipped and say so.
+//! A terminal that runs weftrun, polled instead of slept for. Without tmux the tests are skipped with a
+//! message.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Values as YAML or JSON text, in the shape of what stands around them.
+//! Writes values as YAML or JSON text in the style of the surrounding text.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,8 @@ fn is_filled(value: &Json) -> bool {
     }
 }
 
-/// The line break of a text: that of its first line, so that what is added behind it does not change the answer.
+/// Returns the line break of a text: that of its first line, so that appended text does not change the
+/// answer.
 pub(in crate::convert) fn newline_of(text: &str) -> &'static str {
     match text.split_inclusive('\n').next() {
         Some(line) if line.ends_with("\r\n") => "\r\n",
@@ -33,7 +34,8 @@ pub(in crate::convert) fn newline_of(text: &str) -> &'static str {
     }
 }
 
-/// An object as YAML that every reader of Kubernetes takes for the same data (`on`, `0o17` and the like are quoted).
+/// Returns an object as YAML that every reader of Kubernetes parses to the same data (`on`, `0o17` and the
+/// like are quoted).
 pub fn to_yaml(object: &Json) -> String {
     let layout = Layout { newline: "\n", list_indent: 0, json: false };
     match object {
@@ -43,26 +45,26 @@ pub fn to_yaml(object: &Json) -> String {
 }
 
 impl Layout {
-    /// A line break and so many spaces.
+    /// Returns a line break and the given number of spaces.
     pub fn line(self, indent: usize) -> String {
         format!("{}{}", self.newline, " ".repeat(indent))
     }
 
-    /// `key: value` of a block map whose keys stand at a column; the first line without its indentation.
+    /// Returns `key: value` of a block map at a column; the first line without its indentation.
     pub fn entry(self, key: &str, value: &Json, indent: usize) -> String {
         let mut out = String::with_capacity(64);
         self.put_entry(&mut out, key, value, indent);
         out
     }
 
-    /// The lines of a map or list below a key that stands at a column.
+    /// Returns the lines of a map or list below a key at a column.
     pub fn block(self, value: &Json, indent: usize) -> String {
         let mut out = String::with_capacity(64);
         self.put_block(&mut out, value, indent);
         out
     }
 
-    /// `- value` of a block list whose dashes stand at a column; the first line without its indentation.
+    /// Returns `- value` of a block list at a column; the first line without its indentation.
     pub fn item(self, value: &Json, dash: usize) -> String {
         let mut out = String::with_capacity(64);
         self.put_item(&mut out, value, dash);
@@ -131,7 +133,7 @@ impl Layout {
         }
     }
 
-    /// A value on one line, in brackets if it is a map or list.
+    /// Returns a value on one line, in brackets if it is a map or list.
     pub fn flow(self, value: &Json) -> String {
         match value {
             Json::Object(map) => {
@@ -147,12 +149,12 @@ impl Layout {
         }
     }
 
-    /// `key: value` in brackets.
+    /// Returns `key: value` in brackets.
     pub fn flow_entry(self, key: &str, value: &Json) -> String {
         format!("{}: {}", self.inline_text(key), self.flow(value))
     }
 
-    /// A scalar in block context; text of several lines as a `|` block whose lines stand at a column.
+    /// Returns a scalar in block context; text of several lines as a `|` block at a column.
     fn scalar(self, value: &Json, indent: usize) -> Cow<'_, str> {
         match value {
             Json::String(text) => {
@@ -177,7 +179,7 @@ impl Layout {
         }
     }
 
-    /// Text of several lines as a block, if it can be one.
+    /// Returns text of several lines as a block, if it can be one.
     pub fn literal(self, text: &str, indent: usize) -> Option<String> {
         let fits = !self.json
             && text.contains('\n')
@@ -190,7 +192,7 @@ impl Layout {
         let chomp = match text.len() - body.len() {
             0 => "-",
             1 => "",
-            // A `|+` block would take in the blank lines of whatever comes to stand behind it.
+            // A `|+` block would include blank lines that follow it.
             _ => return None,
         };
         let lines: String = body
@@ -200,7 +202,7 @@ impl Layout {
         Some(format!("|{chomp}{lines}"))
     }
 
-    /// A scalar that takes the place of one written in a style.
+    /// Returns a scalar that replaces one of a given style.
     pub fn like(self, style: Style, value: &Json, in_flow: bool) -> String {
         match (style, value) {
             (Style::DoubleQuoted, Json::String(text)) => double_quoted(text),
@@ -211,7 +213,7 @@ impl Layout {
     }
 }
 
-/// Whether a text, written bare, is read as this very string by YAML 1.1 and 1.2 readers alike.
+/// Returns whether a text, unquoted, is read as this very string by YAML 1.1 and 1.2 readers alike.
 fn is_plain(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return false };
     let indicator = match first {
@@ -229,7 +231,7 @@ fn is_plain(text: &str) -> bool {
         && !text.as_bytes().windows(2).any(|pair| pair == b": " || pair == b" #")
 }
 
-/// Words that some YAML 1.1 reader takes for something else, whatever their case; dates too.
+/// Returns whether some YAML 1.1 reader parses the word as another type, in any case; dates too.
 fn is_old_word(text: &str) -> bool {
     const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
     WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
@@ -257,7 +259,7 @@ fn single_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A JSON string, with the characters escaped that YAML would not print.
+/// Returns a JSON string, with the characters escaped that YAML would not print.
 fn double_quoted(text: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(text.len() + 2);
@@ -279,7 +281,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// A whole document, written anew in block style; comments and quoting of the old text are gone.
+/// Returns a whole document in block style; comments and quoting of the old text are lost.
 pub(in crate::convert) fn document(value: &Json) -> String {
     let layout = Layout { newline: "\n", list_indent: 0, json: false };
     let text = match value {

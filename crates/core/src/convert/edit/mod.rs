@@ -1,7 +1,8 @@
-//! Text changed so that its data become others, with every byte that need not change left as it is.
+//! Edits a text so that its data change, and keeps every byte that need not change.
 //!
-//! The places are found by walking the tree of the text and the wanted data side by side. The result is read again and
-//! compared with what was wanted, so that a text that cannot be changed in place is an error and never a wrong text.
+//! The places are found by walking the tree of the text and the wanted data side by side. The result is
+//! parsed again and compared with the wanted data, so that a text that cannot be changed in place is an
+//! error and never a wrong text.
 
 pub(super) mod emit;
 mod quoted;
@@ -21,9 +22,9 @@ use crate::span::{Document, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Val
 pub struct Blocked {
     /// JSON pointer of the value.
     pub path: String,
-    /// Where it stands.
+    /// The place of the value.
     pub span: Range<usize>,
-    /// What is in the way.
+    /// What prevents the change.
     pub why: String,
 }
 
@@ -43,17 +44,17 @@ pub struct Edited {
     pub written_out: Vec<String>,
 }
 
-/// What is done where an anchor's text is shown at several places.
+/// What is done where aliases show an anchor's text at several places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shared {
     /// A change of it is an error.
     #[default]
     Refused,
-    /// It is changed once, where it is written: right if all places get the same.
+    /// It is changed once, where it is written: correct if all places get the same value.
     Once,
     /// What differs from it is written out.
     WrittenOut,
-    /// All that aliases and merge keys show is written out: the anchor itself becomes another.
+    /// All that aliases and merge keys show is written out: the anchor itself changes.
     AllWrittenOut,
 }
 
@@ -65,7 +66,7 @@ impl Shared {
 
 /// Changes a text so that its data become the wanted ones.
 ///
-/// `says` reads a text again and compares it: the result is checked before it is given.
+/// `says` parses the new text and compares it, so that the result is checked before it is returned.
 pub fn edit(
     text: &str,
     document: &Document<'_>,
@@ -88,7 +89,7 @@ pub fn edit(
             return done.map(|(_, edited)| edited).find(is_right).ok_or(blocked);
         }
     };
-    // What was changed inside a scalar of several lines may read otherwise; then that scalar is written anew.
+    // A change inside a multi-line scalar may parse differently; then that scalar is written anew.
     if inside && !is_right(&edited) {
         (_, edited) = result(false, Shared::Refused)?;
     }
@@ -100,7 +101,7 @@ pub fn edit(
     }
 }
 
-/// Whether a tree holds exactly these data.
+/// Returns whether a tree holds exactly these data.
 pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
     match (&node.value, wanted) {
         (Value::Null, Json::Null) => true,
@@ -111,7 +112,7 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
         (Value::Str(a), Json::String(b)) => a == b,
         (Value::Seq(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Map(entries), Json::Object(map)) => {
-            // Mostly they stand in the same order, and then nothing has to be looked up.
+            // Mostly they are in the same order, and then no lookup is needed.
             let in_order = entries.len() == map.len()
                 && entries.iter().zip(map).all(|(entry, (key, _))| entry.key.as_ref() == key);
             if in_order {
@@ -124,14 +125,14 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
     }
 }
 
-/// Where a value stands among its neighbours.
+/// The place of a value among its neighbours.
 #[derive(Clone, Copy, Default)]
 struct Place<'p> {
-    /// What it stands in, and its step from there.
+    /// Its parent, and its step from there.
     above: Option<(&'p Place<'p>, Step<'p>)>,
-    /// Column of the key it belongs to, and the byte behind the key's colon; none in a list or at the root.
+    /// Column of the key it belongs to, and the byte after the key's colon; none in a list or at the root.
     key: Option<(usize, usize)>,
-    /// Whether it stands inside brackets.
+    /// Whether it is inside brackets.
     in_flow: bool,
 }
 
@@ -143,7 +144,7 @@ enum Step<'p> {
 }
 
 impl Place<'_> {
-    /// Its JSON pointer, which only errors need.
+    /// Returns its JSON pointer, which only errors need.
     fn path(&self) -> String {
         match self.above {
             None => String::new(),
@@ -216,7 +217,7 @@ impl<'t> Editor<'t> {
         let is_own = node.origin == NodeOrigin::Written
             || (node.origin == NodeOrigin::Anchored && self.shared != Shared::Refused);
         match (&node.value, wanted) {
-            // What is in it is compared one by one, and what is equal makes no splice.
+            // Its members are compared one by one; equal ones make no splice.
             (Value::Map(entries), Json::Object(map)) if !entries.is_empty() && is_own => {
                 return self.map(node, entries, map, place);
             }
@@ -262,7 +263,7 @@ impl<'t> Editor<'t> {
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         let merged = |entry: &Entry<'_>| entry.value.origin == NodeOrigin::Merged;
-        // Mostly new keys come behind those that are there, and then no key has to be looked up.
+        // Mostly new keys follow the existing ones, and then no lookup is needed.
         let in_order = entries.len() <= wanted.len()
             && entries.iter().zip(wanted.keys()).all(|(entry, key)| entry.key.as_ref() == key);
         let mut new: Vec<(&String, &Json)> = if in_order {
@@ -342,8 +343,8 @@ impl<'t> Editor<'t> {
         Ok(())
     }
 
-    /// Takes out the items whose name is gone, and pairs the others that changed between those in front and behind that did
-    /// not; what is left over is new.
+    /// Removes the items whose name is gone, and pairs the changed others between the unchanged ones before
+    /// and after them; the remaining ones are new.
     fn seq(
         &mut self,
         node: &SpanTree<'_>,
@@ -414,7 +415,7 @@ impl<'t> Editor<'t> {
         Ok(())
     }
 
-    /// Puts a value in the place of a scalar, of nothing, or of empty brackets.
+    /// Replaces a scalar, nothing, or empty brackets with a value.
     fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
         let empty_brackets =
             node.style == Style::Flow && node.items().is_empty() && node.entries().is_empty();
@@ -437,7 +438,7 @@ impl<'t> Editor<'t> {
         self.write(node.span.clone(), node.style, wanted, place)
     }
 
-    /// Writes a whole value in the place of these bytes.
+    /// Writes a whole value in place of these bytes.
     fn write(&mut self, span: Range<usize>, style: Style, wanted: &Json, place: &Place<'_>) -> Option<()> {
         let filled = is_filled(wanted);
         let span = match place.key {
@@ -512,7 +513,7 @@ impl<'t> Editor<'t> {
         put: impl Fn(Layout, &mut String, &T),
     ) {
         let mut text = String::with_capacity(256);
-        // A `|` block ends behind its line break, everything else before one.
+        // A `|` block ends after its line break, everything else before one.
         if end > 0 && self.text[..end].ends_with('\n') {
             for member in members {
                 text.extend(std::iter::repeat_n(' ', indent));
@@ -530,7 +531,7 @@ impl<'t> Editor<'t> {
         }
     }
 
-    /// Adds members behind the one that spans these bytes, one to a line if that is how the others stand.
+    /// Adds members after the one that spans these bytes, one to a line if the others are laid out so.
     fn append_flow(&mut self, node: &SpanTree<'_>, start: usize, end: usize, texts: &[String]) {
         let column = self.column(start);
         let line_start = start - column;
@@ -557,7 +558,7 @@ impl<'t> Editor<'t> {
         self.text[end..].find(':').map_or(end, |at| end + at + 1)
     }
 
-    /// Column in bytes; what stands before is blanks, dashes and the like.
+    /// Returns the column in bytes; the text before it is blanks, dashes and the like.
     fn column(&self, at: usize) -> usize {
         at - self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
     }
@@ -569,13 +570,13 @@ impl<'t> Editor<'t> {
     }
 }
 
-/// Whether a value is a map or a list with something in it.
+/// Returns whether a value is a non-empty map or list.
 fn is_filled(value: &Json) -> bool {
     matches!(value, Json::Object(map) if !map.is_empty())
         || matches!(value, Json::Array(items) if !items.is_empty())
 }
 
-/// How far the document's first list below a key is indented.
+/// Returns the indentation of the document's first list below a key.
 fn list_indent(text: &str, node: &SpanTree<'_>) -> Option<usize> {
     let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     for entry in node.entries() {

@@ -1,4 +1,4 @@
-//! Changes inside a quoted or plain scalar of several lines, so that the lines that need not change stay.
+//! Changes inside a multi-line quoted or plain scalar that keep the lines that need not change.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::span::Style;
 /// Most words of a scalar that are compared.
 const MOST_WORDS: usize = 4000;
 
-/// The replacements, in the scalar's source, that make its value the wanted one; none if they cannot be found, and the
-/// scalar has to be written anew.
+/// Returns the replacements, in the scalar's source, that give it the wanted value; none if they cannot be
+/// found, and the scalar must be written anew.
 pub(super) fn changes(
     source: &str,
     style: Style,
@@ -41,7 +41,7 @@ pub(super) fn changes(
     Some(found)
 }
 
-/// Words and the blanks between them, each with its place.
+/// Splits into words and the blanks between them, each with its place.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -59,7 +59,8 @@ fn words(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// How many words are gone and how many have come before both go on alike for two words.
+/// Returns how many words were removed and how many were added before both lists have two equal words
+/// again.
 fn resync(old: &[(usize, &str)], new: &[(usize, &str)]) -> (usize, usize) {
     let alike = |gone: usize, come: usize| {
         (0..2)
@@ -76,8 +77,8 @@ fn resync(old: &[(usize, &str)], new: &[(usize, &str)]) -> (usize, usize) {
     (old.len(), new.len())
 }
 
-/// For each byte of the value, and for its end, where it stands in the source. None if the source uses what is not read
-/// here: rarer escapes, or a break that ends in a backslash.
+/// Returns the place in the source of each byte of the value, and of its end. None if the source uses
+/// unsupported syntax: rare escapes, or a break that ends in a backslash.
 fn places(source: &str, style: Style, value: &str) -> Option<Vec<Range<usize>>> {
     let quote = match style {
         Style::DoubleQuoted => Some('"'),
@@ -118,7 +119,7 @@ fn places(source: &str, style: Style, value: &str) -> Option<Vec<Range<usize>>> 
     (places.len() == value.len() + 1).then_some(places)
 }
 
-/// A text as it is written inside a scalar of a style.
+/// Returns a text as it is written inside a scalar of a style.
 fn encoded(text: &str, style: Style) -> Option<String> {
     if text.chars().any(|char| char.is_control()) {
         return None;

@@ -1,4 +1,4 @@
-//! What is taken out of a text: lines, members between brackets, entries.
+//! Removes lines, members between brackets, and entries from a text.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use super::Editor;
 use crate::span::{Entry, SpanTree};
 
 impl Editor<'_> {
-    /// Takes out the lines of what starts and ends at these bytes, with the line break before them: what is added behind
-    /// stands before the break that follows.
+    /// Removes the lines of the bytes from `start` to `end`, with the line break before them: text added
+    /// after them goes before the following break.
     pub(super) fn remove_lines(&mut self, start: usize, end: usize) {
         let start = start - self.column(start);
         let before = &self.text[..start];
@@ -25,7 +25,7 @@ impl Editor<'_> {
         }
     }
 
-    /// Puts new entries in the place of all that are there.
+    /// Replaces all entries with new ones.
     pub(super) fn replace_entries(&mut self, entries: &[Entry<'_>], new: &[(&String, &Json)], flow: bool) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
         let (start, end) = (first.key_span.start, self.end_of(last));
@@ -39,7 +39,7 @@ impl Editor<'_> {
         self.splice(start..end, texts.join(&separator) + tail);
     }
 
-    /// Takes members out from between brackets, each with the comma that goes with it.
+    /// Removes members from between brackets, each with its comma.
     pub(super) fn remove_flow(&mut self, spans: &[Range<usize>], gone: &[bool]) {
         let last_kept = gone.iter().rposition(|gone| !gone);
         for (index, span) in spans.iter().enumerate().filter(|(index, _)| gone[*index]) {
@@ -55,7 +55,7 @@ impl Editor<'_> {
         }
     }
 
-    /// Takes an entry out of its map, which has lines of its own.
+    /// Removes an entry from its map, which has lines of its own.
     pub(super) fn remove_entry(&mut self, entries: &[Entry<'_>], index: usize) -> Option<()> {
         let entry = &entries[index];
         let (start, end) = (entry.key_span.start, self.end_of(entry));
@@ -70,8 +70,8 @@ impl Editor<'_> {
     }
 }
 
-/// Which items have a name that no wanted item has; one in whose place another new name stands is renamed. The path of a
-/// mount is its name, since a volume may be mounted several times.
+/// Returns which items have a name that no wanted item has; an item with another new name in its place is
+/// renamed. The path of a mount is its name, since a volume may be mounted several times.
 pub(super) fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
     let name = |item: &SpanTree<'_>| {
         ["mountPath", "name"].into_iter().find_map(|key| Some((key, item.get(key)?.as_str()?.to_owned())))

@@ -6,7 +6,7 @@ fn says(text: &str, wanted: &Json) -> Result<bool, SyntaxError> {
     Ok(same(&yaml(text)?.root, wanted))
 }
 
-/// Edits, and checks that what stands before the first and behind the last change is the old text.
+/// Edits, and checks that the text before the first and after the last change is unchanged.
 fn change(text: &str, by: impl Fn(&mut Json)) -> String {
     let document = yaml(text).unwrap();
     let mut wanted = document.root.to_json();
@@ -222,7 +222,7 @@ fn a_quoted_scalar_of_several_lines_keeps_the_lines_that_do_not_change() {
         let new = old.replace("mpirun", "/opt/mpirun -x A");
         assert_eq!(change(text, put("/args/0", j!(new))), wanted);
     }
-    // What cannot be written inside is written anew.
+    // A change that cannot be made inside the scalar replaces it.
     let text = "a: 'x\n  y'\n";
     let new = change(text, put("/a", j!("x: # y\u{7}")));
     assert_eq!(yaml(&new).unwrap().root.to_json()["a"], j!("x: # y\u{7}"));

@@ -1,4 +1,4 @@
-//! Ops become data: the object as it is wanted.
+//! Applies ops to the data of an object.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -13,8 +13,9 @@ use crate::fabric::{Change, Op, PodList, Removed};
 /// The label by which JobSet marks the pods of a TrainJob.
 const TRAINJOB_LABEL: &str = "jobset.sigs.k8s.io/jobset-name";
 
-/// Makes the changes of ops on a whole job object, as [`mutate`](crate::convert::mutate) does on its text: what a backend
-/// renders and what `weftrun mutate` writes are the same. Ops name the object's own roles (`Worker`, `trainer`).
+/// Makes the changes of ops on a whole job object, as [`mutate`](crate::convert::mutate) does on its text,
+/// so that backends render what `weftrun mutate` writes. Ops name the object's own roles (`Worker`,
+/// `trainer`).
 ///
 /// The error is a finding of code `E-TRAINJOB-VERSION`: this version of Kubeflow Trainer has no field for a change.
 pub fn apply_ops(
@@ -72,11 +73,11 @@ pub(super) fn fields_of_train_job<'o>(
     rest
 }
 
-/// Makes one op on an object whose role has a pod template in it.
+/// Makes one op on an object whose role has a pod template.
 pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op) {
     let at = role.container.at.as_str();
     let Some((template, _)) = at.split_once("/spec/containers/") else { return };
-    // Where pods have no label of their job, the plan keeps none of them together.
+    // Where pods have no label of their job, the plan never colocates them.
     let label = match job.kind {
         JobKind::Workload(kind) => kind.pods_label().unwrap_or_default(),
         JobKind::TrainJob => TRAINJOB_LABEL,
@@ -114,7 +115,7 @@ pub(super) fn pod_op(object: &mut Json, job: &JobView, role: &RoleView, op: &Op)
     }
 }
 
-/// A change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
+/// Makes a change inside a container, or inside a TrainJob's `trainer`, whose resources have another name.
 pub(super) fn container_op(container: &mut Json, resources: &str, change: &Change) {
     match change {
         Change::Env { name, value } => env(container, name, value),
@@ -149,7 +150,7 @@ pub(super) fn container_op(container: &mut Json, resources: &str, change: &Chang
     }
 }
 
-/// Takes out every member of a name, and the list if nothing is left of it.
+/// Removes every member of a name, and the list if it becomes empty.
 fn remove(container: &mut Json, resources: &str, what: Removed, name: &str) {
     let Some(map) = container.as_object_mut() else { return };
     let (list, key) = match what {
@@ -176,7 +177,7 @@ fn remove(container: &mut Json, resources: &str, what: Removed, name: &str) {
     }
 }
 
-/// Sets a field of the object itself, making the maps above it.
+/// Sets a field of the object itself, and makes the maps above it.
 fn job_field(object: &mut Json, pointer: &str, value: &str) {
     let steps: Vec<_> = steps(pointer).collect();
     let Some((last, above)) = steps.split_last() else { return };
@@ -184,7 +185,7 @@ fn job_field(object: &mut Json, pointer: &str, value: &str) {
     set(object, &above, last, json!(value));
 }
 
-/// The objects that ops put beside a job.
+/// Returns the objects that ops add beside a job.
 pub(super) fn companions(ops: &[Op]) -> impl Iterator<Item = &Json> {
     ops.iter().filter_map(|op| match &op.change {
         Change::Companion { object } => Some(object),
@@ -192,7 +193,7 @@ pub(super) fn companions(ops: &[Op]) -> impl Iterator<Item = &Json> {
     })
 }
 
-/// The last variable of a name gets the value, or a new one is added.
+/// Sets the last variable of a name, or adds a new one.
 fn env(container: &mut Json, name: &str, value: &str) {
     let vars = container.get_mut("env").and_then(Json::as_array_mut);
     if let Some(var) = vars.and_then(|vars| vars.iter_mut().rev().find(|var| var["name"] == name)) {
@@ -239,7 +240,7 @@ fn volume(spec: &mut Json, name: &str, host_path: &str) {
     }
 }
 
-/// Where the pods may go.
+/// Restricts where the pods may run.
 fn placement(spec: &mut Json, change: &Change, label: &str, job: &str) {
     match change {
         Change::NodeSelector { key, value } => set(spec, &["nodeSelector"], key, json!(value)),
@@ -272,8 +273,8 @@ fn placement(spec: &mut Json, change: &Change, label: &str, job: &str) {
     }
 }
 
-/// A TrainJob has no pod of its own: environment, devices and command go to `spec.trainer`, the rest to the overrides
-/// that its version has.
+/// Changes a TrainJob, which has no pod of its own: environment, devices and command go to `spec.trainer`,
+/// the rest to the overrides that its version has.
 fn train_job(
     object: &mut Json,
     job: &JobView,
@@ -316,7 +317,7 @@ fn train_job(
         }
         Change::Resource { .. } => {
             let Some(trainer) = map_at(object, &["spec", "trainer"]) else { return Ok(()) };
-            // Before 2.3 what is written here replaces the runtime's, so that comes along.
+            // Before 2.3, resources written here replace the runtime's, so those are copied.
             let unset = trainer.get("resourcesPerNode").is_none_or(Json::is_null);
             if let (true, true, Some(resources)) =
                 (unset, version < TrainerVersion::V2_3, runtime.resources())
@@ -388,9 +389,9 @@ fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {
     }
 }
 
-/// The place of a TrainJob where overrides of one replicated job's pods stand.
+/// The place in a TrainJob for overrides of one replicated job's pods.
 struct Override<'j> {
-    /// What has `metadata`, and `spec` below the path.
+    /// The value with `metadata`, and with `spec` below the path.
     template: &'j mut Json,
     spec: &'static [&'static str],
 }
@@ -419,7 +420,7 @@ fn override_of<'j>(
     }
 }
 
-/// The override of exactly one replicated job, added if there is none.
+/// Returns the override of exactly one replicated job, added if there is none.
 fn for_job<'j>(spec: &'j mut Json, key: &str, replicated: &str) -> Option<&'j mut Json> {
     let targets = json!([{ "name": replicated }]);
     let list = list_at(spec, key)?;
@@ -434,7 +435,7 @@ fn named<'j>(object: &'j mut Json, list: &str, name: &str) -> Option<&'j mut Jso
     with_key(object, list, "name", name)
 }
 
-/// The member of a list with a key's value, added if there is none.
+/// Returns the member of a list with a key's value, added if there is none.
 fn with_key<'j>(object: &'j mut Json, list: &str, key: &str, value: &str) -> Option<&'j mut Json> {
     let list = list_at(object, list)?;
     let index = list.iter().position(|one| one[key] == value).unwrap_or_else(|| {
@@ -448,17 +449,17 @@ fn list_at<'j>(object: &'j mut Json, key: &str) -> Option<&'j mut Vec<Json>> {
     slot(object, key, || json!([]))?.as_array_mut()
 }
 
-/// The value of a key, made where nothing is.
+/// Returns the value of a key, added if there is none.
 fn slot<'j>(object: &'j mut Json, key: &str, new: impl Fn() -> Json) -> Option<&'j mut Json> {
     let map = object.as_object_mut()?;
-    // `entry` would need an owned key every time; mostly the key is there.
+    // `entry` would need an owned key every time; mostly the key exists.
     if map.get(key).is_none_or(Json::is_null) {
         map.insert(key.to_owned(), new());
     }
     map.get_mut(key)
 }
 
-/// The map at a path, made where nothing is.
+/// Returns the map at a path, added if there is none.
 fn map_at<'j>(object: &'j mut Json, path: &[&str]) -> Option<&'j mut Json> {
     path.iter().try_fold(object, |node, step| slot(node, step, || Json::Object(Map::new())))
 }

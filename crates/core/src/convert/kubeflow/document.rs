@@ -1,4 +1,4 @@
-//! One document: read, decided, changed.
+//! Reads, decides and changes one document.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ use crate::finding::Span;
 use crate::request::FabricRequest;
 use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
 
-/// With what a manifest is mutated.
+/// The settings for the mutation of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     /// The site, where it was named.
@@ -31,22 +31,23 @@ pub struct Settings<'a> {
     ///
     /// [`Profiles::of_sites`]: crate::fabric::Profiles::of_sites
     pub by_evidence: Option<&'a [Profile]>,
-    /// What the user asked.
+    /// The user's fabric request.
     pub options: &'a FabricRequest,
     /// The instance types.
     pub catalogue: &'a Catalogue,
-    /// What the cluster said; nothing offline.
+    /// The facts of the cluster; empty offline.
     pub facts: &'a ClusterFacts,
-    /// Version of Kubeflow Trainer; what the TrainJob uses, else the newest.
+    /// Version of Kubeflow Trainer; by default the one that the TrainJob uses, else the newest.
     pub trainer: Option<TrainerVersion>,
     /// Training runtimes that TrainJobs may refer to.
     pub runtimes: &'a [Json],
-    /// Write a document anew where it cannot be changed in place.
+    /// Whether to rewrite a document that cannot be changed in place.
     pub reformat: bool,
 }
 
 impl<'a> Settings<'a> {
-    /// What can be said without a cluster: nothing is known of nodes and runtimes, and every text is changed in place.
+    /// Returns settings for use without a cluster: nodes and runtimes are unknown, and every text is
+    /// changed in place.
     ///
     /// ```
     /// use weftrun_core::{catalogue::Catalogue, fabric::Profiles, convert::Settings, request::FabricRequest};
@@ -69,7 +70,8 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The same with the profile that the signs of a job choose, where none was named, and what it rests on.
+    /// Returns the same with the profile that the signs of a job choose, where none was named, and its
+    /// evidence.
     pub(in crate::convert) fn chosen(
         &self,
         form: Form,
@@ -97,12 +99,12 @@ pub struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// The start of a file.
+    /// Returns the start of a file.
     pub fn of(file: &'a str) -> Self {
         Self { file, offset: 0, line: 0 }
     }
 
-    /// The place of bytes of the document.
+    /// Returns the place of bytes of the document.
     pub(in crate::convert) fn span(&self, text: &str, range: &std::ops::Range<usize>) -> Span {
         let (line, column) = position(text, range.start);
         Span {
@@ -119,13 +121,13 @@ impl<'a> Start<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Mutated<'t> {
-    /// Its text; the old one if nothing changed or an error stood in the way.
+    /// Its text; the old one if nothing changed or an error prevented the change.
     pub text: Cow<'t, str>,
     /// One for each job in it.
     pub jobs: Vec<JobReport>,
 }
 
-/// Mutates a text that holds one document, or several that are not parted by `---`.
+/// Mutates a text that holds one document, or several that are not separated by `---`.
 ///
 /// The error is a finding of code `E-YAML-SYNTAX`: the text cannot be read.
 pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Result<Mutated<'t>, Finding> {
@@ -141,7 +143,7 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
         }
         return Ok(out);
     }
-    // Each change moves what stands behind it, so the text is read anew for each document.
+    // Each change moves the following text, so the text is parsed again for each document.
     for index in 0..documents.len() {
         let current = out.text.into_owned();
         let documents = syntax.read(&current).map_err(|error| unreadable(&error, text, start))?;
@@ -155,7 +157,8 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
     Ok(out)
 }
 
-/// A cheap look, so that a stream of other objects passes at memory speed.
+/// Returns whether a text may hold a job. A cheap check, so that a stream of other objects passes at memory
+/// speed.
 fn may_hold_a_job(text: &str) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
     let asks_accelerators = || ["/gpu", "neuron", "gaudi", "resourceClaims"].into_iter().any(has);
@@ -194,7 +197,7 @@ pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> F
         .fix(fix)
 }
 
-/// Mutates one document of a text; gives the new text if it changed.
+/// Mutates one document of a text; returns the new text if it changed.
 fn one(
     text: &str,
     document: &Document<'_>,
@@ -216,7 +219,7 @@ fn one(
             let node = items.and_then(|items| items.items().get(index)).unwrap_or(&document.root);
             reports.extend(object(item, node, text, start, settings, &mut extra));
         }
-        // A runtime has to be there before the job that names it.
+        // A runtime must be created before the job that names it.
         if let Some(items) = wanted["items"].as_array_mut() {
             items.splice(0..0, extra.drain(..));
         }
@@ -247,7 +250,7 @@ fn one(
     }
 }
 
-/// Reports what an alias showed and is written out now, since the places differ.
+/// Reports values of an alias that are written out now, since the places differ.
 fn say_written_out(
     paths: &[String],
     text: &str,
@@ -271,7 +274,7 @@ fn say_written_out(
     }
 }
 
-/// Decides for one object and makes the changes on its data.
+/// Makes the decisions for one object and changes its data.
 fn object(
     data: &mut Json,
     node: &SpanTree<'_>,
@@ -316,7 +319,7 @@ fn object(
         });
     }
     if report.changed {
-        // Only a TrainJob of an old version can lack a field, and then nothing of it is changed.
+        // Only a TrainJob of an old version can lack a field; then nothing of it is changed.
         let before = (job.kind == JobKind::TrainJob).then(|| data.clone());
         if job.kind == JobKind::TrainJob && runtime.launcher_apart().is_some() {
             let mut wanted = data.clone();
@@ -341,7 +344,8 @@ fn object(
                     report.actions.push("TrainingRuntime of its own added".to_owned());
                     extra.extend(own);
                 }
-                // That the pods say again what the job says is a help, and no reason to stop it.
+                // Repeating the job's values in the pods is only a convenience, so a failure does not stop
+                // the mutation.
                 Some(_) => {
                     report.pass();
                     report.plan.findings.push(
@@ -394,7 +398,7 @@ fn runtime_assumed(data: &Json) -> Finding {
     .fix("give it with --runtime FILE (kubectl get clustertrainingruntime NAME -o yaml)")
 }
 
-/// The container of the role that a finding names.
+/// Returns the container of the role that a finding names.
 fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std::ops::Range<usize>> {
     let subject = finding.subject.as_deref()?;
     let name = subject.split(':').next().unwrap_or(subject);
@@ -402,7 +406,7 @@ fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std
     at_pointer(node, &role.container.at).map(|node| node.span.clone())
 }
 
-/// The value at a JSON pointer.
+/// Returns the value at a JSON pointer.
 pub fn at_pointer<'n, 'a>(node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n SpanTree<'a>> {
     steps(pointer).try_fold(node, |node, step| node.at([step.as_ref()]))
 }
@@ -429,7 +433,7 @@ fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syn
     format!("---\n{}{border}{text}", new.join("---\n"))
 }
 
-/// Writes the whole document anew.
+/// Rewrites the whole document.
 fn reformatted(
     text: &str,
     document: &Document<'_>,
@@ -448,7 +452,7 @@ fn reformatted(
             .span(start.span(text, &blocked.span)),
         );
     }
-    // What stands before the document's first byte (`---`, a directive) stays; comments inside are gone.
+    // The text before the document's first byte (`---`, a directive) stays; comments inside are lost.
     let head = text[..document.root.span.start]
         .lines()
         .take_while(|line| line.starts_with("---") || line.starts_with('%'));

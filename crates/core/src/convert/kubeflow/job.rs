@@ -10,7 +10,7 @@ use crate::fabric::view::{JobKind, JobView, Mpi, RoleView};
 pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
     let replicas = if kind == JobKind::PyTorchJob { "pytorchReplicaSpecs" } else { "mpiReplicaSpecs" };
     let specs = pointer(object, &format!("/spec/{replicas}")).and_then(Json::as_object);
-    // A view is large: room for just as many as there are.
+    // A view is large: allocate exactly as many as needed.
     let mut roles = Vec::with_capacity(specs.map_or(0, serde_json::Map::len));
     roles.extend(specs.into_iter().flatten().map(|(name, spec)| role(object, kind, replicas, name, spec)));
     JobView {
@@ -59,7 +59,8 @@ fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -
     role
 }
 
-/// Whether a launcher has ranks: as mpi-operator's own field says, or, in training-operator, if its limits name a GPU.
+/// Returns whether a launcher has ranks: mpi-operator has a field for it; with training-operator it has, if
+/// its limits name a GPU.
 fn launcher_works(object: &Json, kind: JobKind, launcher: &RoleView) -> bool {
     if kind == JobKind::MpiJobV2 {
         return pointer(object, "/spec/runLauncherAsWorker").and_then(Json::as_bool).unwrap_or(false);

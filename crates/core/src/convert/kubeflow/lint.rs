@@ -1,4 +1,4 @@
-//! Findings about a manifest: what the engine's lint says of its jobs, and what only the raw text shows.
+//! Findings about a manifest: the engine's lint of its jobs, and checks of the raw text.
 
 use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
 use super::{job, workload};
@@ -9,7 +9,7 @@ use crate::fabric::view::{JobKind, JobView};
 use crate::span::{Document, SpanTree, Value};
 use crate::{explain, lint};
 
-/// Returns what there is to say about the objects of one text, in the order of the text.
+/// Returns the findings about the objects of one text, in the order of the text.
 pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     let documents = match Syntax::of(text).read(text) {
         Ok(documents) => documents,
@@ -68,7 +68,7 @@ fn object(
     }
 }
 
-/// The job, by its kind alone: a manifest of an old API version is worth a look too.
+/// Returns the job, by its kind alone: a manifest of an old API version is checked too.
 fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &Settings<'_>) -> Option<JobView> {
     let version = node.get("apiVersion").and_then(SpanTree::as_str).unwrap_or_default();
     match kind(node) {
@@ -129,7 +129,8 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
     });
 }
 
-/// `nprocPerNode` that differs from the GPUs of a worker: ranks without a GPU, or GPUs without a rank.
+/// Reports an `nprocPerNode` that differs from the GPUs of a worker: ranks without a GPU, or GPUs without a
+/// rank.
 fn ranks_per_node(
     node: &SpanTree<'_>,
     job: &JobView,

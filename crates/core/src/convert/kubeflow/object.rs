@@ -1,4 +1,4 @@
-//! Which Kubernetes objects are jobs.
+//! Decides which Kubernetes objects are jobs.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::workload;
 use crate::fabric::view::JobKind;
 use crate::span::SpanTree;
 
-/// What a document or an item of a List is to the mutation.
+/// The kind of a document, or of an item of a List.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Job(JobKind),
@@ -20,7 +20,7 @@ pub(super) enum ObjectKind {
     Other,
 }
 
-/// Tells by `apiVersion` and `kind`.
+/// Returns the kind by `apiVersion` and `kind`.
 pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKind {
     let (api_version, kind) = (api_version.unwrap_or_default(), kind.unwrap_or_default());
     match (api_version, kind) {
@@ -47,7 +47,8 @@ pub(super) fn kind_of_json(object: &Json) -> ObjectKind {
     kind_of(text("apiVersion"), text("kind"))
 }
 
-/// The value at a JSON pointer. (That of `serde_json` makes two strings for each step; most steps have nothing to unescape.)
+/// Returns the value at a JSON pointer. (`serde_json`'s version makes two strings for each step; most steps
+/// need no unescaping.)
 pub(super) fn pointer<'j>(object: &'j Json, pointer: &str) -> Option<&'j Json> {
     steps(pointer).try_fold(object, |value, step| match value {
         Json::Object(map) => map.get(step.as_ref()),
@@ -56,7 +57,7 @@ pub(super) fn pointer<'j>(object: &'j Json, pointer: &str) -> Option<&'j Json> {
     })
 }
 
-/// The same, to be changed.
+/// Returns the same, mutable.
 pub(super) fn pointer_mut<'j>(object: &'j mut Json, pointer: &str) -> Option<&'j mut Json> {
     steps(pointer).try_fold(object, |value, step| match value {
         Json::Object(map) => map.get_mut(step.as_ref()),
@@ -65,7 +66,7 @@ pub(super) fn pointer_mut<'j>(object: &'j mut Json, pointer: &str) -> Option<&'j
     })
 }
 
-/// The steps of a JSON pointer (RFC 6901).
+/// Returns the steps of a JSON pointer (RFC 6901).
 pub(super) fn steps(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> {
     pointer.split('/').skip(1).map(|step| {
         if step.contains('~') {
@@ -76,24 +77,24 @@ pub(super) fn steps(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// The text at a JSON pointer.
+/// Returns the text at a JSON pointer.
 pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
     self::pointer(object, pointer).and_then(Json::as_str)
 }
 
-/// The members of a list at a key; none if there is no list.
+/// Returns the members of a list at a key; none if there is no list.
 pub(super) fn list<'j>(object: &'j Json, key: &str) -> &'j [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A whole number at a key that fits; one in quotes counts too, though the API server refuses it.
+/// Returns a whole number at a key if it fits; one in quotes counts too, though the API server refuses it.
 pub(super) fn number(object: &Json, key: &str) -> Option<u32> {
     let value = object.get(key)?;
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// What stands where a number should, if it is none (`$NUM_NODES`).
+/// Returns the text in place of a number, if it is none (`$NUM_NODES`).
 pub(super) fn placeholder(object: &Json, key: &str) -> Option<String> {
     let text = object.get(key).and_then(Json::as_str)?;
     text.parse::<u64>().is_err().then(|| text.to_owned())

@@ -1,5 +1,6 @@
-//! A TrainJob with a TrainingRuntime of its own, copied from the one it names: where an MPI runtime has its launcher apart,
-//! so that what the job requests per node would go to the launcher; and where a TrainJob has no field for a change.
+//! A TrainJob with a TrainingRuntime of its own, copied from the one it names: for an MPI runtime with a
+//! separate launcher, where the job's per-node request would go to the launcher; and for a change that a
+//! TrainJob has no field for.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,8 @@ use crate::fabric::{Change, Op};
 
 const JOBS: &str = "/spec/template/spec/replicatedJobs";
 
-/// Reads such a job: its launcher with the job's trainer over it, and the nodes. None if the runtime is another.
+/// Reads such a job: its launcher overlaid by the job's trainer, and the nodes. None if the runtime is
+/// another kind.
 pub(super) fn view(object: &Json, runtime: &Runtime<'_>) -> Option<JobView> {
     let runtime = wanted(object, runtime)?;
     let roles: Vec<RoleView> = runtime
@@ -77,7 +79,7 @@ fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
     role
 }
 
-/// The runtime's copy before the ops: what the job asks per node stands on `node`.
+/// Returns the runtime's copy before the ops, with the job's per-node request on `node`.
 fn wanted(object: &Json, runtime: &Runtime<'_>) -> Option<Json> {
     let mut copy = runtime.launcher_apart()?.clone();
     let asked = object.pointer("/spec/trainer/resourcesPerNode").and_then(Json::as_object);
@@ -94,8 +96,8 @@ fn wanted(object: &Json, runtime: &Runtime<'_>) -> Option<Json> {
     Some(copy)
 }
 
-/// Makes the ops: the job is pointed to its own runtime, which is given. A runtime that is the job's own already is
-/// changed only in its place, so nothing is made of it again.
+/// Applies the ops: the job refers to its own runtime, which is returned. A runtime that already belongs to
+/// the job is changed only where it is defined, so no copy is made.
 pub(super) fn apply(object: &mut Json, job: &JobView, ops: &[Op], runtime: &Runtime<'_>) -> Option<Json> {
     let mut copy = wanted(object, runtime)?;
     for op in ops {
@@ -114,8 +116,8 @@ pub(super) fn apply(object: &mut Json, job: &JobView, ops: &[Op], runtime: &Runt
     Some(copy)
 }
 
-/// Makes the ops that the job has fields for there, and the others in the pods of a copy of its runtime, which is given.
-/// None if the runtime is not known.
+/// Applies the ops that the job has fields for to the job, and the others to the pods of a copy of its
+/// runtime, which is returned. None if the runtime is unknown.
 pub(super) fn apply_rest(
     object: &mut Json,
     job: &JobView,
@@ -135,7 +137,7 @@ pub(super) fn apply_rest(
     Some(copy)
 }
 
-/// The pointer of a container of a replicated job.
+/// Returns the pointer of a container of a replicated job.
 fn place(runtime: &Json, replicated: &str, container: &str) -> Option<String> {
     let jobs = runtime.pointer(JOBS)?.as_array()?;
     let job = jobs.iter().position(|job| job["name"] == replicated)?;
@@ -144,7 +146,7 @@ fn place(runtime: &Json, replicated: &str, container: &str) -> Option<String> {
     Some(format!("{JOBS}/{job}/template/spec/template/spec/containers/{container}"))
 }
 
-/// Makes the copy a TrainingRuntime of the job's own, and the job refer to it.
+/// Makes the copy a TrainingRuntime of the job's own, and sets the job's reference to it.
 fn point_to(object: &mut Json, copy: &mut Json, job: &JobView) {
     let name = format!("{}-{}", text_at(copy, "/metadata/name").unwrap_or("runtime"), job.name);
     let mut metadata = Map::new();
@@ -165,7 +167,7 @@ fn point_to(object: &mut Json, copy: &mut Json, job: &JobView) {
         json!({ "apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name });
 }
 
-/// Whether the job's trainer itself says what is to be changed, and so wins over its runtime.
+/// Returns whether the job's trainer sets the value that is to be changed, and so overrides its runtime.
 fn says(trainer: &Json, change: &Change) -> bool {
     match change {
         Change::Env { name, .. } => {

@@ -9,8 +9,8 @@ use crate::fabric::view::{Annotation, ContainerView, EnvView, MountView, RoleVie
 
 const INSTANCE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
-/// Reads the parts of a role that a pod template says. `at` is the template's JSON pointer; `main` picks the container
-/// the ranks run in.
+/// Reads the parts of a role that a pod template defines. `at` is the template's JSON pointer; `main` picks
+/// the container the ranks run in.
 pub(super) fn role(template: &Json, at: &str, main: impl Fn(&[Json]) -> usize) -> RoleView {
     let none = Json::Null;
     let spec = template.get("spec").unwrap_or(&none);
@@ -47,7 +47,7 @@ pub(super) fn annotations(map: Option<&Json>) -> BTreeMap<String, Annotation> {
         .collect()
 }
 
-/// A container, or whatever else has its fields.
+/// Reads a container, or another object with its fields.
 pub(super) fn container(container: &Json, at: &str) -> ContainerView {
     ContainerView {
         name: text(container, "name").unwrap_or_default(),
@@ -125,7 +125,7 @@ fn scalar(value: &Json) -> String {
     }
 }
 
-/// What the node selector leaves, else what required node affinity leaves.
+/// Returns the types that the node selector allows, else those that required node affinity allows.
 pub(super) fn instance_types(spec: &Json) -> Vec<String> {
     let selector = spec.get("nodeSelector");
     let selected = INSTANCE_LABELS.iter().find_map(|label| selector?.get(label)?.as_str());
@@ -141,7 +141,7 @@ pub(super) fn instance_types(spec: &Json) -> Vec<String> {
             key.is_some_and(|key| INSTANCE_LABELS.contains(&key))
                 && expression.get("operator").and_then(Json::as_str) == Some("In")
         });
-        // A term that says nothing of the type lets every type in.
+        // A term without the type allows every type.
         let Some(said) = said else { return Vec::new() };
         for name in list(said, "values").iter().filter_map(Json::as_str) {
             if !found.iter().any(|have| have == name) {

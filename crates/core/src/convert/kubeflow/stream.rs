@@ -1,4 +1,4 @@
-//! A stream of documents, cut apart without being held: memory is bounded by the largest document.
+//! Splits a stream of documents without holding it: memory is bounded by the largest document.
 
 /// Cuts a stream of bytes into the texts of its documents. Together they are the stream, byte for byte.
 ///
@@ -15,9 +15,9 @@
 #[derive(Debug, Default)]
 pub struct Splitter {
     buffer: Vec<u8>,
-    /// Bytes at the front that were handed out.
+    /// Bytes at the front that were returned.
     taken: usize,
-    /// Up to where no border was found.
+    /// The offset up to which no border was found.
     scanned: usize,
     finished: bool,
     json: JsonScan,
@@ -26,14 +26,14 @@ pub struct Splitter {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// Nothing but blanks was seen.
+    /// Only blanks were seen.
     #[default]
     Unknown,
     Yaml,
     Json,
 }
 
-/// Where a scan through JSON stands.
+/// The state of a scan through JSON.
 #[derive(Debug, Default)]
 struct JsonScan {
     depth: usize,
@@ -52,12 +52,12 @@ impl Splitter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Says that the stream has ended.
+    /// Marks the end of the stream.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The next whole document, if it has come in.
+    /// Returns the next whole document, if it is complete.
     pub fn next_document(&mut self) -> Option<Vec<u8>> {
         if self.mode == Mode::Unknown {
             let first = self.buffer[self.taken..].iter().find(|byte| !byte.is_ascii_whitespace());
@@ -80,7 +80,7 @@ impl Splitter {
         Some(document)
     }
 
-    /// The start of the next line that begins with `---`, behind the first line of the document.
+    /// Returns the start of the next line that begins with `---`, after the first line of the document.
     fn yaml_end(&mut self) -> Option<usize> {
         let mut from = self.scanned.max(self.taken);
         loop {
@@ -103,7 +103,8 @@ impl Splitter {
         }
     }
 
-    /// Whether what stands before is only directives and comments, which belong to the `---` that follows.
+    /// Returns whether the text before is only directives and comments, which belong to the `---` that
+    /// follows.
     fn is_prologue(&self, end: usize) -> bool {
         let mut directive = false;
         for line in self.buffer[self.taken..end].split(|byte| *byte == b'\n') {
@@ -116,8 +117,8 @@ impl Splitter {
         directive
     }
 
-    /// The end of a JSON value. What begins with a bracket and is no JSON (`{a: 1}`, a template's `{{`) is YAML; what
-    /// comes behind a value is judged anew.
+    /// Returns the end of a JSON value. Text that begins with a bracket and is no JSON (`{a: 1}`, a
+    /// template's `{{`) is YAML; the text after a value is judged anew.
     fn json_document(&mut self) -> Option<usize> {
         let end = self.json_end();
         let is_json = |end: usize| {
@@ -138,7 +139,7 @@ impl Splitter {
         }
     }
 
-    /// The end of the value whose bracket closes.
+    /// Returns the end of the value whose bracket closes.
     fn json_end(&mut self) -> Option<usize> {
         let from = self.scanned.max(self.taken);
         for (index, byte) in self.buffer[from..].iter().enumerate() {

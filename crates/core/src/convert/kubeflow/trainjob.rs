@@ -1,4 +1,4 @@
-//! TrainJob as the rules see it: what the runtime says, overlaid by the job's trainer and its patches.
+//! TrainJob as the rules see it: the runtime's values, overlaid by the job's trainer and its patches.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,8 @@ use super::object::{list, number, placeholder, pointer, text_at};
 use super::pod;
 use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 
-/// Which field of a TrainJob carries overrides of the pods: it changed from version to version of Kubeflow Trainer.
+/// The field of a TrainJob that carries overrides of the pods: it differs between versions of Kubeflow
+/// Trainer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TrainerVersion {
     /// 2.0: `podSpecOverrides`.
@@ -36,7 +37,7 @@ impl TrainerVersion {
         }
     }
 
-    /// The number, as people write it.
+    /// Returns the version number as people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2_0 => "2.0",
@@ -46,7 +47,8 @@ impl TrainerVersion {
         }
     }
 
-    /// Says that this version was assumed: nobody named one, and neither the cluster nor the TrainJob shows one.
+    /// Returns a finding that this version was assumed: none was named, and neither the cluster nor the
+    /// TrainJob shows one.
     pub fn assumed(self) -> crate::Finding {
         let text = format!(
             "assumed Kubeflow Trainer {}, whose TrainJobs have the field `{}`; other versions refuse it",
@@ -58,7 +60,7 @@ impl TrainerVersion {
             .fix("name the cluster's version with --trainer-version (2.0, 2.1, 2.2 or 2.3), or plan with the cluster at hand")
     }
 
-    /// The field of a TrainJob that carries overrides of its pods.
+    /// Returns the field of a TrainJob that carries overrides of its pods.
     pub(super) fn override_field(self) -> &'static str {
         match self {
             Self::V2_0 => "podSpecOverrides",
@@ -67,7 +69,7 @@ impl TrainerVersion {
         }
     }
 
-    /// The version whose override field a TrainJob uses already.
+    /// Returns the version whose override field a TrainJob already uses.
     pub(super) fn of(object: &Json) -> Option<Self> {
         let spec = object.get("spec")?;
         let used = |key: &str| !list(spec, key).is_empty();
@@ -86,17 +88,17 @@ impl std::fmt::Display for TrainerVersion {
     }
 }
 
-/// The label by which a runtime says which of its jobs the trainer's settings go to.
+/// The label by which a runtime selects the job that the trainer's settings go to.
 const STEP: &str = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step";
 
-/// What a TrainJob's runtime says, or what is assumed of one that is not there.
+/// A TrainJob's runtime, or the assumptions for one that is missing.
 #[derive(Clone, Debug)]
 pub(super) struct Runtime<'j> {
     object: Option<&'j Json>,
 }
 
 impl<'j> Runtime<'j> {
-    /// The runtime that a TrainJob refers to, among those that were given.
+    /// Returns the runtime that a TrainJob refers to, among the given ones.
     pub fn find(job: &Json, given: &'j [Json]) -> Self {
         let name = text_at(job, "/spec/runtimeRef/name");
         let kind = text_at(job, "/spec/runtimeRef/kind").unwrap_or("ClusterTrainingRuntime");
@@ -131,19 +133,19 @@ impl<'j> Runtime<'j> {
         self.at("/spec/mlPolicy/mpi/runLauncherAsNode").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// The runtime, if it is an MPI one whose launcher is no node.
+    /// Returns the runtime, if it is an MPI one whose launcher is no node.
     pub fn launcher_apart(&self) -> Option<&'j Json> {
         self.object.filter(|_| self.is_mpi() && !self.launcher_is_node())
     }
 
-    /// The replicated job that gets the trainer's settings.
+    /// Returns the replicated job that gets the trainer's settings.
     fn trainer_job(&self) -> Option<&'j Json> {
         let jobs = self.jobs();
         let is_trainer = |job: &&Json| job.pointer(STEP).and_then(Json::as_str) == Some("trainer");
         jobs.iter().find(is_trainer).or_else(|| jobs.iter().find(|job| job["name"] == "node"))
     }
 
-    /// Names of the replicated jobs whose pods have ranks, and of the container in each.
+    /// Returns the names of the replicated jobs whose pods have ranks, and of the container in each.
     pub fn patched(&self) -> Vec<(String, String)> {
         let name = |job: &Json| job.get("name").and_then(Json::as_str).unwrap_or("node").to_owned();
         let mut found: Vec<(String, String)> =
@@ -159,7 +161,7 @@ impl<'j> Runtime<'j> {
         found
     }
 
-    /// The resources its trainer container asks.
+    /// Returns the resources that its trainer container requests.
     pub fn resources(&self) -> Option<&'j Json> {
         let job = self.trainer_job()?;
         let containers = job.pointer("/template/spec/template/spec/containers")?.as_array()?;
@@ -215,7 +217,7 @@ fn base_role(runtime: &Runtime<'_>) -> RoleView {
     pod::role(template, "", |containers| containers.iter().position(is_node).unwrap_or(0))
 }
 
-/// Lays the job's `trainer` over the runtime's container, as Kubeflow Trainer does.
+/// Overlays the job's `trainer` on the runtime's container, as Kubeflow Trainer does.
 fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersion) {
     let own = pod::container(
         &json!({
@@ -246,7 +248,7 @@ fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersio
     }
 }
 
-/// Adds what the job's overrides say of one replicated job.
+/// Adds the job's overrides of one replicated job.
 fn patches(object: &Json, job: &str, container: &str, role: &mut RoleView) {
     let none = Json::Null;
     let spec = object.get("spec").unwrap_or(&none);

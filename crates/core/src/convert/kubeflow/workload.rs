@@ -1,4 +1,5 @@
-//! Objects with pod templates that are no Kubeflow jobs: which ones there are, and where their templates stand.
+//! Objects with pod templates that are no Kubeflow jobs: the supported kinds, and where their templates
+//! are.
 
 use serde_json::Value as Json;
 
@@ -6,7 +7,7 @@ use super::object::{list, number, placeholder, pointer, text_at};
 use super::pod;
 use crate::fabric::view::{JobKind, JobView, Mpi, RoleView, Workload};
 
-/// Where the pod templates of a kind stand.
+/// Where the pod templates of a kind are.
 struct Shape {
     kind: Workload,
     /// The group of its `apiVersion`, with the slash; the core group has none.
@@ -16,15 +17,15 @@ struct Shape {
 
 /// One template, or the templates of a list.
 struct Place {
-    /// Pointer of the list; none where the object has one template.
+    /// Pointer of the list; none where the object has a single template.
     list: Option<&'static str>,
-    /// Pointer of the template, in the object or in the list's member.
+    /// Pointer of the template, in the object or in the list's item.
     template: &'static str,
-    /// Pointers of numbers whose product is how many pods there are; one that is missing is 1.
+    /// Pointers of numbers whose product is the number of pods; a missing one is 1.
     pods: &'static [&'static str],
-    /// What is subtracted, since another template makes that pod.
+    /// What is subtracted, since another template creates that pod.
     less: Option<&'static str>,
-    /// Name of the role, where the member has none.
+    /// Name of the role, where the item has none.
     role: &'static str,
 }
 
@@ -108,7 +109,7 @@ pub(super) fn kind_of(version: &str, kind: &str) -> Option<Workload> {
     SHAPES.iter().find(fits).map(|shape| shape.kind)
 }
 
-/// Returns whether an object's pods ask for accelerators: others are no jobs of ours.
+/// Returns whether an object's pods request accelerators: other objects are no jobs.
 pub(super) fn asks_accelerators(job: &JobView, accelerator: &str) -> bool {
     job.roles.iter().any(|role| has_accelerators(role, accelerator))
 }
@@ -119,7 +120,7 @@ fn has_accelerators(role: &RoleView, accelerator: &str) -> bool {
     };
     std::iter::once(&role.container)
         .chain(&role.sidecars)
-        // Of a claim, the pod does not say what it is for: nearly always a GPU or a channel between GPUs.
+        // The pod does not show what a claim is for: nearly always a GPU or a channel between GPUs.
         .any(|container| {
             !container.claims.is_empty()
                 || container.limits.keys().chain(container.requests.keys()).any(is_one)
@@ -134,7 +135,7 @@ pub(super) struct Template {
     pub at: String,
     /// How many pods it makes.
     pub pods: u32,
-    /// What stands where the number should, if it is no number.
+    /// The text in place of the number, if it is no number.
     placeholder: Option<String>,
 }
 
@@ -181,7 +182,8 @@ fn template(object: &Json, member: &Json, at: &str, place: &Place, name: String)
     Template { name, at: format!("{at}{}", place.template), pods: pods.saturating_sub(less), placeholder }
 }
 
-/// Reads such an object. Roles whose pods ask for accelerators have the ranks; one that calls `mpirun` starts them.
+/// Reads such an object. Roles whose pods request accelerators have the ranks; one that calls `mpirun`
+/// starts them.
 pub(super) fn view(object: &Json, kind: Workload) -> JobView {
     let mut roles: Vec<RoleView> = templates(object, kind)
         .into_iter()
@@ -200,7 +202,7 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
         roles.iter_mut().for_each(|role| role.worker = true);
     }
     let mpi = roles.iter().any(|role| role.launcher).then_some(Mpi::OpenMpi);
-    // The pod's own annotations are the object's where the object is the pod.
+    // Where the object is a pod, its annotations are the pod's.
     let annotations = if kind == Workload::Pod { None } else { pointer(object, "/metadata/annotations") };
     JobView {
         kind: JobKind::Workload(kind),

@@ -1,7 +1,7 @@
-//! The flags of the official `runai`, as its documents list them: of 2.13 (`submit`, `submit-dist`) and of 2.18 to 2.25
+//! The flags of the official `runai`, as documented: of 2.13 (`submit`, `submit-dist`) and of 2.18 to 2.25
 //! (`training … submit`, `workspace submit`). Read 2026-11-21.
 
-/// What a flag means to a job file.
+/// How a flag is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
     Name,
@@ -30,7 +30,7 @@ pub(super) enum Means {
     OldClaim,
     HostPath,
     OldVolume,
-    /// An entry of a list of the API, whose parts are `key=value` pairs.
+    /// An entry of a list of the API, with `key=value` parts.
     Entry(&'static str, &'static [Part]),
     NewClaim,
     ExcludedNode,
@@ -45,13 +45,13 @@ pub(super) enum Means {
     /// A field of the API's `masterSpec`.
     Master(&'static str),
     Template,
-    /// What the job file has no way to carry; the text says what to do instead.
+    /// No equivalent in a job file; the text is what to do instead.
     Lost(&'static str),
-    /// What the client does and no job carries; the text says what to do instead.
+    /// An action of the client that is not part of a job; the text is what to do instead.
     Client(&'static str),
 }
 
-/// The JSON a flag's value becomes.
+/// The JSON type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Text,
@@ -64,7 +64,7 @@ pub(super) enum Shape {
     Memory,
 }
 
-/// A part of an entry: its key on the command line, the API's field, and what its value is.
+/// A part of an entry: its key on the command line, the API's field, and the type of its value.
 pub(super) type Part = (&'static str, &'static str, Shape);
 
 pub(super) struct Flag {
@@ -242,7 +242,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(&["dry-run"], Client("`weftrun render` prints what would be sent")),
 ];
 
-/// Flags without a value behind them.
+/// Returns whether a flag has no value.
 pub(super) fn is_switch(means: Means) -> bool {
     matches!(
         means,

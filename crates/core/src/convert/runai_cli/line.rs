@@ -1,4 +1,5 @@
-//! A command line as the shell reads it that it was typed in: which command it is, and which words it would have made.
+//! Parses a command line as the user's shell would: finds the command, and the words that the shell would
+//! have made.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +8,19 @@ use crate::shell;
 /// A word of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Its text, with the quotes taken off and the variables filled in that the text before the command sets.
+    /// Its text, without quotes, and with the values of variables that the text before the command sets.
     pub text: String,
-    /// Expansions whose result only that shell knows; they stand in the text as they were written.
+    /// Expansions whose result is only known to that shell; the text contains them unexpanded.
     pub unknown: Vec<String>,
-    /// Variables in single quotes or behind a backslash, which no shell expanded.
+    /// Variables in single quotes or after a backslash, which no shell expanded.
     pub literal: Vec<String>,
-    /// Whether a part of it is quoted: an empty word without quotes is none.
+    /// Whether a part of it is quoted: an empty unquoted word is dropped.
     pub quoted: bool,
 }
 
-/// The words of the first `runai` command of a text that submits something.
+/// Returns the words of the first `runai` command in a text that submits something.
 pub(super) fn words(text: &str) -> Result<Vec<Word>, &'static str> {
-    // As a shell reads it, a line goes on behind a backslash.
+    // As in a shell, a line continues after a backslash.
     let text = text.replace("\\\r\n", "").replace("\\\n", "");
     let commands =
         shell::commands(&text).map_err(|_| "a quote or a bracket is not closed in the command line")?;
@@ -47,14 +48,14 @@ pub(super) fn words(text: &str) -> Result<Vec<Word>, &'static str> {
     first.ok_or("no command of the text is `runai`")
 }
 
-/// The variables that lines before a command set to text that needs no shell.
+/// Returns the variables that lines before a command set to text without expansions.
 fn assigned(before: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     for line in before.lines() {
         let line = line.trim();
         let line = line.strip_prefix("export ").unwrap_or(line);
         let Some((name, raw)) = line.split_once('=') else { continue };
-        // Anything behind the value makes it another kind of line.
+        // Text after the value makes it another kind of line.
         let one = shlex::split(raw).is_some_and(|words| words.len() <= 1);
         if !is_name(name) || !one {
             continue;
@@ -75,7 +76,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(start) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Reads a raw word.
+/// Parses a raw word.
 fn word(raw: &str, variables: &mut BTreeMap<String, String>) -> Word {
     let mut made = Word::default();
     let (mut rest, mut double) = (raw, false);
@@ -130,7 +131,7 @@ impl Word {
         self.text.push_str(text);
     }
 
-    /// Expands what begins here; gives the text behind it.
+    /// Expands what begins here; returns the text after it.
     fn expand<'t>(&mut self, text: &'t str, variables: &BTreeMap<String, String>) -> &'t str {
         if let Some((shown, name)) = variable(text) {
             match variables.get(name) {
@@ -140,7 +141,7 @@ impl Word {
             return &text[shown.len()..];
         }
         if let Some((shown, name, default)) = with_default(text) {
-            // A variable that the text does not set is most often not set.
+            // A variable that the text does not set is most likely unset.
             self.text.push_str(variables.get(name).map_or(default, String::as_str));
             return &text[shown.len()..];
         }
@@ -159,7 +160,7 @@ impl Word {
     }
 }
 
-/// `$NAME` or `${NAME}` at the beginning of a text: as it is written, and the name.
+/// Returns the `$NAME` or `${NAME}` at the beginning of a text: as written, and the name.
 fn variable(text: &str) -> Option<(&str, &str)> {
     let after = text.strip_prefix('$')?;
     let brace = usize::from(after.starts_with('{'));
@@ -171,7 +172,7 @@ fn variable(text: &str) -> Option<(&str, &str)> {
     closed.then(|| text.get(..whole)).flatten().map(|shown| (shown, name))
 }
 
-/// `${NAME:-default}` at the beginning of a text, with a default that needs no shell.
+/// Returns the `${NAME:-default}` at the beginning of a text, if the default needs no shell.
 fn with_default(text: &str) -> Option<(&str, &str, &str)> {
     let inner = text.strip_prefix("${")?;
     let (inner, _) = inner.split_once('}')?;
@@ -180,7 +181,7 @@ fn with_default(text: &str) -> Option<(&str, &str, &str)> {
     plain.then(|| text.get(..inner.len() + 3)).flatten().map(|shown| (shown, name, default))
 }
 
-/// The length of a substitution at the beginning of a text; 1 if there is none.
+/// Returns the length of a substitution at the beginning of a text; 1 if there is none.
 fn substitution(text: &str) -> usize {
     if text.starts_with('`') {
         return text[1..].find('`').map_or(1, |end| end + 2);

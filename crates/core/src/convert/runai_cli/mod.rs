@@ -1,4 +1,4 @@
-//! A command line of the official `runai`, as a job: what people have in their notes becomes a job file.
+//! Converts a command line of the official `runai` to a job file.
 
 mod flags;
 mod line;
@@ -59,7 +59,7 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
         };
         let mut value = Word { text: attached.unwrap_or_default(), ..word.clone() };
         if value.text.is_empty() && !word.text.ends_with('=') {
-            // The older `--command` has the words itself; before it stands the name.
+            // The older `--command` takes the command itself; the name is before it.
             let has_words = flag.means == Means::Command
                 && !job.spec.name.is_empty()
                 && options.peek().is_some_and(|next| !next.text.starts_with('-'));
@@ -83,7 +83,7 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
     Ok(job.finish(&command.iter().map(|word| word.text.clone()).collect::<Vec<_>>()))
 }
 
-/// The flag a word names, and the value attached to it (`--workers=2`, `-g4`).
+/// Returns the flag that a word names, and the value attached to it (`--workers=2`, `-g4`).
 fn known(word: &str) -> Option<(&'static Flag, Option<String>)> {
     let find = |name: &str| FLAGS.iter().find(|flag| flag.names.contains(&name));
     if let Some(long) = word.strip_prefix("--") {
@@ -100,7 +100,7 @@ fn known(word: &str) -> Option<(&'static Flag, Option<String>)> {
     Some((find(&short[..first.len_utf8()])?, value))
 }
 
-/// The flag of workers that a word names for the master alone: `--master-gpu-devices-request`.
+/// Returns the flag of workers that a word sets for the master alone: `--master-gpu-devices-request`.
 fn master_flag(word: &str) -> Option<(&'static Flag, Option<String>)> {
     known(&format!("--{}", word.strip_prefix("--master-")?))
 }
@@ -119,7 +119,7 @@ struct Reading {
     fields: Map<String, Value>,
     master: Map<String, Value>,
     findings: Vec<Finding>,
-    /// A command line of 2.18 or newer, where `-c` stands for `--command`.
+    /// Whether it is a command line of 2.18 or newer, where `-c` means `--command`.
     newer: bool,
     pools: Vec<String>,
     args: Vec<String>,
@@ -146,7 +146,7 @@ impl Reading {
         }
     }
 
-    /// The flag a word names; `-c` was `--cpu` in 2.13.
+    /// Returns the flag that a word names; `-c` was `--cpu` in 2.13.
     fn known(&self, word: &str) -> Option<(&'static Flag, Option<String>)> {
         if self.newer && word == "-c" {
             return known("--command");
@@ -154,7 +154,7 @@ impl Reading {
         known(word)
     }
 
-    /// Takes a word before the flags; false if it is none that says what is submitted.
+    /// Takes a word before the flags; returns false if it does not name what is submitted.
     fn noun(&mut self, word: &str) -> bool {
         match word {
             "training" | "standard" => self.newer = true,
@@ -173,7 +173,7 @@ impl Reading {
         true
     }
 
-    /// Takes the name of a framework; false if it is none.
+    /// Takes the name of a framework; returns false if it is none.
     fn framework(&mut self, word: &str) -> bool {
         self.distributed = true;
         let word = match word.to_lowercase().as_str() {
@@ -190,7 +190,7 @@ impl Reading {
         value::set(&mut self.fields, "distributedFramework", json!(word))
     }
 
-    /// Takes the name of the job, or reports a flag that is not known.
+    /// Takes the name of the job, or reports an unknown flag.
     fn unknown_word<'w>(
         &mut self,
         word: &'w Word,
@@ -200,7 +200,7 @@ impl Reading {
             return self.name(word);
         }
         let word = word.text.as_str();
-        // Its value, if it has one, goes with it.
+        // Its value, if it has one, belongs to it.
         let mut shown = word.to_owned();
         if word.starts_with('-')
             && !word.contains('=')
@@ -224,7 +224,7 @@ impl Reading {
         self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(flag));
     }
 
-    /// A name that the shell was to make is none: the one in the job file must be chosen.
+    /// Ignores a name that a shell expansion would make: the name in the job file must be chosen.
     fn name(&mut self, word: &Word) {
         if word.unknown.is_empty() {
             word.text.clone_into(&mut self.spec.name);
@@ -243,7 +243,8 @@ impl Reading {
             .push(Finding::warning("W-IMPORT-VARIABLE", message).fix("write the value into the job file"));
     }
 
-    /// Reports the variables of the command's words; those of a script that a shell in the container reads are its own.
+    /// Reports the variables in the command's words, but not those of a script that a shell in the
+    /// container reads.
     fn notes(&mut self, command: &[Word]) {
         let shell = command.first().is_some_and(|program| {
             matches!(program.text.rsplit('/').next(), Some("sh" | "bash" | "dash" | "zsh" | "ksh"))
@@ -255,7 +256,7 @@ impl Reading {
             let before =
                 at.checked_sub(1).and_then(|before| command.get(before)).map(|word| word.text.as_str());
             let script = shell && before.is_some_and(|flag| flag.starts_with('-') && flag.ends_with('c'));
-            // One word with spaces is a whole command line, which the platform takes apart.
+            // The platform splits a single word with spaces into a command line.
             let alone = command.len() == 1 && word.text.contains(' ');
             if !word.literal.is_empty() && !script && !alone {
                 let names = word.literal.clone();
@@ -264,7 +265,8 @@ impl Reading {
         }
     }
 
-    /// `--command` alone says that the words behind `--` replace the image's entrypoint; the older one has the words.
+    /// Reads `--command`: alone it means that the words after `--` replace the image's entrypoint; the
+    /// older one has a value.
     fn own_command(&mut self, text: &str) -> bool {
         self.replaces_entrypoint = true;
         text == "true" || shlex::split(text).is_some_and(|words| put(&mut self.role.command, words))
@@ -308,7 +310,8 @@ impl Reading {
         Imported::new(self.spec, self.findings)
     }
 
-    /// Their workers leave the master out, except with MPI, where it is a launcher.
+    /// Sets the number of nodes. runai's workers exclude the master, except with MPI, where the master is a
+    /// launcher.
     fn nodes(&mut self) {
         if !self.distributed {
             return;
@@ -331,7 +334,7 @@ impl Reading {
     }
 
     fn words(&mut self, words: &[String]) {
-        // One word with spaces (`-- "sleep infinity"`) is taken apart by the platform.
+        // The platform splits a single word with spaces (`-- "sleep infinity"`).
         let mut split = match words {
             [one] => shlex::split(one).unwrap_or_else(|| words.to_vec()),
             _ => words.to_vec(),
@@ -343,7 +346,7 @@ impl Reading {
         if !self.role.command.is_empty() {
             self.role.command.append(&mut split);
         } else if options_only && !self.replaces_entrypoint && self.spec.launch != Launch::Mpi {
-            // No program begins so: they are for the image's entrypoint.
+            // No program name begins so: the words are for the image's entrypoint.
             let joined = shlex::try_join(split.iter().map(String::as_str)).unwrap_or_default();
             value::set(&mut self.fields, "args", json!(joined));
         } else {
@@ -381,7 +384,7 @@ impl Reading {
         }
     }
 
-    /// The fabric that somebody asked for by hand: weftrun adds what is still missing.
+    /// Reads the fabric that was requested by hand; weftrun adds what is missing.
     fn fabric(&mut self) {
         let asks = |part: &str| self.role.resources.keys().any(|name| name.contains(part));
         let is_off = |(key, value): (&String, &String)| key == "disable-auto-efa" && value == "true";

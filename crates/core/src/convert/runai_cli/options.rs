@@ -1,4 +1,4 @@
-//! What each flag of a command line means for the job.
+//! Converts each flag of a command line.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::spec::{EnvVar, SecretRef};
 impl Reading {
     /// Takes a flag with its value.
     pub(super) fn option(&mut self, flag: &Flag, word: &str, value: &Word) {
-        // Text is carried as it stands; of a number or a name that is not known nothing can be carried.
+        // Text is kept unexpanded; a number or a name that is unknown cannot be converted.
         let text =
             matches!(
                 flag.means,
@@ -39,7 +39,7 @@ impl Reading {
         );
     }
 
-    /// Puts an entry into a list of the API, and reports the parts that it has no field for.
+    /// Adds an entry to a list of the API, and reports the parts that it has no field for.
     fn entry(&mut self, path: &str, word: &str, made: Option<(Value, Vec<String>)>) -> bool {
         let Some((entry, unknown)) = made else { return false };
         for key in unknown {
@@ -146,7 +146,7 @@ impl Reading {
         }
     }
 
-    /// `-g 4`; part of a GPU (`-g 0.5`) is the platform's own.
+    /// Reads `-g 4`; part of a GPU (`-g 0.5`) is a feature of the platform.
     fn gpus(&mut self, text: &str) -> bool {
         if let Ok(whole) = text.parse() {
             return put(&mut self.role.gpus_per_node, whole);
@@ -159,7 +159,7 @@ impl Reading {
         })
     }
 
-    /// `A=value`, the older `A=SECRET:name,key`, or the name of an environment asset.
+    /// Reads `A=value`, the older `A=SECRET:name,key`, or the name of an environment asset.
     fn env(&mut self, text: &str) -> bool {
         let Some((name, value)) = pair(text) else {
             let message = format!("the environment asset `{text}` was left out");
@@ -177,7 +177,7 @@ impl Reading {
         }
     }
 
-    /// A node that the scheduler leaves out.
+    /// Excludes a node from scheduling.
     fn excluded(&mut self, text: &str) -> bool {
         let nodes: Vec<&str> = text.split(',').filter(|node| !node.is_empty()).collect();
         let path = "/nodeSelectorTerms/0/matchExpressions/0/values";
@@ -192,7 +192,7 @@ impl Reading {
         })
     }
 
-    /// A flag of the master alone, `master-` before a flag that workers have.
+    /// Reads a flag of the master alone: `master-` before a flag of the workers.
     pub(super) fn of_master(&mut self, base: Means, text: &str) -> bool {
         let number = |text: &str| value::of_shape(Shape::Number, text);
         match base {
@@ -212,7 +212,7 @@ impl Reading {
         }
     }
 
-    /// Takes out of the master's fields what the workers have too, so that the master is one of them.
+    /// Removes from the master's fields those that equal the workers', so that the master is one of them.
     pub(super) fn same_master(&mut self) {
         let number =
             |text: &Option<String>| text.as_ref().and_then(|text| value::of_shape(Shape::Number, text));
@@ -236,7 +236,8 @@ impl Reading {
         self.master.retain(|key, value| fields.get(key) != Some(&*value));
     }
 
-    /// Adds what the platform's client added by itself: the kind of a request for a part of a GPU, whose ids a container has.
+    /// Adds what the platform's client adds itself: the kind of a request for a part of a GPU, whose ids a
+    /// container has.
     pub(super) fn implied(&mut self) {
         let compute = self.fields.get("compute").cloned().unwrap_or_default();
         let kinds = [("gpuPortionRequest", "portion"), ("gpuMemoryRequest", "memory")];

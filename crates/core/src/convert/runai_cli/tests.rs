@@ -6,7 +6,7 @@ fn codes(job: &Imported) -> Vec<&str> {
     job.findings.iter().map(|finding| finding.code.as_str()).collect()
 }
 
-/// The line of EPFL's notes.
+/// The line from EPFL's notes.
 #[test]
 fn the_older_command_line_is_a_job() {
     let line = "runai submit-dist pytorch --name readme --workers=2 -g 4 -i registry.example.test/train:v1 \\\n    \
@@ -80,7 +80,7 @@ fn own(job: &Imported) -> &serde_json::Value {
     &job.spec.backend["runai"]["spec"]
 }
 
-/// `runai distributed submit`, and its frameworks.
+/// `runai distributed submit` with its frameworks.
 #[test]
 fn a_distributed_command_line_names_its_framework() {
     let line = |framework: &str| {
@@ -96,7 +96,7 @@ fn a_distributed_command_line_names_its_framework() {
     assert_eq!(codes(&import_runai(&line("-f Ray")).unwrap())[0], "W-IMPORT-LOST");
 }
 
-/// Without a command the image's entrypoint is started; words that are options only are for it.
+/// Without a command the image's entrypoint is started; words that are only options are its arguments.
 #[test]
 fn a_command_line_without_a_command_starts_the_entrypoint() {
     let job = import_runai("runai training pytorch submit x -i a:b -g 1 --workers 1").unwrap();
@@ -163,7 +163,7 @@ fn ids_of_a_user_have_a_source() {
     assert_eq!((codes(&job)[0], job.spec.roles[0].gpus_per_node), ("W-IMPORT-LOST", 1));
 }
 
-/// Every kind of volume, port and address, each part in its field.
+/// Every kind of volume, port and address, with each part in its field.
 #[test]
 fn volumes_ports_and_addresses_are_carried() {
     let line = "runai training submit x -i a:b --git-sync name=n,repository=https://h/r.git,path=/code,secret=s,rev=main,depth=1 \
@@ -198,8 +198,8 @@ fn volumes_ports_and_addresses_are_carried() {
     assert_eq!(lost, ["`depth` of `--git-sync` is not known here and was left out"]);
 }
 
-/// What only the shell knew is named; what no shell expands is kept as text, with a warning, unless a shell in the
-/// container reads it.
+/// A value that only the shell has is reported; an expansion that no shell does is kept as text, with a
+/// warning, unless a shell in the container reads it.
 #[test]
 fn variables_are_text_or_unknown() {
     let line = "IMAGE=a:b\nrunai training submit \"$NAME\" -i $IMAGE -g \"$GPUS\" -e TOKEN=$TOKEN -e KEPT='$HOME' -- \
@@ -216,7 +216,7 @@ fn variables_are_text_or_unknown() {
     assert_eq!((codes(&job), job.spec.roles[0].command.len()), (Vec::new(), 3));
 }
 
-/// The master's own flags: what the workers have too makes it one of them.
+/// The master's own flags: if they equal the workers', the master is one of them.
 #[test]
 fn a_master_of_its_own_has_only_what_differs() {
     let line = |gpus: u32| {
@@ -232,7 +232,8 @@ fn a_master_of_its_own_has_only_what_differs() {
     assert!(codes(&other).is_empty(), "{:?}", other.findings);
 }
 
-/// Older words: a secret as a variable, a claim that is made, `-c` for CPUs; and what stands around the command line.
+/// Older syntax: a secret as a variable, a claim that is created, `-c` for CPUs; and text around the
+/// command line.
 #[test]
 fn older_words_and_what_stands_around_are_read() {
     let line = "cd /x\nMSYS_NO_PATHCONV=1 exec ~/.runai/bin/runai submit x -i a:b -c 8 -e KEY=SECRET:wandb,token --pvc home:/home --run-as-uid 7 -- x && echo sent";

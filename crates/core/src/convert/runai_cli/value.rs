@@ -6,7 +6,7 @@ use super::flags::{Part, Shape};
 use crate::spec::{SecretRef, VolumeSource};
 use crate::text::duration;
 
-/// Sets a field by its path; false where something else stands in the way.
+/// Sets a field by its path; returns false where another value is in the way.
 pub(super) fn set(fields: &mut Map<String, Value>, path: &str, value: Value) -> bool {
     let Some((folder, rest)) = path.split_once('.') else {
         fields.insert(path.to_owned(), value);
@@ -16,7 +16,7 @@ pub(super) fn set(fields: &mut Map<String, Value>, path: &str, value: Value) -> 
     inner.is_some_and(|inner| set(inner, rest, value))
 }
 
-/// Appends to a list by its path; false where something else stands in the way.
+/// Appends to a list by its path; returns false where another value is in the way.
 pub(super) fn push(fields: &mut Map<String, Value>, path: &str, value: Value) -> bool {
     if let Some((folder, rest)) = path.split_once('.') {
         let inner = fields.entry(folder).or_insert_with(|| json!({})).as_object_mut();
@@ -29,7 +29,7 @@ pub(super) fn push(fields: &mut Map<String, Value>, path: &str, value: Value) ->
     })
 }
 
-/// A value as the API takes it.
+/// Converts a value to the API's form.
 pub(super) fn of_shape(shape: Shape, text: &str) -> Option<Value> {
     match shape {
         Shape::Text => Some(json!(text)),
@@ -44,7 +44,7 @@ pub(super) fn of_shape(shape: Shape, text: &str) -> Option<Value> {
     }
 }
 
-/// `key=value,key=value,switch`, keys in lower case.
+/// Splits `key=value,key=value,switch`, keys in lower case.
 fn pairs(text: &str) -> Vec<(String, &str)> {
     let pieces = text.split(',').filter(|piece| !piece.is_empty());
     pieces
@@ -59,7 +59,7 @@ fn find<'a>(pairs: &[(String, &'a str)], key: &str) -> Option<&'a str> {
     pairs.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
 }
 
-/// `claimname=…,path=…[,readonly]`.
+/// Reads `claimname=…,path=…[,readonly]`.
 pub(super) fn claim(text: &str) -> Option<(VolumeSource, String, bool)> {
     let pairs = pairs(text);
     let claim = find(&pairs, "claimname")?.to_owned();
@@ -67,13 +67,13 @@ pub(super) fn claim(text: &str) -> Option<(VolumeSource, String, bool)> {
     Some((VolumeSource::Claim(claim), find(&pairs, "path")?.to_owned(), read_only))
 }
 
-/// `CLAIM:PATH[:ro]` of the older command line.
+/// Reads `CLAIM:PATH[:ro]` of the older command line.
 pub(super) fn old_claim(text: &str) -> Option<(VolumeSource, String, bool)> {
     let (claim, mount, read_only) = parts(text)?;
     Some((VolumeSource::Claim(claim), mount, read_only))
 }
 
-/// `HOST:PATH[:ro]` of the older command line.
+/// Reads `HOST:PATH[:ro]` of the older command line.
 pub(super) fn old_volume(text: &str) -> Option<(VolumeSource, String, bool)> {
     let (path, mount, read_only) = parts(text)?;
     Some((VolumeSource::HostPath(path), mount, read_only))
@@ -85,12 +85,12 @@ fn parts(text: &str) -> Option<(String, String, bool)> {
         [name, mount, how] if mount.starts_with('/') => {
             Some(((*name).to_owned(), (*mount).to_owned(), how.contains("ro")))
         }
-        // Class, size and path make a new claim, which a job file does not.
+        // Class, size and path create a claim, which a job file cannot do.
         _ => None,
     }
 }
 
-/// `path=…,mount=…[,readwrite]`: read-only unless it says otherwise.
+/// Reads `path=…,mount=…[,readwrite]`: read-only by default.
 pub(super) fn host_path(text: &str) -> Option<(VolumeSource, String, bool)> {
     let pairs = pairs(text);
     let path = find(&pairs, "path")?.to_owned();
@@ -101,7 +101,7 @@ pub(super) fn host_path(text: &str) -> Option<(VolumeSource, String, bool)> {
     ))
 }
 
-/// `NAME=SECRET,key=KEY`.
+/// Reads `NAME=SECRET,key=KEY`.
 pub(super) fn secret(text: &str) -> Option<SecretRef> {
     let (env, rest) = text.split_once('=')?;
     let (secret, key) = rest.split_once(',')?;
@@ -109,7 +109,7 @@ pub(super) fn secret(text: &str) -> Option<SecretRef> {
     Some(SecretRef { env: env.to_owned(), secret: secret.to_owned(), key: key.to_owned() })
 }
 
-/// An entry of a list of the API, and the keys of the text that it has no field for.
+/// Returns an entry of a list of the API, and the keys of the text that it has no field for.
 pub(super) fn entry(parts: &[Part], text: &str) -> Option<(Value, Vec<String>)> {
     let (mut made, mut unknown) = (Map::new(), Vec::new());
     for (key, value) in pairs(text) {
@@ -130,6 +130,7 @@ pub(super) fn entry(parts: &[Part], text: &str) -> Option<(Value, Vec<String>)> 
     Some((Value::Object(made), unknown))
 }
 
+/// Reads
 /// `claimname=…,storageclass=…,size=…,path=…,accessmode-rwo,accessmode-rom,accessmode-rwm,ro,ephemeral`.
 pub(super) fn new_claim(text: &str) -> Option<(Value, Vec<String>)> {
     let mut claim = json!({"existingPvc": false, "readOnly": false});
@@ -151,7 +152,7 @@ pub(super) fn new_claim(text: &str) -> Option<(Value, Vec<String>)> {
         }
     }
     if !modes.is_empty() {
-        // The API's default is true, also beside another mode.
+        // The API's default is true, even beside another mode.
         modes.entry("readWriteOnce").or_insert(json!(false));
         info.insert("accessModes".into(), Value::Object(modes));
     }
@@ -160,13 +161,13 @@ pub(super) fn new_claim(text: &str) -> Option<(Value, Vec<String>)> {
     Some((claim, unknown))
 }
 
-/// `8GB` and `8GiB`, which the API refuses, as the quantities that it takes.
+/// Converts `8GB` and `8GiB`, which the API refuses, to quantities that it accepts.
 fn memory(text: &str) -> &str {
     let bytes = text.strip_suffix(['B', 'b']).unwrap_or(text);
     if bytes.ends_with(|c: char| c.is_ascii_alphabetic()) { bytes } else { text }
 }
 
-/// `8888:8888` of the older command line, or `container=…,service-type=…,external=…`.
+/// Reads `8888:8888` of the older command line, or `container=…,service-type=…,external=…`.
 pub(super) fn port(text: &str) -> Option<(Value, Vec<String>)> {
     const PORT: &[Part] = super::flags::PORT;
     if text.contains('=') {

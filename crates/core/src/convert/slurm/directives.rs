@@ -167,12 +167,13 @@ pub struct Directive {
     pub value: Option<String>,
 }
 
-/// The options of a job, or of one component of a heterogeneous job. Of an option given twice the last counts, as for Slurm.
+/// The options of a job, or of one component of a heterogeneous job. The last of repeated options applies,
+/// as in Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives(Vec<Directive>);
 
 impl Directives {
-    /// Reads the options that stand first among words; returns them and how many words they are.
+    /// Reads the options at the start of words; returns them and how many words they take.
     pub fn read(program: Program, words: &[String]) -> (Self, usize) {
         let (mut options, mut at) = (Self::default(), 0);
         while let Some(word) = words.get(at) {
@@ -199,14 +200,15 @@ impl Directives {
         (options, at)
     }
 
-    /// Reads the rest of an `#SBATCH` line. sbatch itself reads it: quotes and backslashes as a shell, a `#` ends it.
+    /// Reads the rest of an `#SBATCH` line as sbatch does: quotes and backslashes as in a shell, a `#` ends
+    /// it.
     pub fn read_line(&mut self, line: &str) {
         let words = shlex::split(line).unwrap_or_default();
         let mut rest = words.as_slice();
         while !rest.is_empty() {
             let (more, used) = Self::read(Program::Sbatch, rest);
             self.0.extend(more.0);
-            // A word that is no option is nothing to sbatch.
+            // sbatch ignores a word that is no option.
             rest = rest.get(used.max(1)..).unwrap_or_default();
         }
     }
@@ -221,7 +223,7 @@ impl Directives {
         self.push(name, Some(value.into()));
     }
 
-    /// Gives an option another value in its place, or adds it at the end.
+    /// Replaces an option's value, or adds the option at the end.
     pub fn replace(&mut self, name: &str, value: Option<String>) {
         match self.0.iter_mut().find(|option| option.name == name) {
             Some(option) => option.value = value,
@@ -229,17 +231,17 @@ impl Directives {
         }
     }
 
-    /// Whether the option is given.
+    /// Returns whether the option is given.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|option| option.name == name)
     }
 
-    /// The value of an option; none where it is absent or has none.
+    /// Returns the value of an option; none where it is absent or has none.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|option| option.name == name)?.value.as_deref()
     }
 
-    /// A whole number; of a range (`4-8`) the first, of a list (`gpu:a100:8`) the last part.
+    /// Returns a whole number; of a range (`4-8`) the first, of a list (`gpu:a100:8`) the last part.
     pub fn number(&self, name: &str) -> Option<u32> {
         count(self.value(name)?)
     }
@@ -261,12 +263,12 @@ impl Directives {
         self.0.retain(|option| option.name != name);
     }
 
-    /// The options in order.
+    /// Returns the options in order.
     pub fn iter(&self) -> impl Iterator<Item = &Directive> {
         self.0.iter()
     }
 
-    /// Keeps of each option only the last, in the order in which they stand.
+    /// Keeps only the last of each option, in the original order.
     #[must_use]
     pub fn last_of_each(self) -> Self {
         let mut seen = BTreeSet::new();
@@ -276,7 +278,7 @@ impl Directives {
         Self(kept)
     }
 
-    /// Number of nodes, 1 where nothing says it.
+    /// Returns the number of nodes, by default 1.
     pub fn nodes(&self) -> u32 {
         let tasks = || {
             let each = self.number("ntasks-per-node").filter(|each| *each > 0)?;
@@ -285,13 +287,13 @@ impl Directives {
         self.number("nodes").or_else(tasks).unwrap_or(1).max(1)
     }
 
-    /// Tasks on each node, where something says it.
+    /// Returns the tasks on each node, where an option sets it.
     pub fn tasks_per_node(&self) -> Option<u32> {
         let spread = || self.number("ntasks").map(|all| all.div_ceil(self.nodes()));
         self.number("ntasks-per-node").or_else(spread)
     }
 
-    /// GPUs of each node, however they are asked.
+    /// Returns the GPUs of each node, from any option that requests them.
     pub fn gpus_per_node(&self) -> Option<u32> {
         let gres = || {
             let gpu = self.value("gres")?.split(',').find(|one| is_gpu(one))?;
@@ -304,18 +306,18 @@ impl Directives {
     }
 }
 
-/// Whether an item of `--gres` asks GPUs.
+/// Returns whether an item of `--gres` requests GPUs.
 pub(super) fn is_gpu(item: &str) -> bool {
     item == "gpu" || item.starts_with("gpu:")
 }
 
-/// `8`, `a100:8`, `gpu:a100:8(S:0-1)`, `4-8`.
+/// Reads `8`, `a100:8`, `gpu:a100:8(S:0-1)`, `4-8`.
 fn count(text: &str) -> Option<u32> {
     let text = text.split('(').next()?;
     text.rsplit(':').next()?.split(['-', ',']).next()?.trim().parse().ok()
 }
 
-/// The option of a word: its long name, the value it holds, and how it takes one where it is known.
+/// Returns the option of a word: its long name, its value, and how it takes one if the option is known.
 fn option(program: Program, word: &str) -> Option<(String, Option<String>, Option<Takes>)> {
     let split = |text: &str| match text.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -335,7 +337,8 @@ fn option(program: Program, word: &str) -> Option<(String, Option<String>, Optio
     Some((known.map_or_else(|| letter.to_string(), |(name, ..)| (*name).to_owned()), value, takes))
 }
 
-/// The option of a long name, which may be cut short where that is clear, as getopt_long(3) allows.
+/// Returns the option of a long name, which may be abbreviated where that is unambiguous, as getopt_long(3)
+/// allows.
 fn long_option(program: Program, name: &str) -> Option<(&'static str, Takes)> {
     let found = |(name, _, takes): &(&'static str, char, Takes)| (*name, takes_of(program, name, *takes));
     if let Some(exact) = OPTIONS.iter().find(|(known, ..)| *known == name) {
@@ -346,7 +349,7 @@ fn long_option(program: Program, name: &str) -> Option<(&'static str, Takes)> {
     Some(found(only))
 }
 
-/// `srun --wait` has a value, `sbatch --wait` has none.
+/// Returns how an option takes its value: `srun --wait` has one, `sbatch --wait` has none.
 fn takes_of(program: Program, name: &str, takes: Takes) -> Takes {
     if program == Program::Srun && name == "wait" { Value } else { takes }
 }

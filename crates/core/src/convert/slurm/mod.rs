@@ -1,5 +1,5 @@
-//! sbatch scripts: `#SBATCH` lines stay, one block of exports is put between markers behind them, and `srun` lines with a
-//! container are told to let those variables in.
+//! sbatch scripts: `#SBATCH` lines stay, one block of exports is put between markers after them, and `srun`
+//! lines with a container get options that pass those variables in.
 //!
 //! A container image may set a variable of its own, which then wins over the job's: `--container-env` names those that
 //! must not be overridden (pyxis, `srun --help`).
@@ -36,7 +36,7 @@ pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
 /// Last line of the fabric's block.
 pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 
-/// Whether a text is an sbatch script.
+/// Returns whether a text is an sbatch script.
 pub fn is_sbatch(text: &str) -> bool {
     text.starts_with("#!") && text.lines().any(|line| line.starts_with("#SBATCH"))
 }
@@ -83,7 +83,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     Mutated { text, jobs: vec![report] }
 }
 
-/// Looks at the variables a script exports.
+/// Checks the variables that a script exports.
 pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
@@ -119,16 +119,16 @@ fn opted_out(script: &Script<'_>) -> JobReport {
     }
 }
 
-/// What a script says.
+/// A parsed script.
 pub(super) struct Script<'t> {
     text: &'t str,
     /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
     components: Vec<Directives>,
-    /// Where the block goes: behind the last `#SBATCH` line that Slurm reads.
+    /// Where the block goes: after the last `#SBATCH` line that Slurm reads.
     head_end: usize,
     /// Variables that are set, with their place.
     exports: Vec<(String, String, Range<usize>)>,
-    /// Bytes of our own blocks; more than one where scripts were put together.
+    /// Bytes of our own blocks; more than one where scripts were concatenated.
     blocks: Vec<Range<usize>>,
 }
 
@@ -183,28 +183,28 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    /// Returns the `#SBATCH` lines, one entry for each component of a heterogeneous job.
     pub(super) fn components(&self) -> &[Directives] {
         &self.components
     }
 
-    /// What stands behind the lines that Slurm reads, without our block.
+    /// Returns everything after the lines that Slurm reads, without our block.
     pub(super) fn body(&self) -> String {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
     }
 
-    /// The line on which [`Script::body`] begins, from 1.
+    /// Returns the line on which [`Script::body`] begins, from 1.
     pub(super) fn body_line(&self) -> usize {
         self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
     }
 
-    /// Where the head ends in the script without our blocks.
+    /// Returns the end of the head in the script without our blocks.
     fn bare_head_end(&self) -> usize {
         let before = self.blocks.iter().filter(|block| block.end <= self.head_end);
         self.head_end - before.map(ExactSizeIterator::len).sum::<usize>()
     }
 
-    /// The value of an option, that of the last component that has it.
+    /// Returns the value of an option, from the last component that has it.
     fn option(&self, name: &str) -> Option<&str> {
         self.components.iter().rev().find_map(|options| options.value(name))
     }
@@ -217,7 +217,7 @@ impl<'t> Script<'t> {
         self.components.iter().map(Directives::nodes).sum()
     }
 
-    /// GPUs of a node: as asked, else all of an exclusive one.
+    /// Returns the GPUs of a node: as requested, else all of an exclusive one.
     fn gpus(&self, settings: &Settings<'_>) -> u32 {
         let whole = || {
             let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
@@ -227,14 +227,15 @@ impl<'t> Script<'t> {
         asked.or_else(|| self.has("exclusive").then(whole)).unwrap_or(0)
     }
 
-    /// What a node gives a job. Memory is always among it, as Slurm gives some even unasked (`--mem=0` is all of it).
+    /// Returns the resources a node gives a job. Memory is always included, as Slurm gives some without a
+    /// request (`--mem=0` is all of it).
     fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
         let memory = self.option("mem").unwrap_or("0").to_owned();
         let gpus = (gpus > 0).then(|| ("nvidia.com/gpu".to_owned(), gpus.to_string()));
         gpus.into_iter().chain([("memory".to_owned(), memory)]).collect()
     }
 
-    /// What `# weftrun:` lines of the script ask, over what was asked elsewhere.
+    /// Applies the `# weftrun:` lines of the script, which override other settings.
     fn wishes(&self, options: &mut FabricRequest) -> Result<(), Finding> {
         for line in self.text.lines().filter_map(wish_line) {
             for wish in line.split([',', ' ', '\t']).filter(|wish| !wish.is_empty()) {
@@ -299,7 +300,7 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// The script without our blocks.
+    /// Returns the script without our blocks.
     fn bare(&self) -> String {
         let mut bare = self.text.to_owned();
         for block in self.blocks.iter().rev() {
@@ -308,7 +309,7 @@ impl<'t> Script<'t> {
         bare
     }
 
-    /// Leaves the operations that this script can carry, and names the others as not applied.
+    /// Keeps the operations that this script can carry, and reports the others as not applied.
     fn keep_expressible(&self, plan: &mut FabricPlan) {
         let context = ScriptContext { container: !self.contained(&self.bare()).is_empty(), topology: true };
         let mut left = Vec::new();
@@ -344,7 +345,7 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// The script with the ops that [`Script::keep_expressible`] left.
+    /// Returns the script with the ops that [`Script::keep_expressible`] left.
     fn with(&self, ops: &[Op], settings: &Settings<'_>) -> Option<String> {
         let newline = newline_of(self.text);
         let (mut set, mut mounts, mut rewritten) = (Vec::new(), Vec::new(), None);
@@ -383,7 +384,7 @@ impl<'t> Script<'t> {
         Some(format!("{head}{gap}{block}{rest}"))
     }
 
-    /// The `srun` commands of a text that start containers.
+    /// Returns the `srun` commands of a text that start containers.
     fn contained(&self, text: &str) -> Vec<ScriptCommand> {
         let for_all = self.has("container-image");
         let is_contained = |command: &ScriptCommand| {
@@ -394,7 +395,7 @@ impl<'t> Script<'t> {
         commands(text).unwrap_or_default().into_iter().filter(is_contained).collect()
     }
 
-    /// Lets variables and folders into the containers of `srun`.
+    /// Passes variables and folders into the containers of `srun`.
     fn containers(&self, text: &str, names: &[&str], mounts: &[String]) -> Option<String> {
         let mut splices: Vec<(usize, usize, String)> = Vec::new();
         for command in self.contained(text) {
@@ -414,13 +415,13 @@ impl<'t> Script<'t> {
     }
 }
 
-/// What a line wishes, if it is `# weftrun: …`.
+/// Returns the settings of a `# weftrun: …` line.
 fn wish_line(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
 }
 
-/// Where our own blocks stand. One with a line that Slurm reads or a wish is not ours: we write none, and they would be lost
-/// with the block.
+/// Returns the places of our own blocks. A block that contains an `#SBATCH` or `# weftrun:` line is not
+/// ours: we write none, and removing the block would lose them.
 fn blocks(text: &str) -> Vec<Range<usize>> {
     let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
     for line in text.split_inclusive('\n') {
@@ -438,7 +439,7 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
     blocks
 }
 
-/// The change that adds values to an option's list, or adds the option behind the program.
+/// Returns the change that adds values to an option's list, or adds the option after the program.
 fn with_list(
     text: &str,
     words: &[String],
@@ -472,7 +473,8 @@ fn with_list(
 const CONTAINER: [&str; 5] =
     ["--container-env", "--container-mounts", "--container-image", "--container-workdir", "--container-name"];
 
-/// The value of an option, and the word it stands in. What another option takes as its value is no option.
+/// Returns the value of an option, and the word that holds it. The value of another option is not an
+/// option.
 fn list_of<'w>(words: &'w [String], option: &str) -> Option<(usize, &'w str)> {
     let mut rest = words.iter().map(String::as_str).enumerate();
     while let Some((index, word)) = rest.next() {
@@ -563,7 +565,7 @@ mod tests {
         assert!(new.contains("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"));
     }
 
-    /// What a report says was done stands in the script; everything else is named as not applied.
+    /// What a report lists as applied is in the script; everything else is reported as not applied.
     #[test]
     fn a_report_says_only_what_was_written() {
         let contained = "srun --container-image=a#b ./train\n";
@@ -613,7 +615,8 @@ mod tests {
         assert!(!new.contains("container-mounts"));
     }
 
-    /// Found by the fuzzer. Our block is made anew, and there is one of it; what Slurm reads is never taken out with it.
+    /// Found by the fuzzer. Our block is replaced, and there is only one; what Slurm reads is never removed
+    /// with it.
     #[test]
     fn an_sbatch_line_inside_the_block_stays() {
         let (once, _) = run(&format!("{HEAD}srun ./train\n"), "dgxc");
@@ -625,7 +628,8 @@ mod tests {
         assert_eq!(run(&twice, "dgxc").0, once);
     }
 
-    /// Found by the fuzzer: text in the old block that no shell reads says nothing of the script without it.
+    /// Found by the fuzzer: text in the old block that no shell reads does not affect the rest of the
+    /// script.
     #[test]
     fn the_old_block_counts_for_nothing() {
         let (once, _) = run(&format!("{HEAD}mpirun -np 32 x\n"), "dgxc");

@@ -1,18 +1,18 @@
-//! What the fabric's operations become in a batch script: one translator for scripts that are rendered and scripts that are
-//! edited, and one table of what Slurm cannot express.
+//! Translates the fabric's operations for a batch script: one translator for rendered and for edited
+//! scripts, and one table of what Slurm cannot express.
 
 use std::borrow::Cow;
 
 use crate::fabric::{Change, Decision};
 
-/// What an operation is in a batch script.
+/// The form of an operation in a batch script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptChange<'a> {
     /// A variable of the script's environment, which `srun` passes on.
     Env(&'a str, &'a str),
     /// A folder of the node in the container: from, to, read-only.
     Mount(&'a str, &'a str, bool),
-    /// The folder is where it is; nothing is to be written.
+    /// The folder is used in place; nothing is written.
     InPlace,
     /// The devices belong to whole nodes (`--exclusive`).
     WholeNodes,
@@ -28,16 +28,16 @@ pub enum ScriptChange<'a> {
     Wrap(&'a [String]),
 }
 
-/// What is known of the job and its cluster.
+/// Known properties of the job and its cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScriptContext {
     /// The ranks run in a container, into which folders can be mounted.
     pub container: bool,
-    /// The cluster knows which nodes are on which switch.
+    /// The cluster has a topology: which nodes are on which switch.
     pub topology: bool,
 }
 
-/// What a decision sets, its value and its reason, as a person who uses the backend reads them.
+/// Returns the target, value and reason of a decision in the terms of the backend.
 ///
 /// The rules name Kubernetes' node labels and pods; on Slurm these become a constraint and the choice of nodes.
 pub fn decision_text<'d>(
@@ -60,8 +60,8 @@ pub fn decision_text<'d>(
     }
 }
 
-/// What Slurm cannot express: the kind of change, and why that is no loss or what follows. The rows behind `unknown` are
-/// about scripts that are edited, whose own `#SBATCH` lines stay as they are.
+/// Changes that Slurm cannot express: the kind of change, and why that is no loss or what follows. The rows
+/// after `unknown` are about edited scripts, whose own `#SBATCH` lines stay as they are.
 pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     (
         "hugepages",
@@ -102,15 +102,15 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     ("wrapper", "the commands of a script are not wrapped: call the program through the wrapper there"),
 ];
 
-/// The reason of a row of [`INEXPRESSIBLE`].
+/// Returns the reason of a row of [`INEXPRESSIBLE`].
 pub fn why_inexpressible(kind: &str) -> &'static str {
     INEXPRESSIBLE.iter().find(|(known, _)| *known == kind).map_or("", |(_, why)| why)
 }
 
-/// What a change is in a batch script.
+/// Returns the form of a change in a batch script.
 ///
 /// # Errors
-/// The row of [`INEXPRESSIBLE`] of a change that Slurm has no words for.
+/// The row of [`INEXPRESSIBLE`] of a change that Slurm cannot express.
 pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptChange<'_>, &'static str> {
     Ok(match change {
         Change::Env { name, value } => ScriptChange::Env(name, value),
@@ -120,7 +120,7 @@ pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptCh
         Change::Mount { host_path, mount_path, .. } if host_path == mount_path => ScriptChange::InPlace,
         Change::Mount { .. } => return Err("mount"),
         Change::Resource { name, .. } if name.starts_with("hugepages-") => return Err("hugepages"),
-        // Interfaces go with the whole node: every process sees all of them.
+        // Interfaces belong to the whole node: every process sees all of them.
         Change::Resource { name, .. } if is_fabric_device(name) => ScriptChange::WholeNodes,
         Change::Resource { .. } => return Err("resource"),
         Change::NodeSelector { key, value } if key.ends_with("instance-type") => {
@@ -144,7 +144,8 @@ pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptCh
     })
 }
 
-/// Whether a Kubernetes resource is a network device of the node, or an accelerator that only whole nodes have.
+/// Returns whether a Kubernetes resource is a network device of the node, or an accelerator that only whole
+/// nodes have.
 fn is_fabric_device(name: &str) -> bool {
     const PREFIXES: [&str; 4] = ["vpc.amazonaws.com/efa", "aws.amazon.com/neuron", "rdma/", "nvidia.com/"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "nvidia.com/gpu"

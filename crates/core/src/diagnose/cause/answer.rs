@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::finding::Evidence;
 use crate::{Confidence, Finding};
 
-/// What became of a job.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -18,13 +18,13 @@ pub enum WhyState {
     Running,
     /// It ended in order.
     Succeeded,
-    /// The logs do not say.
+    /// The logs do not show it.
     #[default]
     Unknown,
 }
 
 impl WhyState {
-    /// Its name, as in JSON.
+    /// Returns its name, as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -49,7 +49,7 @@ pub enum CauseClass {
     CudaError,
     /// A signal ended a process.
     Signal,
-    /// A process ended with an exit code, and its log does not say why.
+    /// A process ended with an exit code, and its log does not show why.
     ExitCode,
     /// A rank did not join a collective operation.
     CollectiveTimeout,
@@ -84,7 +84,7 @@ pub enum CauseClass {
 }
 
 impl CauseClass {
-    /// Its name, as in JSON.
+    /// Returns its name, as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exception => "exception",
@@ -140,7 +140,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// What to do about it, in one sentence.
+    /// Returns the fix, in one sentence.
     pub fn fix(&self) -> String {
         let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
         match self.class {
@@ -190,7 +190,7 @@ impl Cause {
         }
     }
 
-    /// Who failed, in words: `rank 3 on node1`.
+    /// Returns which ranks failed: `rank 3 on node1`.
     pub fn who(&self) -> String {
         let ranks = match self.ranks.as_slice() {
             [] => "no rank is named".to_owned(),
@@ -208,18 +208,18 @@ impl Cause {
 /// Why a job failed or hangs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
-    /// What became of the job.
+    /// The state of the job.
     pub state: WhyState,
-    /// The first cause; none where nothing failed, or nothing proves one.
+    /// The first cause; none where nothing failed, or the cause is not proved.
     pub cause: Option<Cause>,
     /// Ranks that failed because of it.
     pub victims: Vec<u32>,
-    /// What else is worth knowing.
+    /// Other notable findings.
     pub findings: Vec<Finding>,
 }
 
 impl Why {
-    /// The cause as a finding, for lists of findings; none where there is no cause.
+    /// Returns the cause as a finding, for lists of findings; none where there is no cause.
     pub fn finding(&self) -> Option<Finding> {
         let cause = self.cause.as_ref()?;
         let place = cause.frame.as_ref().map_or_else(String::new, |frame| {
@@ -235,7 +235,7 @@ impl Why {
         Some(finding)
     }
 
-    /// The answer in at most ten lines.
+    /// Returns the answer in at most ten lines.
     pub fn lines(&self) -> Vec<String> {
         let Some(cause) = &self.cause else {
             let head = match self.state {
@@ -273,7 +273,7 @@ impl Why {
     }
 }
 
-/// Numbers as ranges: `0-3, 7`.
+/// Returns numbers as ranges: `0-3, 7`.
 pub fn rank_list(ranks: &[u32]) -> String {
     const MOST: usize = 16;
     let mut runs: Vec<(u32, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What can be a cause, by how surely it is one rather than a consequence.
+//! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use super::scene::Scene;
 use crate::Confidence;
 use crate::finding::Evidence;
 
-/// How much a fact explains: smaller is nearer to the beginning of the chain of events.
+/// How much a fact explains: smaller is closer to the start of the chain of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Grade {
-    /// The cluster took a process or a node away.
+    /// The cluster removed a process or a node.
     Cluster,
-    /// The kernel or somebody killed a process that its launcher saw fail first.
+    /// The kernel or a person killed a process that its launcher saw fail first.
     Killed,
     /// The program failed by itself.
     Own,
@@ -23,7 +23,7 @@ pub(super) enum Grade {
     Ended,
     /// Native code crashed, which also happens to victims while they end.
     Crashed,
-    /// A process left with an exit code.
+    /// A process ended with an exit code.
     Exited,
     /// Ranks disagree about a collective, or one did not join.
     Collective,
@@ -31,11 +31,11 @@ pub(super) enum Grade {
     KilledWithOthers,
     /// The processes did not find each other.
     Rendezvous,
-    /// The time is over.
+    /// The time limit was reached.
     TimeLimit,
     /// A connection broke, as it does when another process ends.
     Broken,
-    /// NCCL reports that another process went away.
+    /// NCCL reports that another process ended.
     Remote,
     /// Ranks wait for one that is not named.
     Waiting,
@@ -47,14 +47,14 @@ pub(super) struct Candidate {
     class: CauseClass,
     what: String,
     frame: Option<CauseFrame>,
-    /// What stands for the same failure on several ranks.
+    /// Equal for the same failure on several ranks.
     key: String,
     rank: Option<u32>,
     first: bool,
     report: usize,
 }
 
-/// The exception to name: the one another was raised for, where the program says so.
+/// Returns the exception to report: the one that caused another to be raised, where the program shows it.
 pub(super) fn root(exception: &Exception) -> &Exception {
     let earlier = exception.cause.as_deref();
     let weighty = |earlier: &Exception| {
@@ -67,7 +67,7 @@ pub(super) fn root(exception: &Exception) -> &Exception {
     }
 }
 
-/// How much an exception explains, and what it is.
+/// Returns how much an exception explains, and its class.
 pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -132,7 +132,7 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     (Grade::Own, CauseClass::Exception)
 }
 
-/// The message of an exception, without what differs between ranks or only fills the line.
+/// Returns the message of an exception, without parts that differ between ranks or only fill the line.
 fn what(class: CauseClass, exception: &Exception) -> String {
     let what = exception.what();
     if class == CauseClass::CudaOutOfMemory
@@ -145,7 +145,7 @@ fn what(class: CauseClass, exception: &Exception) -> String {
     what
 }
 
-/// Every fact that may be the cause.
+/// Returns every fact that may be the cause.
 pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     // Ranks whose exit the log explains.
@@ -241,7 +241,7 @@ fn exit(code: i32, first: bool, explained: bool) -> Option<(Grade, CauseClass, S
         _ => None,
     };
     match signal {
-        // The launcher ends the others so, at first kindly and then not.
+        // The launcher ends the other ranks with these signals.
         Some(15 | 2 | 1) => None,
         Some(9) if !first => Some((Grade::KilledWithOthers, CauseClass::Signal, signal_text(9))),
         Some(9) => Some((Grade::Killed, CauseClass::Signal, signal_text(9))),
@@ -283,7 +283,8 @@ fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
     }
 }
 
-/// Chooses among candidates of one grade: what the launchers saw first, then what fewer ranks have, then what came first.
+/// Chooses among candidates of one grade: first by the launchers' first failure, then by fewer ranks, then
+/// by order.
 pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) -> Option<Cause> {
     let of_grade = || candidates.iter().filter(|candidate| candidate.grade == grade);
     let first_ranks: BTreeSet<u32> = scene
@@ -315,7 +316,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         Grade::Rendezvous => ranks.clear(),
         Grade::Cluster if ranks.is_empty() => {
-            // The launcher may say which rank the kernel took.
+            // The launcher may report which rank the kernel killed.
             ranks.extend(
                 candidates.iter().filter(|one| one.grade == Grade::Killed).filter_map(|one| one.rank),
             );

@@ -1,4 +1,5 @@
-//! Collective operations that wait beyond their time limit: who did not join, or who joined with something else.
+//! Collective operations that wait beyond their time limit: finds the rank that did not join, or that
+//! joined with other arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ pub(super) struct Found<'a> {
     pub complete: bool,
 }
 
-/// How far one rank came in one process group, by the first that it reports.
+/// The progress of one rank in one process group, by its first report.
 struct Standing<'a> {
     enqueued: i64,
     report: &'a Report,
@@ -54,7 +55,7 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     unnamed
 }
 
-/// What PyTorch's own checks say: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
+/// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
 fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     let mut works: BTreeMap<u32, Work> = BTreeMap::new();
     let mut missing: BTreeSet<u32> = BTreeSet::new();
@@ -85,7 +86,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     odd(seq, &all, reports)
 }
 
-/// The first standing of each rank in each group, as long as nothing had ended its wait.
+/// Returns the first standing of each rank in each group, as long as its wait had not ended.
 fn standings<'a>(scene: &Scene<'a>) -> BTreeMap<String, BTreeMap<u32, Standing<'a>>> {
     let mut found: BTreeMap<String, BTreeMap<u32, Standing<'a>>> = BTreeMap::new();
     let mut broken: BTreeSet<u32> = BTreeSet::new();
@@ -110,7 +111,7 @@ fn standings<'a>(scene: &Scene<'a>) -> BTreeMap<String, BTreeMap<u32, Standing<'
 
 type Waits<'a> = BTreeMap<(String, i64), Vec<(u32, Wait<'a>)>>;
 
-/// The first operation that each rank waited for, by group and sequence number.
+/// Returns the first operation that each rank waited for, by group and sequence number.
 fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing<'a>>>) -> Waits<'a> {
     let mut found: Waits<'a> = BTreeMap::new();
     let mut done: BTreeSet<u32> = BTreeSet::new();
@@ -148,14 +149,14 @@ fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<Found<'a>> {
     Some(found)
 }
 
-/// Whether ranks may rightly pass different sizes.
+/// Returns whether ranks may pass different sizes.
 fn uneven(op: &str) -> bool {
     ["SEND", "RECV", "ALLTOALL", "GATHER", "SCATTER", "COALESCED", "UNKNOWN"]
         .iter()
         .any(|word| op.contains(word))
 }
 
-/// The ranks whose operation differs from that of most.
+/// Returns the ranks whose operation differs from that of most.
 fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<Found<'a>> {
     let point_to_point = |work: &Work| work.op.contains("SEND") || work.op.contains("RECV");
     if all.iter().any(|(_, work)| point_to_point(work)) {
@@ -215,8 +216,8 @@ fn has(ranks: &[u32]) -> String {
     format!("{} {verb}", named(&sorted))
 }
 
-/// The ranks that did not join an operation: those whose own report says that they were not there yet; else those that
-/// report nothing, where everybody else does.
+/// Returns the ranks that did not join an operation: those whose own report shows that they had not reached
+/// it; else those without a report, where all others have one.
 fn absentees<'a>(
     scene: &Scene<'a>,
     group: &str,
@@ -267,7 +268,7 @@ fn absentees<'a>(
         );
         return found(Vec::new(), what, reports, Confidence::Low, false);
     }
-    // Ranks whose own words say that they came to harm did not simply stay away.
+    // Ranks that report a failure of their own did not simply stay away.
     let harmed: BTreeSet<u32> = scene
         .reports
         .iter()
@@ -284,7 +285,7 @@ fn absentees<'a>(
         );
         return found(Vec::new(), what, reports, Confidence::Medium, default && !broken);
     }
-    // A rank is silent in a source that goes on after it: that is its own silence, not the end of the log.
+    // A rank whose source continues after its last line is silent itself; the log did not just end there.
     let sources: BTreeSet<_> = waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
     let proved = silent.iter().all(|rank| {
         scene

@@ -1,8 +1,9 @@
-//! Why a job failed or hangs: the first cause, out of what all ranks wrote.
+//! Why a job failed or hangs: the first cause in the output of all ranks.
 //!
-//! The loudest lines come from victims, often on another node and minutes before or after the culprit's own, and clocks
-//! differ between nodes. So a cause outranks its consequences by kind, and only between equals does order decide. A rank
-//! that hangs writes nothing: it is named by the sequence numbers of the others.
+//! Most lines come from victims, often on another node and minutes before or after the culprit's own, and
+//! clocks differ between nodes. So a cause outranks its consequences by kind, and order decides only
+//! between equals. A rank that hangs writes nothing: it is identified by the sequence numbers of the
+//! others.
 
 mod answer;
 mod candidates;
@@ -22,11 +23,12 @@ use weftrun_nccl::failure::Fact;
 /// Most lines cited for a cause.
 const EVIDENCE: usize = 6;
 
-/// Names the first cause that the sources of a map show. `known` is what the cluster says of the job, where it was asked.
+/// Returns the first cause that the sources of a map show. `known` is the job's state from the cluster,
+/// where it was queried.
 pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
     let map = map.snapshot();
     let mut scene = Scene::new(&map, None);
-    // The cluster gave all logs there are: a rank without one wrote nothing.
+    // The cluster returned all existing logs: a rank without one wrote nothing.
     scene.complete = known.is_some();
     let mut why = of_scene(&scene);
     if scene.lives > 0 && why.cause.is_none() {

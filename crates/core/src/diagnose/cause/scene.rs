@@ -1,4 +1,4 @@
-//! Who wrote what: the facts of all sources with the global ranks of their writers.
+//! The facts of all sources with the global ranks of their writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct Known<'a> {
     pub rank: Option<u32>,
 }
 
-/// Everything that is known about who wrote what, of the last life of each source.
+/// The facts and their writers, of the last life of each source.
 pub(super) struct Scene<'a> {
     pub reports: Vec<Known<'a>>,
     /// Ranks that wrote anything.
@@ -28,7 +28,7 @@ pub(super) struct Scene<'a> {
     pub cut: BTreeSet<SourceIndex>,
     /// The source in which a rank was seen.
     pub source_of: BTreeMap<u32, SourceIndex>,
-    /// Whether all logs that there are were read.
+    /// Whether all existing logs were read.
     pub complete: bool,
     /// Whether a node's ranks were inferred from those of the others.
     pub inferred: bool,
@@ -39,7 +39,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Ranks of the job that wrote nothing that was read.
+    /// Returns the ranks of the job without any output.
     pub fn unseen(&self) -> Vec<u32> {
         (0..self.world).filter(|rank| !self.seen.contains(rank)).take(65_536).collect()
     }
@@ -54,7 +54,7 @@ impl Scene<'_> {
 }
 
 impl<'a> Scene<'a> {
-    /// Returns who wrote what. `life` is the life to look at, where it is not the last.
+    /// Returns the facts and their writers. `life` is the life to read, if it is not the last.
     pub fn new(map: &Snapshot<'a>, life: Option<usize>) -> Self {
         let failures = map.failures();
         let latest = map.sources().filter(|(_, id)| !map.is_earlier_attempt(id));
@@ -111,7 +111,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Where only one rank writes to a source, a line without a name is its.
+/// Returns the rank of an unnamed line in a source that only one rank writes to.
 fn alone(source: &SourceRanks, writer: &Writer) -> Option<u32> {
     if writer.local.is_some() || writer.pid.is_some() || source.agent || source.by_pid.len() > 1 {
         return None;
@@ -122,7 +122,7 @@ fn alone(source: &SourceRanks, writer: &Writer) -> Option<u32> {
     }
 }
 
-/// The first rank of a source whose ranks nothing names, where those of all other sources are known.
+/// Returns the first rank of a source without named ranks, where those of all other sources are known.
 fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<SourceIndex, u32> {
     let nameless: Vec<_> =
         sources.iter().filter(|(_, source)| source.seen.is_empty() && !source.locals.is_empty()).collect();
@@ -134,7 +134,7 @@ fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<Sour
     if !in_a_row || !fits || scene.seen.is_empty() {
         return BTreeMap::new();
     }
-    // Every other node must be full, or the missing ranks may be of two nodes.
+    // Every other node must be full, or the missing ranks may be on two nodes.
     let widest = sources.values().filter_map(|source| source.by_local.keys().last()).max();
     if widest.is_some_and(|widest| *widest as usize + 1 != missing.len()) {
         return BTreeMap::new();
@@ -143,7 +143,8 @@ fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<Sour
     BTreeMap::from([(**at, *first)])
 }
 
-/// The name of each rank's node: its `NCCL_HOSTID`, its host where that tells the sources apart, else its source.
+/// Names each rank's node: its `NCCL_HOSTID`, its host where hosts distinguish the sources, else its
+/// source.
 fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
     let mut uses: BTreeMap<&str, BTreeSet<SourceIndex>> = BTreeMap::new();
     for (at, source) in sources {
@@ -183,7 +184,7 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
     }
 }
 
-/// Tracebacks without a name belong to the worker that the launcher of the same source saw fail first.
+/// Assigns unnamed tracebacks to the worker that the launcher of the same source saw fail first.
 fn name_by_launcher(scene: &mut Scene<'_>) {
     let mut failed: BTreeMap<SourceIndex, BTreeSet<u32>> = BTreeMap::new();
     for known in &scene.reports {

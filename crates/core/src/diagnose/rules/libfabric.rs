@@ -74,7 +74,8 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::HmemWithoutGdr]),
 ];
 
-/// p3dn, g4dn, g5 never have GPUDirect; p4d, p5 and p6 do.
+/// Returns whether EFA lacks GPUDirect where the type has it: p3dn, g4dn, g5 never have it; p4d, p5 and p6
+/// do.
 fn efa_without_gdr(seen: &Seen<'_>) -> bool {
     seen.has(Signature::OfiConnectionWithoutGdr)
         && seen.has(Signature::GdrInstance)
@@ -87,7 +88,7 @@ fn gdr_disabled(seen: &Seen<'_>) -> bool {
         || (seen.has(Signature::OfiHmemNeedsRdma) && !seen.has(Signature::InstanceWithoutGdr))
 }
 
-/// Memory may be short for many reasons; fork and EFA go together only where there is EFA.
+/// Returns whether a failed fork is EFA's. Memory may be short for many reasons; the rule needs EFA.
 fn forked(seen: &Seen<'_>) -> bool {
     seen.has(Signature::EfaFork)
         || (seen.has(Signature::ForkOutOfMemory) && (seen.on_aws() || seen.uses("Libfabric")))

@@ -1,4 +1,4 @@
-//! The rules, by family: what each says, which signatures are its evidence, when it applies, and what to do.
+//! The rules, by family: message, signatures that are evidence, condition, and fix.
 //!
 //! A rule is one value. Without [`Rule::when`] it applies where any of its signatures was found.
 
@@ -70,7 +70,7 @@ impl Rule {
         }
     }
 
-    /// Returns the rule's sentence, with what is known of this case.
+    /// Returns the rule's sentence, with the known details of this case.
     pub(super) fn sentence(&self, seen: &Seen<'_>) -> String {
         let detail = self.detail.and_then(|detail| detail(seen)).unwrap_or_default();
         format!("{}{detail}", self.message)

@@ -1,4 +1,4 @@
-//! Rules about what joins the GPUs of a node or an NVLink domain.
+//! Rules about the links between the GPUs of a node or an NVLink domain.
 
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         .when(network_not_needed),
 ];
 
-/// Informational: worth saying only where NVLink SHARP could be used.
+/// Returns whether NVLink SHARP could be used; otherwise the note is useless.
 fn nvls_possible(seen: &Seen<'_>) -> bool {
     seen.has(Signature::NvlsUnavailable) && seen.ranks().iter().filter(|rank| rank.node == 0).count() >= 4
 }

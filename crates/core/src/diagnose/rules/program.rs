@@ -59,7 +59,7 @@ fn versions_differ(seen: &Seen<'_>) -> bool {
     seen.has(Signature::VersionMismatch) || versions(seen).is_some()
 }
 
-/// Two versions among the live ranks; exceptions print them without the CUDA part.
+/// Returns two different versions of live ranks; exceptions print them without the CUDA part.
 fn versions(seen: &Seen<'_>) -> Option<(String, String)> {
     let bases: BTreeSet<&str> =
         seen.map.live_versions().map(|version| version.split('+').next().unwrap_or(version)).collect();

@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::StrayConnection]),
 ];
 
-/// Sockets are a fallback only between nodes, and only where nobody asked for them.
+/// Returns whether sockets are a fallback: only between nodes, and only where they were not requested.
 fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
     if seen.sockets_on_purpose() {
         return false;
@@ -64,12 +64,13 @@ fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
         || (seen.networks.len() == 1
             && seen.networks.contains("Socket")
             && !seen.has(Signature::ErrorInSocket));
-    // In a log that is only P2P and SHM, the announced network may carry nothing.
+    // In a log with only P2P and SHM, the announced network may be unused.
     let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
     chosen && !alone && !connected_otherwise && !local_only && seen.uses("Socket") && !seen.uses("FastSocket")
 }
 
-/// The HPC-X plugin does not heed NCCL_IB_DISABLE: then it explains nothing.
+/// Returns whether the environment forces sockets. The HPC-X plugin ignores NCCL_IB_DISABLE: then it
+/// explains nothing.
 fn forced_by_environment(seen: &Seen<'_>) -> bool {
     let heeded = !seen.uses("IBext") && !seen.uses("RDMA Plugin");
     (seen.has(Signature::IbDisabled) && heeded)

@@ -88,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::DeviceNotOpened]),
 ];
 
-/// Missing InfiniBand is nothing on one node, or where another network is in use.
+/// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.
 fn ib_is_missed(seen: &Seen<'_>) -> bool {
     let other = seen.networks.iter().any(|name| name != "Socket" && name != "IB");
     seen.has(Signature::IbNoDevice) && seen.several_nodes() != Some(false) && !other
@@ -109,14 +109,16 @@ fn nics_idle(seen: &Seen<'_>) -> bool {
     one_nic_found(seen) || one_nic_of_many(seen)
 }
 
-/// Every AWS instance with GPUDirect over EFA has several NICs, but for a few sizes.
+/// Returns whether one NIC is too few: every AWS instance with GPUDirect over EFA has several, but for a
+/// few sizes.
 fn one_nic_found(seen: &Seen<'_>) -> bool {
     seen.has(Signature::OneNicFound)
         && (seen.has(Signature::GdrInstance) || matches!(seen.verdict.gdr, GdrSeen::All | GdrSeen::Some))
         && !seen.has(Signature::InstanceWithoutGdr)
 }
 
-/// Where every rank of a node is seen, ranks are as many as NICs, and yet all use one.
+/// Returns whether all ranks use one NIC, where every rank of a node is seen and there are as many NICs as
+/// ranks.
 fn one_nic_of_many(seen: &Seen<'_>) -> bool {
     let listed = seen
         .map

@@ -1,4 +1,4 @@
-//! Which profile a job gets where nobody named one.
+//! Chooses a job's profile where none was named.
 
 use super::{Signs, Site, Weighed, weigh};
 use crate::Result;
@@ -9,20 +9,20 @@ use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped, decide
 use crate::request::{Fabric, FabricRequest};
 use crate::spec::JobSpec;
 
-/// The reason of a job whose fabric nothing shows.
+/// The reason for a job whose fabric is unknown.
 pub(crate) const UNKNOWN: &str = "fabric-unknown";
 const OTHER: &str = "other-fabric";
 const HOW_TO_SAY: &str =
     "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
 
-/// How jobs are described to the cluster they go to.
+/// The form in which jobs are given to their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Kubernetes objects that exist already.
+    /// Existing Kubernetes objects.
     Manifest,
     /// sbatch scripts, and jobs on hosts without a container platform.
     Script,
-    /// Kubernetes objects that a backend makes; they never mount a folder of the node unasked.
+    /// Kubernetes objects that a backend makes; they mount a folder of the node only on request.
     Made,
 }
 
@@ -52,7 +52,7 @@ impl Profiles {
     }
 }
 
-/// Weighs what a document and the cluster show, and picks the profile for it.
+/// Weighs the signs of a document and the cluster, and picks the profile for it.
 pub(crate) fn choose<'p>(
     mut signs: Signs,
     facts: &ClusterFacts,
@@ -80,8 +80,8 @@ pub(crate) fn choose<'p>(
     (weighed, name.and_then(named))
 }
 
-/// Decides for a job that exists already, by the profile that evidence chose. One whose workers have what reaches the
-/// RDMA fabric it shows stays as it is.
+/// Decides for an existing job, by the profile that evidence chose. A job whose workers already have what
+/// the shown RDMA fabric needs stays unchanged.
 pub(crate) fn decide_existing(
     job: &JobView,
     profile: &Profile,
@@ -105,7 +105,7 @@ pub(crate) fn decide_existing(
 }
 
 impl FabricPlan {
-    /// Decides for a job file whose profile nobody named: evidence in the job and on the cluster chooses it.
+    /// Decides for a job file without a named profile: evidence in the job and on the cluster chooses it.
     ///
     /// # Errors
     /// Those of [`Profiles::get`].
@@ -126,7 +126,7 @@ impl FabricPlan {
         Ok((plan, profile))
     }
 
-    /// Records what the choice of the profile rests on, and why there is none.
+    /// Records the evidence for the choice of the profile, and why there is none.
     #[must_use]
     pub(crate) fn with_evidence(mut self, weighed: Weighed) -> Self {
         if let Some(skipped) = self.skipped.iter_mut().find(|skipped| skipped.reason == UNKNOWN) {
@@ -137,12 +137,12 @@ impl FabricPlan {
     }
 }
 
-/// The sign of an instance type that an option names.
+/// Returns the sign of an instance type that an option names.
 pub(crate) fn instance_sign(name: Option<&str>) -> Option<super::Sign> {
     name.map(|name| super::Sign { kind: super::SignKind::Instance, text: name.to_owned(), online: false })
 }
 
-/// Why no rule applies to a job of which no profile is named.
+/// Returns why no rule applies to a job without a named profile.
 fn why_none(weighed: &Weighed) -> Skipped {
     match (weighed.site, weighed.tied.as_slice()) {
         (Some(site), _) => {
@@ -173,7 +173,7 @@ fn why_none(weighed: &Weighed) -> Skipped {
     }
 }
 
-/// What a job is searched for, and how to say what was not found.
+/// Returns what a job is searched for, to report that it was not found.
 pub(crate) fn looked_for() -> String {
     format!(
         "nothing shows the fabric of this job: no known resource, device class, annotation, label, instance type, image, \

@@ -33,7 +33,7 @@ struct Patterns {
 }
 
 static TABLE: LazyLock<BTreeMap<SignKind, Patterns>> = LazyLock::new(|| {
-    // A line that cannot be read is a broken build; a test reads all of them.
+    // An unreadable line is a bug in the build; a test reads all of them.
     SignKind::ALL
         .into_iter()
         .filter_map(|kind| {
@@ -62,7 +62,8 @@ fn pattern(cells: &[&'static str]) -> Option<Pattern> {
 }
 
 impl Pattern {
-    /// What of a text matches: with its key, but without what stands around it, which may be anything.
+    /// Returns the matching part of a text: with its key, but without the surrounding text, which may be
+    /// anything.
     fn shown(&self, sign: &Sign) -> String {
         const LONGEST: usize = 80;
         let regex = self.regex.get_or_init(|| Regex::new(self.text).ok());
@@ -114,7 +115,7 @@ impl std::fmt::Display for Evidence {
     }
 }
 
-/// What all signs together show.
+/// The result of weighing all signs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weighed {
     /// The signs that count, the weightiest first.
@@ -125,7 +126,7 @@ pub struct Weighed {
     pub tied: Vec<&'static Site>,
 }
 
-/// How much more a sign of the cluster itself counts than one of a document.
+/// Factor by which a sign of the cluster itself counts more than one of a document.
 const ONLINE: u32 = 3;
 
 /// Weighs signs. Each line of the table counts once, however many signs match it.
@@ -170,7 +171,8 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
     }
 }
 
-/// The sites with the highest score: their own, and that of the more general fabrics they belong to.
+/// Returns the sites with the highest score: their own, and that of the more general fabrics they belong
+/// to.
 fn best(own: &BTreeMap<&'static str, u32>) -> Vec<&'static Site> {
     let score = |site: &'static Site| -> u32 {
         let of = |site: &Site| own.get(site.id).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a document says that may show its fabric.
+//! Signs in a document that may show its fabric.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use crate::spec::{JobSpec, VolumeSource};
 pub enum SignKind {
     /// Name of a resource that is requested.
     Resource,
-    /// Class of a device that a resource claim asks for.
+    /// Class of a device that a resource claim requests.
     DeviceClass,
     /// Annotation, as `key=value`.
     Annotation,
@@ -84,12 +84,12 @@ impl SignKind {
     }
 }
 
-/// One thing that a document says.
+/// One sign in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sign {
     pub(crate) kind: SignKind,
     pub(crate) text: String,
-    /// Whether the cluster itself says it, which counts more than a document.
+    /// Whether it comes from the cluster itself, which counts more than a document.
     pub(crate) online: bool,
 }
 
@@ -131,7 +131,7 @@ impl Signs {
         }
     }
 
-    /// Adds what a Kubernetes object of any kind says.
+    /// Adds the signs of a Kubernetes object of any kind.
     pub(crate) fn object(&mut self, object: &Json) {
         if let Some(name) = object.pointer("/metadata/name").and_then(Json::as_str) {
             self.add(SignKind::Name, name);
@@ -176,7 +176,7 @@ impl Signs {
                 "image" => self.add(SignKind::Image, text),
                 "deviceClassName" => self.add(SignKind::DeviceClass, text),
                 "instanceType" => self.add(SignKind::Instance, text),
-                // Names of containers, volumes and classes are anybody's choice.
+                // Names of containers, volumes and classes are arbitrary.
                 "name" | "namespace" | "kind" | "apiVersion" | "operator" => {}
                 _ => self.text(text),
             },
@@ -184,7 +184,7 @@ impl Signs {
         }
     }
 
-    /// A node affinity term or a toleration.
+    /// Adds the signs of a node affinity term or a toleration.
     fn expression(&mut self, key: &str, map: &serde_json::Map<String, Json>) {
         let values = map.get("values").and_then(Json::as_array).into_iter().flatten();
         let values: Vec<String> = values.chain(map.get("value")).map(scalar).collect();
@@ -194,7 +194,7 @@ impl Signs {
         values.iter().for_each(|value| self.label(key, value));
     }
 
-    /// Adds what a job file says.
+    /// Adds the signs of a job file.
     pub(crate) fn job(&mut self, spec: &JobSpec) {
         self.add(SignKind::Name, &spec.name);
         spec.image.iter().for_each(|image| self.add(SignKind::Image, image));
@@ -220,7 +220,7 @@ impl Signs {
         }
     }
 
-    /// Adds what the nodes of a cluster have.
+    /// Adds the signs of a cluster's nodes.
     pub(crate) fn facts(&mut self, facts: &ClusterFacts) {
         let offers = |name: &str| {
             let amounts = facts.nodes.iter().filter_map(|group| group.allocatable.get(name));
@@ -231,7 +231,8 @@ impl Signs {
             group.instance_type.iter().for_each(|name| self.add(SignKind::Instance, name));
             group.labels.iter().for_each(|(key, value)| self.label(key, value));
             for name in group.allocatable.keys().filter(|name| offers(name)) {
-                // Nodes with Neuron devices beside others with GPUs do not say which of them a job gets.
+                // Where some nodes have Neuron devices and others have GPUs, it is unknown which of them a
+                // job gets.
                 if !(name.starts_with("aws.amazon.com/neuron") && offers("nvidia.com/gpu")) {
                     self.add(SignKind::Resource, name);
                 }
@@ -240,7 +241,7 @@ impl Signs {
         self.online = false;
     }
 
-    /// Adds what an sbatch script says.
+    /// Adds the signs of an sbatch script.
     pub(crate) fn script(&mut self, text: &str) {
         for line in text.lines() {
             let body = line.trim_start();

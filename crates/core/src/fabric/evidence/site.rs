@@ -2,14 +2,14 @@
 
 use crate::request::Fabric;
 
-/// A fabric as one cloud or cluster has it.
+/// A fabric of one cloud or cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Id, as in the table of evidence.
     pub id: &'static str,
     /// Name for a person.
     pub name: &'static str,
-    /// The kind of fabric; [`Fabric::Auto`] for one that no rule knows.
+    /// The kind of fabric; [`Fabric::Auto`] for one without rules.
     pub fabric: Fabric,
     /// Profile of Kubernetes objects, if there is one.
     pub manifests: Option<&'static str>,
@@ -51,7 +51,8 @@ const fn site(
 const NONE: (Option<&str>, Option<&str>) = (None, None);
 const SLURM: Option<&str> = Some("parallelcluster");
 
-/// All of them. Of two in one family with the same score the earlier counts: what changes less comes first.
+/// All sites. Of two in one family with the same score the earlier wins: the one that changes less comes
+/// first.
 pub const SITES: &[Site] = &[
     site("efa", "AWS EFA", Fabric::Efa, (Some("dgxc"), SLURM), None),
     site("efa-image", "AWS EFA (stack in the image)", Fabric::Efa, (Some("eks-image"), SLURM), Some("efa")),

@@ -1,4 +1,4 @@
-//! Detection: NCCL says which transport it uses only with `NCCL_DEBUG=INFO`.
+//! Detection: NCCL logs its transports only with `NCCL_DEBUG=INFO`.
 
 use super::{Context, Launch, set};
 use crate::Finding;
@@ -9,7 +9,8 @@ use crate::request::{Origin, RuleSetting};
 pub(crate) const RULE: &str = "detect.nccl-debug";
 const NAME: &str = "NCCL_DEBUG";
 
-/// Switches NCCL's own report on where the user set nothing: in job files, and in raw manifests where it is asked.
+/// Enables NCCL's own log where the user set nothing: in job files, and in raw manifests where it is
+/// requested.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     let asked = ctx.options.detect.unwrap_or(ctx.is_job_file()) || plan.settings.of(RULE) == RuleSetting::On;
     if !asked || !plan.active(RULE) {

@@ -1,4 +1,4 @@
-//! AWS EFA: which jobs get it. What each role then gets is in `efa_role.rs`.
+//! AWS EFA: which jobs get it. What each role gets is in `efa_role.rs`.
 
 use super::{Context, Launch, efa_role, opt_out, placement, rdma_present, webhook};
 use crate::Finding;
@@ -8,7 +8,7 @@ use crate::fabric::view::{JobKind, RoleView};
 use crate::fabric::{EfaProfile, StackProfile};
 use crate::request::{Fabric, Inject, Stack};
 
-/// Paths by which a job shows that its image brings the stack: AWS's installer, and a plugin built by hand.
+/// Paths that show that the job's image has the stack: AWS's installer, and a plugin built by hand.
 const BUNDLED: [&str; 5] = [
     "/opt/amazon/efa",
     "/opt/amazon/openmpi", // and openmpi5
@@ -17,20 +17,21 @@ const BUNDLED: [&str; 5] = [
     "/opt/amazon/aws-ofi-nccl",
 ];
 
-/// Types whose EFA speaks only with its own kind (EC2 User Guide, "Elastic Fabric Adapter", limitations).
+/// Types whose EFA only communicates with the same type (EC2 User Guide, "Elastic Fabric Adapter",
+/// limitations).
 const KEEPS_TO_ITSELF: [&str; 3] = ["p4d.", "p4de.", "dl1."];
 
 /// The parts of the profile that apply to this job.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) efa: &'a EfaProfile,
-    /// None where the image brings the stack.
+    /// None where the image has the stack.
     pub(crate) stack: Option<&'a StackProfile>,
-    /// Whether the environment that goes with the stack is set: not where the job brings its own.
+    /// Whether the stack's environment is set: not where the job has its own.
     pub(crate) environment: bool,
 }
 
-/// Decides for a job, and says whether it gets EFA.
+/// Decides for a job, and returns whether it gets EFA.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(efa) = ctx.profile.efa.as_ref() else { return false };
     if opt_out::job_is_out(ctx, plan) || !ctx.is_distributed_with_gpus(plan) || !eligible(ctx, plan) {
@@ -65,7 +66,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     true
 }
 
-/// Whether every worker stands on a whole node of a type that has EFA.
+/// Returns whether every worker uses a whole node of a type that has EFA.
 fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     let nodes: Vec<(&str, &RoleView, Node)> =
         ctx.workers().map(|(at, role)| (at.name, role, ctx.node(role))).collect();
@@ -132,7 +133,7 @@ fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleVi
     false
 }
 
-/// Says what had to be assumed for want of an instance type.
+/// Reports the assumptions made without an instance type.
 fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) {
     for (name, _, node) in nodes {
         let fix = "name it: --instance-type, `instance_type` in the job file, or a nodeSelector on node.kubernetes.io/instance-type";
@@ -221,7 +222,7 @@ fn parts<'a>(ctx: &Context<'a>, plan: &mut PlanBuilder, efa: &'a EfaProfile) -> 
     }
 }
 
-/// The first role, and the path in it, that names a stack of the image's own.
+/// Returns the first role, and the path in it, that names a stack of the image's own.
 fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
     ctx.roles().find_map(|(at, role)| {
         let values = role.container.env.iter().filter_map(|var| var.value.as_deref());
@@ -233,7 +234,7 @@ fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
     })
 }
 
-/// mpi-operator empties NVIDIA_VISIBLE_DEVICES of a launcher that is no worker.
+/// Reports GPUs of a launcher that is no worker, since mpi-operator empties its NVIDIA_VISIBLE_DEVICES.
 fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(role) > 0 {
         plan.report(
@@ -247,7 +248,7 @@ fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &R
     }
 }
 
-/// What the launcher's `mpirun` is to be.
+/// Sets the wanted `mpirun` of the launcher.
 fn ask_of_launcher(ctx: &Context, plan: &PlanBuilder, parts: Parts, launch: &mut Launch) {
     if ctx.job.kind == JobKind::PyTorchJob || !plan.active("efa.mpirun") {
         return;

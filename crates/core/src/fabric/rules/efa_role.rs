@@ -105,7 +105,7 @@ fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRe
     }
 }
 
-/// A launcher without GPUs may land on a node without the stack.
+/// Keeps a launcher without GPUs off nodes without the stack.
 fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
     let labels = &ctx.profile.launcher.node_selector;
     for (key, value) in labels {
@@ -129,7 +129,8 @@ fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at
     }
 }
 
-/// Without a container the libraries of the node itself are used, and the site says where its image has them.
+/// Sets the library path of a job without a container, which uses the node's libraries; the profile has
+/// their folders.
 fn node_library_path(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     let dirs = &ctx.profile.node.library_dirs;
     if dirs.is_empty() || !role.worker || !plan.active("efa.library-path") {
@@ -189,7 +190,7 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at:
     }
 }
 
-/// `$NAME` in a value stays as it is written: Kubernetes expands only `$(NAME)`.
+/// Reports a `$NAME` in a value, which stays as it is written: Kubernetes expands only `$(NAME)`.
 fn report_dollar(plan: &mut PlanBuilder, at: RoleRef, name: &str, value: &str) {
     if let Some(found) = crate::shell::unexpanded(value) {
         plan.report(
@@ -225,7 +226,7 @@ fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: 
     set::env(plan, at, role, "efa.opal-prefix", (NAME, ours), why, profile(ctx));
 }
 
-/// Whether any worker gets `FI_EFA_USE_DEVICE_RDMA`, so that the launcher forwards it.
+/// Returns whether any worker gets `FI_EFA_USE_DEVICE_RDMA`, so that the launcher forwards it.
 pub(crate) fn device_rdma_applies(ctx: &Context, plan: &PlanBuilder, parts: Parts) -> bool {
     parts.environment
         && parts.efa.device_rdma.is_some()
@@ -255,7 +256,7 @@ fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef,
     set::env(plan, at, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
 }
 
-/// What the user set for the ranks, which a launcher must forward instead of a value of ours.
+/// Returns the user's value for the ranks, which a launcher must forward instead of weftrun's.
 pub(crate) fn ranks_own_value(ctx: &Context, role: &RoleView, name: &str) -> Option<String> {
     if role.worker {
         return None;
@@ -423,8 +424,9 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, r
         (Some(wanted), _, _) => (wanted.to_owned(), profile(ctx)),
         (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
     };
-    // A job file may leave memory to the cluster; then normal pages do, only slower. So do they for a Deployment and the like,
-    // of which a stream may hold many. A training job's manifest is an error, since its author expects all of the fabric.
+    // A job file may leave memory to the cluster; then normal pages are used, only slower. The same holds
+    // for a Deployment and the like, of which a stream may have many. For a training job's manifest it is
+    // an error, since its author expects the whole fabric.
     let demanded = ctx.options.rules.get("efa.hugepages") == Some(&RuleSetting::On);
     let may_go_without = matches!(ctx.job.kind, JobKind::JobFile | JobKind::Workload(_));
     if may_go_without && own.is_none() && !demanded && no_memory(ctx, role, node) {
@@ -439,7 +441,7 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, r
     set::resource(plan, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
 }
 
-/// Whether neither the role nor an option nor the profile says how much memory is asked.
+/// Returns whether neither the role nor an option nor the profile sets the requested memory.
 fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
     let default = ctx.profile.memory_default.as_deref();
     !role.container.asks_cpu_or_memory()
@@ -447,7 +449,8 @@ fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
         && default.and_then(|text| memory_by_profile(text, node.memory_mib)).is_none()
 }
 
-/// The API server refuses huge pages in a container that asks neither CPU nor memory.
+/// Requests memory, since the API server refuses huge pages in a container that requests neither CPU nor
+/// memory.
 fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, node: &Node) {
     if role.container.asks_cpu_or_memory() {
         return;
@@ -483,7 +486,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
     );
 }
 
-/// A quantity as it is, or `90%` of the instance type's memory in whole MiB.
+/// Returns a quantity unchanged, or `90%` of the instance type's memory in whole MiB.
 fn memory_by_profile(text: &str, memory_mib: Option<u64>) -> Option<String> {
     match text.strip_suffix('%') {
         None => Some(text.to_owned()),

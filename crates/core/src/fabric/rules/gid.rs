@@ -1,4 +1,4 @@
-//! The RoCE GID index: left to NCCL, a number, or found inside the pod.
+//! The RoCE GID index: left to NCCL, a number, or determined inside the pod.
 
 use super::{Context, Launch, set};
 use crate::Finding;

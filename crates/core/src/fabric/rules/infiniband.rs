@@ -4,7 +4,7 @@ use super::{Context, Launch, efa_role, rdma_present, set};
 use crate::fabric::builder::PlanBuilder;
 use crate::request::Origin;
 
-/// Decides for a job, and says whether it gets InfiniBand.
+/// Decides for a job, and returns whether it gets InfiniBand.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(infiniband) = ctx.profile.infiniband.as_ref() else { return false };
     if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {

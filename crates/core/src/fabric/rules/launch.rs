@@ -1,4 +1,4 @@
-//! The launcher's `mpirun`: which one it is, and what it forwards.
+//! The launcher's `mpirun`: which one is used, and what it forwards.
 
 use super::{Context, Launch, opt_out};
 use crate::Finding;
@@ -9,7 +9,7 @@ use crate::request::{Fabric, Origin};
 use crate::shell;
 use crate::shell::{Mpirun, MpirunNote};
 
-/// Rewrites the command of each launcher, or says which `mpirun` its backend is to write.
+/// Rewrites the command of each launcher, or sets the `mpirun` that its backend must write.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     let mpirun = &launch.mpirun;
     if mpirun.bin.is_none() && mpirun.forward.is_empty() {
@@ -35,7 +35,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     }
 }
 
-/// With `launch = "mpi"` the backend writes the `mpirun`; ssh carries no environment, so the user's is forwarded too.
+/// Sets the `mpirun` for `launch = "mpi"`, which the backend writes; ssh passes no environment, so the
+/// user's is forwarded too.
 fn for_backend(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, rule: &'static str, mpirun: &Mpirun) {
     let own = ctx.workers().flat_map(|(_, role)| role.container.env.iter().map(|var| var.name.clone()));
     let mut forward = mpirun.forward.clone();

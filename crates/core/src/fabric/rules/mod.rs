@@ -1,4 +1,4 @@
-//! One file a fabric; each rule is a pure function with an id to opt out of (`mutation/rule_table.rs`).
+//! One file per fabric; each rule is a pure function with an id to opt out of (`mutation/rule_table.rs`).
 
 pub(crate) mod detect;
 pub(crate) mod efa;
@@ -31,24 +31,24 @@ use crate::request::FabricRequest;
 use crate::shell::Mpirun;
 use crate::text::Quantity;
 
-/// Everything the rules may look at.
+/// The input of all rules.
 pub(crate) struct Context<'a> {
     pub(crate) job: &'a JobView,
     pub(crate) profile: &'a Profile,
     pub(crate) options: &'a FabricRequest,
     pub(crate) catalogue: &'a Catalogue,
     pub(crate) facts: &'a ClusterFacts,
-    /// The fabric that was decided on.
+    /// The fabric that was chosen.
     pub(crate) fabric: Fabric,
 }
 
-/// What the launcher's `mpirun` is to be, as the rules add to it.
+/// The wanted `mpirun` of the launcher; the rules add to it.
 #[derive(Default)]
 pub(crate) struct Launch {
     /// The folder, the names, and for each name the rule it comes from.
     pub(crate) mpirun: Mpirun,
     pub(crate) rules: Vec<&'static str>,
-    /// Whether the profile's stack is what the ranks load, and not one of the image or the node.
+    /// Whether the ranks load the profile's stack, and not one of the image or the node.
     pub(crate) from_stack: bool,
 }
 
@@ -63,29 +63,29 @@ impl Launch {
 }
 
 impl<'a> Context<'a> {
-    /// The roles with their places.
+    /// Returns the roles with their places.
     pub(crate) fn roles(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
         self.job.roles.iter().enumerate().map(|(index, role)| (RoleRef { index, name: &role.name }, role))
     }
 
-    /// The worker roles with their places.
+    /// Returns the worker roles with their places.
     pub(crate) fn workers(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
         self.roles().filter(|(_, role)| role.worker)
     }
 
-    /// What is known of a role's nodes.
+    /// Returns the known properties of a role's nodes.
     pub(crate) fn node(&self, role: &RoleView) -> Node {
         Node::of(role, self.job.queue.as_deref(), self.profile, self.options, self.catalogue, self.facts)
     }
 
-    /// The instance type of a role, if one is named: by the role, an option or the profile.
+    /// Returns the instance type of a role, if one is named: by the role, an option or the profile.
     pub(crate) fn named_type(&self, role: &'a RoleView) -> Option<&'a str> {
         let of_role = if role.instance_types.len() == 1 { role.instance_types.first() } else { None };
         let named = of_role.or(self.options.instance_type.as_ref()).or(self.profile.instance_type.as_ref());
         named.map(String::as_str)
     }
 
-    /// Accelerators a pod of a role asks.
+    /// Returns the number of accelerators that a pod of a role requests.
     pub(crate) fn accelerators(&self, role: &RoleView) -> u64 {
         match role.pod_asks(&self.profile.accelerator) {
             0 => self.profile.pod.claimed(&self.profile.accelerator, &role.container.claims),
@@ -93,12 +93,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether this is a job file, whose backend makes the objects.
+    /// Returns whether this is a job file, whose backend makes the objects.
     pub(crate) fn is_job_file(&self) -> bool {
         self.job.kind == JobKind::JobFile
     }
 
-    /// A worker whose number of pods or of accelerators is no number yet.
+    /// Returns a worker whose number of pods or of accelerators is no number yet.
     fn placeholder(&self) -> Option<(&'a str, &'a str)> {
         self.workers().find_map(|(at, role)| {
             let asked = role.container.asks(&self.profile.accelerator);
@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Whether a fabric needs more than one pod, and accelerators: what all of them ask of a job.
+    /// Returns whether the job has more than one worker pod, and accelerators, which all fabrics need.
     pub(crate) fn is_distributed_with_gpus(&self, plan: &mut PlanBuilder) -> bool {
         if let Some((role, text)) = self.placeholder() {
             let why = format!(
@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
         true
     }
 
-    /// Whether what a worker asks goes to a worker; reported if not.
+    /// Returns whether a worker's request goes to a worker; reports it if not.
     pub(crate) fn devices_reach_workers(&self, plan: &mut PlanBuilder) -> bool {
         if self.job.devices_go_to_launcher {
             plan.report(

@@ -1,4 +1,4 @@
-//! The annotation by which a job, or a role, says that it wants no EFA.
+//! The annotation by which a job, or a role, opts out of EFA.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use crate::fabric::builder::PlanBuilder;
 use crate::fabric::view::{Annotation, RoleView};
 use crate::request::{Fabric, Origin, RuleSetting};
 
-/// The annotation that says "the opt-out beside me was put there by weftrun, for the webhook".
+/// The annotation that marks an opt-out as added by weftrun, for the webhook.
 pub const MARKER: &str = "weftrun.dev/applied";
 /// Its value for EFA.
 pub const MARKER_EFA: &str = "efa/v1";
-/// Its value where the job is to have no EFA.
+/// Its value where the job must not have EFA.
 pub const MARKER_NONE: &str = "none/v1";
 
-/// What an object's annotations say.
+/// The meaning of an object's annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
-    /// Nothing.
+    /// No opt-out.
     Silent,
     /// It opts out.
     Out,
-    /// The opt-out is ours.
+    /// The opt-out is weftrun's.
     Ours,
 }
 
-/// Whether a role keeps out of EFA by its own annotation.
+/// Returns whether a role opts out of EFA by its own annotation.
 pub(crate) fn role_is_out(ctx: &Context, role: &RoleView) -> bool {
     ctx.profile.opt_out.as_deref().is_some_and(|key| word(&role.annotations, key) == Word::Out)
 }
 
-/// Whether the opt-out and the marker are both on a role already.
+/// Returns whether the opt-out and the marker are both on a role already.
 pub(crate) fn role_is_marked(ctx: &Context, role: &RoleView) -> bool {
     ctx.profile.opt_out.as_deref().is_some_and(|key| word(&role.annotations, key) == Word::Ours)
 }
 
-/// Whether the job opts out of EFA. If its own metadata say so, the pods get the annotation too, since the server
-/// looks at nothing else.
+/// Returns whether the job opts out of EFA. If its own metadata does, the pods get the annotation too,
+/// since the server reads only theirs.
 pub(crate) fn job_is_out(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     let Some(key) = ctx.profile.opt_out.as_deref() else { return false };
     report_odd_values(ctx, plan, key);

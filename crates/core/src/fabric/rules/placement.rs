@@ -1,4 +1,4 @@
-//! Where the workers stand: one zone, one instance type, the reservation that was paid for.
+//! Placement of the workers: one zone, one instance type, the reserved capacity.
 
 use super::Context;
 use crate::fabric::Change;

@@ -1,5 +1,5 @@
-//! What a profile puts into the pods of workers whatever the fabric: volumes, sidecars, claims, annotations, a script
-//! before the command; and what it takes out.
+//! What a profile adds to the pods of workers with any fabric: volumes, sidecars, claims, annotations, a
+//! script before the command; and what it removes.
 
 use serde_json::{Value as Json, json};
 
@@ -50,7 +50,7 @@ impl Worker<'_> {
         Origin::Profile(self.ctx.profile.name.clone())
     }
 
-    /// Makes a change, or records that what it makes is there.
+    /// Makes a change, or records that its result is already there.
     fn change(&self, plan: &mut PlanBuilder, rule: &'static str, there: bool, change: Change, why: &str) {
         if there {
             plan.kept(self.at, rule, &change, "already there");
@@ -130,7 +130,7 @@ impl Worker<'_> {
         let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
         let mounted =
             |path: &str| self.role.container.mounts.iter().any(|mount| trimmed(&mount.path) == trimmed(path));
-        // Something of the user's at the same path serves the same end.
+        // A volume of the user's at the same path serves the same purpose.
         if let (Some(path), Some(change)) = (&add.mount, &mount)
             && mounted(path)
         {
@@ -192,7 +192,7 @@ impl Worker<'_> {
         );
     }
 
-    /// The object that a volume or claim refers to. Several roles share one.
+    /// Adds the object that a volume or claim refers to. Several roles share one.
     fn companion(&self, plan: &mut PlanBuilder, rule: &'static str, add: &AddProfile) {
         let Some(object) = &add.companion else { return };
         let mut object = self.filled(object, 0);
@@ -214,7 +214,7 @@ impl Worker<'_> {
         member
     }
 
-    /// EFA interfaces for each accelerator, as the catalogue has them.
+    /// Returns the EFA interfaces for each accelerator according to the catalogue.
     fn interfaces(&self) -> u64 {
         let node = self.ctx.node(self.role);
         match node.efa {
@@ -223,7 +223,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A value of the profile with the job's own name and numbers in it.
+    /// Fills the job's own name and numbers into a value of the profile.
     fn filled(&self, value: &Json, index: u64) -> Json {
         let numbers = [
             ("{nodes}", self.ctx.job.worker_pods()),
@@ -306,7 +306,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The list with the networks that the user names, in order, in place of the profile's; `default` stays.
+    /// Returns the list with the user's networks, in order, in place of the profile's; `default` stays.
     fn renamed(&self, mut list: Vec<Json>) -> Vec<Json> {
         let mut names = self.ctx.options.networks.iter();
         for member in &mut list {

@@ -1,4 +1,4 @@
-//! What the cluster would refuse or leave Pending, as far as it said what it has.
+//! Checks for what the cluster would refuse or leave Pending, as far as its resources are known.
 
 use super::Context;
 use crate::Finding;
@@ -6,7 +6,7 @@ use crate::fabric::Change;
 use crate::fabric::builder::PlanBuilder;
 use crate::text::Quantity;
 
-/// Looks at the changes that were decided.
+/// Checks the decided changes.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     pod_security(ctx, plan);
     huge_pages(ctx, plan);

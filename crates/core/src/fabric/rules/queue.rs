@@ -1,4 +1,4 @@
-//! The queue of a job, and how near Kueue places its pods.
+//! The queue of a job, and how close together Kueue places its pods.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const REQUIRED: &str = "kueue.x-k8s.io/podset-required-topology";
 const PREFERRED: &str = "kueue.x-k8s.io/podset-preferred-topology";
 const VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 
-/// Decides for the job and for its workers. A job file's own `queue` is its backend's to write.
+/// Decides for the job and for its workers. The backend writes a job file's own `queue`.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     let queue = &ctx.profile.queue;
     let first = ctx.roles().next();
@@ -76,7 +76,7 @@ fn topology(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView)
     }
 }
 
-/// Volcano's queue, wherever the kind of object has it: in the job itself, or on its pods.
+/// Sets Volcano's queue at the place of the kind of object: in the job itself, or on its pods.
 fn volcano(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, name: &str) {
     const RULE: &str = "queue.volcano";
     if !plan.active(RULE) || ctx.is_job_file() {

@@ -1,5 +1,5 @@
-//! A port of its own for NCCL's RAS service, where another job may run on the same nodes: both services would listen on
-//! the same port, and only the first one gets it.
+//! A separate port for NCCL's RAS service, where another job may run on the same nodes: both services would
+//! listen on the same port, and only the first one gets it.
 
 use super::{Context, Launch, set};
 use crate::fabric::builder::PlanBuilder;
@@ -12,9 +12,9 @@ const NAME: &str = "NCCL_RAS_ADDR";
 /// Ports below the range that Linux gives to outgoing connections (32768 and above, `ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 28_100..32_700;
 
-/// Gives a job its own port where the rule is switched on, and where a job file's pods are on the host's network and
-/// use a part of their nodes' GPUs. Pods with a network of their own need none, and on Slurm only the user knows whether
-/// jobs share nodes.
+/// Gives a job its own port where the rule is switched on, and where a job file's pods are on the host's
+/// network and use a part of their nodes' GPUs. Pods with their own network need none, and on Slurm it is
+/// unknown whether jobs share nodes.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     let is_on = plan.settings.of(RULE) == RuleSetting::On;
     if !(ctx.is_job_file() || is_on) || !plan.active(RULE) {

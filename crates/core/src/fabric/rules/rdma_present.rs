@@ -1,4 +1,4 @@
-//! What a pod already has of an RDMA fabric: it is never given a second device or network beside it.
+//! What a pod already has of an RDMA fabric: it never gets a second device or network.
 
 use super::Context;
 use crate::Finding;
@@ -53,8 +53,8 @@ fn of(
     entries.find(is_rdma).map(|name| format!("the pods are on the network {name}"))
 }
 
-/// Reports what a role has already, and says whether it has anything: then the rules for devices and networks do not
-/// apply to it.
+/// Reports what a role already has, and returns whether it has anything: then the rules for devices and
+/// networks do not apply to it.
 pub(super) fn report(
     plan: &mut PlanBuilder,
     at: RoleRef,

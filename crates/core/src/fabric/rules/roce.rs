@@ -14,7 +14,8 @@ const THREADS: &str = "roce.socket-threads";
 /// Most sockets NCCL opens between two ranks: the product of the two settings (NCCL user guide, NCCL_NSOCKS_PERTHREAD).
 const MOST_SOCKETS: u64 = 64;
 
-/// Decides for a job, and says whether it gets RoCE. Parts of nodes are fine, whole ones are better.
+/// Decides for a job, and returns whether it gets RoCE. Parts of nodes are supported, whole ones are
+/// better.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     let Some(roce) = ctx.profile.roce.as_ref() else { return false };
     if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {
@@ -40,7 +41,7 @@ fn profile(ctx: &Context) -> Origin {
     Origin::Profile(ctx.profile.name.clone())
 }
 
-/// The networks that are asked for, else the profile's.
+/// Returns the requested networks, else the profile's.
 fn own_networks<'c>(ctx: &Context<'c>, roce: &'c RoceProfile) -> &'c [String] {
     if ctx.options.networks.is_empty() { &roce.networks } else { &ctx.options.networks }
 }
@@ -78,7 +79,8 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
     }
 }
 
-/// How many devices a pod asks: the user's number, the catalogue's where its resource is this one, the profile's.
+/// Returns how many devices a pod requests: the user's number, the catalogue's where its resource is this
+/// one, or the profile's.
 fn device_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> u64 {
     let Some(resource) = roce.devices.as_deref() else { return u64::from(roce.count) };
     match role.container.asks(resource).and_then(Quantity::parse) {
@@ -104,7 +106,8 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
     set::resource(plan, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
 }
 
-/// Whether the user's one number and our other one make more sockets than NCCL allows; then theirs stays alone.
+/// Returns whether the user's one number and the profile's other one make more sockets than NCCL allows;
+/// then only the user's is set.
 fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) -> bool {
     let number = |name: &str, ours: &Option<String>| {
         let own = role.container.env(name).and_then(|var| var.value.clone());

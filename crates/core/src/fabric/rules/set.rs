@@ -1,4 +1,5 @@
-//! The two things all rules do: set a variable the user has not set, and ask a resource the user has not asked.
+//! The two operations of all rules: set a variable the user has not set, and request a resource the user
+//! has not requested.
 
 use crate::Finding;
 use crate::fabric::Change;
@@ -7,7 +8,7 @@ use crate::fabric::view::RoleView;
 use crate::request::Origin;
 use crate::text::Quantity;
 
-/// Sets a variable, unless the user did: then theirs stays, and is reported where it differs.
+/// Sets a variable, unless the user did: then the user's value stays, and is reported where it differs.
 pub(crate) fn env(
     plan: &mut PlanBuilder,
     at: RoleRef,
@@ -37,9 +38,9 @@ pub(crate) fn env(
     }
 }
 
-/// What was found about a resource the user may have asked.
+/// The user's request of a resource.
 pub(crate) enum Asked {
-    /// Nothing was asked.
+    /// It is not requested.
     No,
     /// This much, as written.
     Yes(String),
@@ -47,7 +48,8 @@ pub(crate) enum Asked {
     Unequal,
 }
 
-/// What the user asks of a resource. Extended resources and huge pages need limits and requests to be equal.
+/// Returns the user's request of a resource. Extended resources and huge pages need limits and requests to
+/// be equal.
 pub(crate) fn asked(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, resource: &str) -> Asked {
     let container = &role.container;
     match (container.limits.get(resource), container.requests.get(resource)) {
@@ -67,8 +69,9 @@ pub(crate) fn asked(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, resour
     }
 }
 
-/// Asks a resource, unless the user did: then theirs stays, and the side of limits and requests that is missing gets
-/// it too. Says whether something is asked now, and whether it is the user's.
+/// Requests a resource, unless the user did: then the user's quantity stays, and is copied to the missing
+/// side of limits and requests. Returns whether the resource is requested now, and whether the user
+/// requested it.
 pub(crate) fn resource(
     plan: &mut PlanBuilder,
     at: RoleRef,
@@ -99,7 +102,7 @@ pub(crate) fn resource(
     }
 }
 
-/// Keeps what the user asks, and fills the missing side of limits and requests with it.
+/// Keeps the user's quantity, and copies it to the missing side of limits and requests.
 pub(crate) fn keep_resource(
     plan: &mut PlanBuilder,
     at: RoleRef,
@@ -118,7 +121,7 @@ pub(crate) fn keep_resource(
     }
 }
 
-/// Whether two quantities are equal; texts that are none are compared as they are.
+/// Returns whether two quantities are equal; texts that are no quantities are compared as they are.
 pub(crate) fn same(left: &str, right: &str) -> bool {
     match (Quantity::parse(left), Quantity::parse(right)) {
         (Some(left), Some(right)) => left == right,

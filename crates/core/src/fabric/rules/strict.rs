@@ -1,4 +1,4 @@
-//! `--strict`: NCCL fails where it would fall back to another network without a word.
+//! `--strict`: NCCL fails where it would silently fall back to another network.
 
 use super::{Context, Launch, set};
 use crate::fabric::builder::PlanBuilder;
@@ -12,8 +12,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if !asked || !plan.active(RULE) {
         return;
     }
-    // aws-ofi-nccl calls itself "Libfabric" since 1.13, and "AWS Libfabric" whenever NCCL_NET asks for that name, as
-    // all versions before do (aws/aws-ofi-nccl, src/nccl_ofi_api.cpp, 2026-08).
+    // aws-ofi-nccl names itself "Libfabric" since 1.13, and "AWS Libfabric" whenever NCCL_NET has that
+    // name, as all versions before do (aws/aws-ofi-nccl, src/nccl_ofi_api.cpp, 2026-08).
     let net = match ctx.fabric {
         Fabric::Efa => "AWS Libfabric",
         Fabric::Roce | Fabric::InfiniBand => "IB",
@@ -38,7 +38,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
 }
 
-/// Where the plugin's file is, if the profile knows: that of the mounted stack, else that of the image or node.
+/// Returns the plugin's file, if the profile has it: that of the mounted stack, else that of the image or
+/// node.
 fn plugin<'p>(ctx: &Context<'p>, launch: &Launch) -> Option<&'p str> {
     let (stack, efa) = (ctx.profile.stack.as_ref(), ctx.profile.efa.as_ref());
     let path = match ctx.fabric {

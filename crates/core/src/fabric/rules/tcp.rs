@@ -1,10 +1,10 @@
-//! Plain TCP, where it was asked for.
+//! Plain TCP, where it was requested.
 
 use super::{Context, Launch, set};
 use crate::fabric::builder::PlanBuilder;
 use crate::request::Origin;
 
-/// Keeps NCCL on sockets, and says whether it does.
+/// Restricts NCCL to sockets, and returns whether it applies.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.is_distributed_with_gpus(plan) {
         return false;

@@ -11,7 +11,7 @@ use crate::request::{Fabric, Inject, Origin, Webhook};
 
 const RULE: &str = "efa.webhook";
 
-/// Tells a webhook to keep out of what weftrun has changed, where there is a webhook or may be one.
+/// Adds the opt-out for a webhook to what weftrun has changed, where there is a webhook or may be one.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
@@ -50,8 +50,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     }
 }
 
-/// Keeps a webhook out of a job that is to have no EFA: it looks at each pod alone, and gives EFA to launchers of partial
-/// nodes too.
+/// Keeps a webhook away from a job that must not have EFA: it looks at each pod alone, and gives EFA to
+/// launchers of partial nodes too.
 pub(crate) fn keep_out(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     // The webhook changes pods of MPIJobs and PyTorchJobs only.
@@ -95,8 +95,8 @@ fn annotate(
     }
 }
 
-/// Whether an unknown cluster may add EFA to a job without: the profile or the nodes have EFA, or nothing but the user's
-/// own words were asked.
+/// Returns whether an unknown cluster may add EFA to a job without it: the profile or the nodes have EFA,
+/// or the user requested `off` or `tcp`.
 fn may_have_efa(ctx: &Context) -> bool {
     let offers = |group: &NodeGroup| group.allocatable.contains_key("vpc.amazonaws.com/efa");
     ctx.profile.efa.is_some()
@@ -104,7 +104,7 @@ fn may_have_efa(ctx: &Context) -> bool {
         || ctx.facts.nodes.iter().any(offers)
 }
 
-/// Whether a webhook adds EFA, and how that is known.
+/// Returns whether a webhook adds EFA, and the origin of that.
 fn known(ctx: &Context) -> Option<(bool, Origin)> {
     let said = |webhook: Webhook| match webhook {
         Webhook::Auto => None,

@@ -3,7 +3,7 @@
 use super::{Read, Reader};
 
 impl Reader<'_> {
-    /// A command of a pipeline.
+    /// Parses a command of a pipeline.
     pub(super) fn command(&mut self) -> Read {
         self.blanks();
         if self.compound()? {
@@ -15,7 +15,7 @@ impl Reader<'_> {
         self.simple()
     }
 
-    /// A compound command, if one begins here.
+    /// Parses a compound command, if one begins here.
     pub(super) fn compound(&mut self) -> Read<bool> {
         if self.looking_at("((") && self.arithmetic_command()? {
             return Ok(true);
@@ -53,7 +53,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// What stands behind `name()`.
+    /// Parses the body after `name()`.
     pub(super) fn function_body(&mut self) -> Read {
         self.newlines()?;
         let read = self.deeper(Self::compound)?;
@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `a | b)`
+    /// Parses `a | b)`.
     fn patterns(&mut self) -> Read {
         loop {
             self.blanks();

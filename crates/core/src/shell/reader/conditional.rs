@@ -1,9 +1,9 @@
-//! `[[ … ]]`
+//! Parses `[[ … ]]`.
 
 use super::{Read, Reader, ends_word};
 
 impl Reader<'_> {
-    /// What stands behind `[[`, to its end.
+    /// Parses the text after `[[`, to its end.
     pub(super) fn conditional(&mut self) -> Read {
         let mut open = 0_usize;
         loop {
@@ -28,7 +28,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Brackets and bars are part of it.
+    /// Parses a regular expression, which may contain brackets and bars.
     fn regular_expression(&mut self) -> Read {
         self.blanks();
         let mut open = 0_usize;

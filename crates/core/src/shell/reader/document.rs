@@ -2,17 +2,17 @@
 
 use super::{Read, Reader, ends_word};
 
-/// A here-document whose text is still to come.
+/// A here-document whose text follows.
 pub(super) struct Document {
     delimiter: Vec<u8>,
-    /// `<<-`: tabs before a line do not count.
+    /// `<<-`: tabs before a line are ignored.
     strip: bool,
-    /// A quote in the delimiter: the text is taken as it stands.
+    /// A quote in the delimiter: the text is not expanded.
     literal: bool,
 }
 
 impl Reader<'_> {
-    /// Reads the word behind `<<`. Quotes come off, and nothing is expanded.
+    /// Reads the word after `<<`. Quotes are removed, and nothing is expanded.
     pub(super) fn delimiter(&mut self, strip: bool) -> Read {
         let (start, mut delimiter, mut literal) = (self.at, Vec::new(), false);
         while let Some(byte) = self.peek() {
@@ -54,7 +54,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Goes over the texts of the here-documents of the line that has just ended.
+    /// Skips the texts of the here-documents of the line that has just ended.
     pub(super) fn documents(&mut self) -> Read {
         if self.waits_outside {
             return self.fail("a here-document's line continues in a substitution of several lines");
@@ -75,7 +75,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A line of a document, and those that a `\` joins to it.
+    /// Returns a line of a document, with those that a `\` joins to it.
     fn line(&mut self, document: &Document) -> Vec<u8> {
         let mut whole = Vec::new();
         loop {
@@ -95,7 +95,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses what was read since a place if it has several lines and a here-document waits for the next: shells do not
+    /// Refuses text since a place if it has several lines while a here-document is pending: shells do not
     /// agree on where its text begins.
     pub(super) fn on_one_line(&self, start: usize) -> Read {
         let waits = self.waits_outside || !self.waiting.is_empty();

@@ -1,7 +1,8 @@
-//! Reads the shell's command language (POSIX.1-2024 XCU 2.10, and what bash 5.3 adds to it) down to its simple commands
-//! and the places of their words: lists, pipelines, compound commands, functions, quotes, substitutions, here-documents,
-//! comments. In one pass, with work in proportion to the text; what bash, dash and zsh read differently, or what is
-//! half-written, is an error, so that a script is never changed on a guess ("docs/decisions/shell-parser.md").
+//! Parses the shell's command language (POSIX.1-2024 XCU 2.10, and the additions of bash 5.3) down to its
+//! simple commands and the places of their words: lists, pipelines, compound commands, functions, quotes,
+//! substitutions, here-documents, comments. It works in one pass, in time linear in the text. Text that
+//! bash, dash and zsh parse differently, and incomplete text, is an error, so that a script is never
+//! changed on a guess ("docs/decisions/shell-parser.md").
 
 mod compound;
 mod conditional;
@@ -13,50 +14,50 @@ use std::ops::Range;
 
 use document::Document;
 
-/// Longest text that is read: no argument of a program can be longer (Linux, `MAX_ARG_STRLEN`).
+/// Longest text that is parsed: no argument of a program can be longer (Linux, `MAX_ARG_STRLEN`).
 const MAX_BYTES: usize = 128 * 1024;
-/// Most commands and expansions inside of one another.
+/// Deepest nesting of commands and expansions.
 const MAX_DEPTH: usize = 40;
 
-/// What a part of the text is read to, or why it cannot be read.
+/// The result of parsing a part of the text, or why it cannot be parsed.
 type Read<T = ()> = Result<T, String>;
 
 /// A simple command that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Simple {
-    /// The bytes of its name and arguments, quotes included; assignments and redirections are not among them.
+    /// The bytes of its name and arguments, quotes included, without assignments and redirections.
     pub(super) words: Vec<Range<usize>>,
-    /// What it stands in.
+    /// The construct that contains it.
     pub(super) place: Place,
 }
 
-/// What a command stands in.
+/// The construct that contains a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The script itself, compound commands, functions and process substitutions included.
     Script,
     /// `$(…)` or backquotes.
     Substitution,
-    /// The same inside of double quotes.
+    /// The same inside double quotes.
     Quoted,
 }
 
-/// What a text holds.
+/// The contents of a text.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Its simple commands, in order.
     pub(super) commands: Vec<Simple>,
-    /// The bytes of its here-documents, delimiters left out.
+    /// The bytes of its here-documents, without delimiters.
     pub(super) documents: Vec<Range<usize>>,
 }
 
-/// Reads a part of a text; places are those of the whole text.
+/// Parses a part of a text; places are those of the whole text.
 pub(super) fn read(text: &str, part: Range<usize>) -> Read<Contents> {
     if part.len() > MAX_BYTES {
         return Err(format!("it is longer than {} KiB", MAX_BYTES / 1024));
     }
     let bytes = text.as_bytes();
-    // No argument of a program holds one.
+    // No argument of a program contains a NUL.
     if bytes[part.clone()].contains(&0) {
         return Err("there is a NUL byte in it".into());
     }
@@ -80,13 +81,13 @@ struct Reader<'t> {
     bytes: &'t [u8],
     /// The next byte.
     at: usize,
-    /// Where this text, or the backquotes that are being read, ends.
+    /// The end of this text, or of the backquotes being read.
     end: usize,
     depth: usize,
     place: Place,
-    /// Here-documents whose text begins behind this line.
+    /// Here-documents whose text begins after this line.
     waiting: Vec<Document>,
-    /// Whether a command around this substitution waits for one.
+    /// Whether a command around this substitution has one pending.
     waits_outside: bool,
     contents: Contents,
 }
@@ -96,7 +97,7 @@ impl Reader<'_> {
         self.peek_at(0)
     }
 
-    /// The byte so many behind the next.
+    /// Returns the byte at a distance from the next one.
     fn peek_at(&self, ahead: usize) -> Option<u8> {
         let at = self.at + ahead;
         if at < self.end { self.bytes.get(at).copied() } else { None }
@@ -110,7 +111,7 @@ impl Reader<'_> {
         self.at = (self.at + bytes).min(self.end);
     }
 
-    /// Goes behind a text, if it stands here.
+    /// Skips a text, if it is next.
     fn eat(&mut self, text: &str) -> bool {
         let here = self.looking_at(text);
         if here {
@@ -124,7 +125,7 @@ impl Reader<'_> {
         Err(format!("line {}: {why}", 1 + memchr::memchr_iter(b'\n', before).count()))
     }
 
-    /// Reads something that lies inside of what is being read.
+    /// Parses a nested construct.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth >= MAX_DEPTH {
             return Err("it nests too deeply".into());
@@ -135,7 +136,7 @@ impl Reader<'_> {
         done
     }
 
-    /// Goes over blanks, a `\` at a line's end and a comment.
+    /// Skips blanks, a `\` at a line's end and a comment.
     fn blanks(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -151,7 +152,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Goes over blanks and the ends of lines, and over the here-documents behind them.
+    /// Skips blanks and line ends, and the here-documents after them.
     fn newlines(&mut self) -> Read {
         loop {
             self.blanks();
@@ -167,7 +168,7 @@ impl Reader<'_> {
         self.documents()
     }
 
-    /// Whether a reserved word, unquoted and whole, stands here.
+    /// Returns whether a reserved word, unquoted and whole, is next.
     fn at_word(&self, word: &str) -> bool {
         self.looking_at(word) && ends_word(self.peek_at(word.len()), self.peek_at(word.len() + 1))
     }
@@ -190,7 +191,7 @@ impl Reader<'_> {
         if self.eat(text) { Ok(()) } else { self.fail(&format!("`{text}` is missing")) }
     }
 
-    /// Reads the commands up to what ends a list, which is left to the caller; the number of them.
+    /// Parses the commands up to the end of a list, which is left to the caller; returns their number.
     fn list(&mut self) -> Read<usize> {
         let mut count = 0;
         loop {
@@ -210,7 +211,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A list where the grammar wants at least one command.
+    /// Parses a list where the grammar needs at least one command.
     fn some_list(&mut self) -> Read {
         if self.list()? == 0 { self.fail("a command is missing") } else { Ok(()) }
     }
@@ -256,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The reserved word `time`; with an option of its own it is the program.
+    /// Skips the reserved word `time`; with an option it is the program.
     fn eat_time(&mut self) -> bool {
         let before = self.at;
         if !self.eat_word("time") {
@@ -278,7 +279,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a byte, with the one behind it, is none of a word's.
+/// Returns whether a byte, with the one after it, ends a word.
 fn ends_word(byte: Option<u8>, next: Option<u8>) -> bool {
     match byte {
         None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>') => true,

@@ -51,7 +51,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A redirection with its target, if one begins here.
+    /// Parses a redirection with its target, if one begins here.
     fn redirection(&mut self) -> Read<bool> {
         let number = self.descriptor();
         let rest = &self.bytes[self.at + number..self.end];
@@ -76,7 +76,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// How many bytes of `2>` or `{fd}>` stand before the operator.
+    /// Returns the length of `2>` or `{fd}>` before the operator.
     fn descriptor(&self) -> usize {
         let rest = &self.bytes[self.at..self.end];
         let length = if rest.first() == Some(&b'{') {
@@ -88,7 +88,7 @@ impl Reader<'_> {
         if matches!(rest.get(length), Some(b'<' | b'>')) { length } else { 0 }
     }
 
-    /// Where the value begins, if `NAME=`, `NAME+=` or `NAME[…]=` stands here.
+    /// Returns where the value begins, if `NAME=`, `NAME+=` or `NAME[…]=` is next.
     pub(super) fn assigned_at(&self) -> Option<usize> {
         let rest = &self.bytes[self.at..self.end];
         let mut at = name_length(rest);
@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 }
 
-/// How many bytes of a variable's name stand first.
+/// Returns the length of the variable's name at the start.
 fn name_length(bytes: &[u8]) -> usize {
     let length = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     if bytes.first().is_some_and(u8::is_ascii_digit) { 0 } else { length }

@@ -3,7 +3,7 @@
 use super::{Place, Read, Reader, ends_word};
 
 impl Reader<'_> {
-    /// Goes over one word, or an assignment of a list.
+    /// Parses one word, or an assignment of a list.
     pub(super) fn word(&mut self) -> Read {
         let start = self.at;
         let value = self.assigned_at();
@@ -17,7 +17,7 @@ impl Reader<'_> {
         self.on_one_line(start)
     }
 
-    /// `a b c)` of `NAME=(a b c)`.
+    /// Parses `a b c)` of `NAME=(a b c)`.
     fn elements(&mut self) -> Read {
         loop {
             self.newlines()?;
@@ -53,7 +53,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether a `\` at a line's end stands here, and the word goes on behind it.
+    /// Returns whether a `\` at a line's end is next, after which the word continues.
     fn joins_lines(&self) -> bool {
         let mut ahead = 0;
         while self.peek_at(ahead) == Some(b'\\') && self.peek_at(ahead + 1) == Some(b'\n') {
@@ -62,7 +62,7 @@ impl Reader<'_> {
         ahead > 0 && !ends_word(self.peek_at(ahead), self.peek_at(ahead + 1))
     }
 
-    /// Goes over the next character, or what it quotes or begins.
+    /// Parses the next character, or what it quotes or begins.
     pub(super) fn piece(&mut self, quoted: bool) -> Read {
         match self.peek() {
             Some(b'\\') => self.skip(2),
@@ -75,7 +75,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Goes behind the next such byte.
+    /// Moves past the next such byte.
     fn behind_next(&mut self, byte: u8, what: &str) -> Read {
         match self.bytes[self.at..self.end].iter().position(|each| *each == byte) {
             Some(length) => {
@@ -128,7 +128,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `$'…'`, where a `\'` is a quote to bash and the end to a plain shell.
+    /// Parses `$'…'`, where a `\'` is a quote to bash and the end to a plain shell.
     fn escaped(&mut self) -> Read {
         self.at += 1;
         let start = self.at;
@@ -139,7 +139,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `$[…]`, the arithmetic of old.
+    /// Parses `$[…]`, the obsolete arithmetic expansion.
     fn brackets(&mut self) -> Read {
         let start = self.at;
         self.behind_next(b']', "an expression")?;
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The commands of a substitution, to its `)`.
+    /// Parses the commands of a substitution, to its `)`.
     fn nested(&mut self, place: Place) -> Read {
         self.inside(place, |reader| {
             reader.list()?;
@@ -170,7 +170,7 @@ impl Reader<'_> {
         if at >= self.end {
             return self.fail("backquotes have no end");
         }
-        // With escapes a place in the text is no place in the command.
+        // With escapes, a place in the text does not correspond to a place in the command.
         let looked_into = !quoted && self.place != Place::Quoted && !self.bytes[start..at].contains(&b'\\');
         if looked_into {
             let end = std::mem::replace(&mut self.end, at);
@@ -185,7 +185,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what stands in a substitution, whose here-documents are its own.
+    /// Parses the inside of a substitution, whose here-documents are its own.
     fn inside(&mut self, place: Place, read: impl FnOnce(&mut Self) -> Read) -> Read {
         let waits = self.waits_outside;
         let waiting = std::mem::take(&mut self.waiting);
@@ -196,7 +196,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What stands behind `${`, to its `}`.
+    /// Parses the text after `${`, to its `}`.
     fn expansion(&mut self, quoted: bool) -> Read {
         if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|' | b'(')) {
             return self.fail("a substitution in `${ …; }` is not understood");
@@ -222,8 +222,9 @@ impl Reader<'_> {
         }
     }
 
-    /// An arithmetic expression whose `((` ends so many bytes on, to its `))`; false, and nothing read, if it is two
-    /// brackets of commands instead. No command is looked for in it.
+    /// Parses an arithmetic expression, to its `))`; `opened` is the length of its `((`. Returns false, and
+    /// reads nothing, if these are two nested subshells instead. Commands inside the expression are
+    /// ignored.
     pub(super) fn arithmetic(&mut self, opened: usize) -> Read<bool> {
         let before = self.at;
         self.at += opened;
@@ -257,7 +258,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `(a|b)` of an extended pattern.
+    /// Parses `(a|b)` of an extended pattern.
     fn pattern(&mut self) -> Read {
         let mut open = 0_usize;
         loop {

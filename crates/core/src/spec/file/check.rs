@@ -10,16 +10,16 @@ use crate::request::{RULES, Rule};
 use crate::span::{SpanTree, Value};
 use crate::text::quantity::Quantity;
 
-/// More findings than a person reads; a hostile file gets no more.
+/// Most findings that are reported: more are not read, and a hostile file could have many.
 const MAX_FINDINGS: usize = 100;
 
 /// What was found so far.
 pub(crate) struct Check<'s> {
     source: Source<'s>,
-    /// What the whole is, for messages.
+    /// The name of the document, for messages.
     whole: &'static str,
     findings: Vec<Finding>,
-    /// Paths of the keys that misspelt ones were meant to be: they are not missing.
+    /// Paths of the keys that misspelt ones probably meant: they are not missing.
     meant: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl<'s> Check<'s> {
         Self { source, whole, findings: Vec::new(), meant: Vec::new() }
     }
 
-    /// The findings, and the paths of the keys that were meant.
+    /// Returns the findings, and the paths of the keys that were probably meant.
     pub fn into_parts(self) -> (Vec<Finding>, Vec<String>) {
         (self.findings, self.meant)
     }
@@ -59,7 +59,7 @@ impl<'s> Check<'s> {
         if table.name == CODE.name {
             self.code(node, path);
         }
-        // The whole file's own are checked when flags and defaults are in.
+        // The file's own required keys are checked after flags and defaults are applied.
         for key in table.keys.iter().filter(|key| key.required && !table.name.is_empty()) {
             if !node.entries().iter().any(|entry| key.is(&entry.key)) {
                 let message = format!("`{path}` needs `{}`: {}", key.name, lower_first(key.doc));
@@ -70,7 +70,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// `code` is a script or a repository: parts of the other one would be dropped.
+    /// Checks `code`, which is a script or a repository: parts of the other one would be dropped.
     fn code(&mut self, node: &SpanTree<'_>, path: &str) {
         let has = |key: &str| node.get(key).is_some();
         let message = match (has("script"), has("git")) {
@@ -128,7 +128,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// TOML and the builder know no null, and what is passed on must not depend on the syntax it was written in.
+    /// Refuses null: TOML and the builder have none, and passed-on values must not depend on the syntax
+    /// they were written in.
     fn any(&mut self, node: &SpanTree<'_>, path: &str) {
         if node.is_null() {
             self.wrong_kind(node, "a value (TOML has no null)", path);
@@ -153,10 +154,10 @@ impl<'s> Check<'s> {
             format!("{name} has no value; it must be {expected}")
         } else {
             let got = match &node.value {
-                // Where a number may stand, its value says more than its kind.
+                // Where a number is accepted, its value is more useful than its kind.
                 Value::Int(number) if expected.contains("number") => number.to_string(),
                 Value::UInt(number) if expected.contains("number") => number.to_string(),
-                // A flag's text has no kind that its user chose.
+                // Users do not choose the kind of a flag's text.
                 Value::Str(text) if self.source.text.is_empty() => format!("`{}`", shown(text)),
                 _ => node.kind().to_owned(),
             };
@@ -298,7 +299,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// The alternatives differ in kind (a word or a table), so the kind says which one was meant.
+    /// Checks alternatives, which differ in kind (a word or a table), so the kind shows which one was
+    /// meant.
     fn one_of(&mut self, node: &SpanTree<'_>, shapes: &'static [Shape], all: &Shape, path: &str) {
         let is_map = matches!(node.value, Value::Map(_));
         let fits = |shape: &&Shape| match shape {
@@ -325,7 +327,7 @@ impl<'s> Check<'s> {
     }
 }
 
-/// A path with one more key, quoted where it must be.
+/// Returns a path with one more key, quoted where needed.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     let key = if bare {
@@ -336,7 +338,7 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// A text of the file's, cut to what fits a message, without control characters.
+/// Returns a text of the file, shortened for a message, without control characters.
 fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut out: String =

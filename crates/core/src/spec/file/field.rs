@@ -14,12 +14,12 @@ use crate::spec::{Code, EnvVar, Launch, RestartPolicy, RoleKind, SecretRef, Volu
 use crate::text::duration;
 use crate::text::quantity::Quantity;
 
-/// How often a job restarts that says `on-failure` and no number.
+/// How often a job restarts by default with `on-failure`.
 const DEFAULT_RESTARTS: u32 = 3;
 
 /// A field that a key sets. Reading replaces a value, and merges a table by its keys.
 pub(crate) trait Field {
-    /// Takes a value that the check accepted; none where it is of another kind.
+    /// Takes a value that the check accepted; returns none where it has another type.
     fn read(&mut self, node: &SpanTree<'_>, shape: &Shape, source: Source<'_>) -> Option<()>;
     /// Returns the value as TOML; none where it is the default.
     fn write(&self, shape: &Shape) -> Option<Item>;
@@ -122,7 +122,8 @@ macro_rules! words {
 
 words!(Launch, Fabric, Stack, Inject, Webhook);
 
-/// Its default depends on the role's name, so it is always written; the writer of roles leaves out what the name says.
+/// Its default depends on the role's name, so it is always written; the writer of roles leaves out what the
+/// name implies.
 impl Field for RoleKind {
     fn read(&mut self, node: &SpanTree<'_>, _: &Shape, source: Source<'_>) -> Option<()> {
         *self = value::word(node, source)?;
@@ -360,7 +361,7 @@ impl Field for RestartPolicy {
     }
 }
 
-/// Returns the word a unit variant has in files.
+/// Returns the word of a unit variant in files.
 fn word<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -378,8 +379,8 @@ fn table<'a>(entries: impl Iterator<Item = (&'a String, &'a String)>) -> Item {
     Item::Table(table)
 }
 
-/// Merges a table into a list whose items have names: an item takes the place of the one with its name, or the end.
-/// Positions are kept in a map, so that a table of many entries is read in linear time.
+/// Merges a table into a list whose items have names: an item replaces the one with its name, or is
+/// appended. Positions are kept in a map, so that a table of many entries is read in linear time.
 fn by_name<T>(
     list: &mut Vec<T>,
     node: &SpanTree<'_>,
@@ -401,7 +402,7 @@ fn by_name<T>(
     Some(())
 }
 
-/// Lays one value over another: tables by key, all else whole.
+/// Merges one value into another: tables by key, everything else as a whole.
 pub(super) fn merge(under: &mut serde_json::Value, over: serde_json::Value) {
     use serde_json::Value as Json;
     match (under, over) {

@@ -1,4 +1,4 @@
-//! Flags, which go the same way as a file: each is one value at one path, checked against the same table.
+//! Flags, which are processed like a file: each is one value at one path, checked against the same table.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Finding, Result};
 pub struct JobFlag {
     key: &'static Key,
     flag: &'static Flag,
-    /// The table the key is in, if it is not at the top of the file.
+    /// The table that contains the key, if it is not at the top of the file.
     table: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ impl JobFlag {
         self.flag.group
     }
 
-    /// Returns the words it accepts; none where any text may stand.
+    /// Returns the words it accepts; none where any text is accepted.
     pub fn words(self) -> Option<&'static [Word]> {
         match self.key.shape {
             Shape::Word(words) => Some(words),
@@ -66,14 +66,14 @@ impl JobFlag {
         }
     }
 
-    /// Whether it may be given more than once.
+    /// Returns whether it may be given more than once.
     pub fn is_repeated(self) -> bool {
         self.flag.repeated
             || matches!(self.key.shape, Shape::Texts | Shape::Map(_) | Shape::Named(_) | Shape::Rules(_))
     }
 }
 
-/// What flags say about a job, as they were given.
+/// The flags given for a job.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     given: Vec<(Cow<'static, str>, String)>,
@@ -94,7 +94,7 @@ impl Overrides {
         self
     }
 
-    /// Adds the command, which stands behind `--` on the command line.
+    /// Adds the command, which follows `--` on the command line.
     #[must_use]
     pub fn command<S: Into<String>>(mut self, argv: impl IntoIterator<Item = S>) -> Self {
         argv.into_iter().for_each(|word| self.set("--", word));
@@ -116,7 +116,7 @@ impl Overrides {
         self.given.iter().filter(move |(name, _)| name == flag).map(|(_, value)| value.as_str())
     }
 
-    /// Returns what the flags request of the fabric, for documents that are not job files.
+    /// Returns the fabric request of the flags, for documents that are not job files.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] with a finding for each value that cannot be read.
@@ -135,7 +135,7 @@ impl Overrides {
     }
 }
 
-/// Shows the names of the flags only: a value may be a secret.
+/// Shows only the names of the flags: a value may be a secret.
 impl std::fmt::Debug for Overrides {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Overrides ")?;
@@ -143,8 +143,8 @@ impl std::fmt::Debug for Overrides {
     }
 }
 
-/// Puts the configuration's defaults into a draft: paths of a job file, with values that were checked before. The
-/// instance type waits until the roles are known.
+/// Adds the configuration's defaults to a draft: paths of a job file, with values that were checked before.
+/// The instance type is applied once the roles are known.
 pub(super) fn defaults(draft: &mut Draft, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
     for (path, value, origin) in defaults {
         match (path.as_slice(), value.as_str()) {
@@ -186,7 +186,7 @@ struct Given {
     value: Value<'static>,
 }
 
-/// Puts flags into a draft.
+/// Adds flags to a draft.
 pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
     let mut flags = Flags::default();
     flags.collect(overrides);
@@ -201,7 +201,7 @@ pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
     }
 }
 
-/// Where a flag goes: a role's key to the workers, if the roles have names.
+/// Returns the paths that a flag sets: a role's key applies to the workers, if the roles have names.
 fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box<Finding>> {
     let key = flag.path.first().map_or("", String::as_str);
     let workers: Vec<&str> =
@@ -209,7 +209,7 @@ fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box
     if !is_shorthand(key) || workers.is_empty() || workers == ["worker"] && !draft.places.has("roles") {
         return Ok(vec![flag.path.clone()]);
     }
-    // What nodes are like can hold for all of them; how many there are, and what runs, cannot.
+    // Properties of nodes can be the same for all roles; their number, and the command, cannot.
     let one_each = matches!(key, "nodes" | "gpus_per_node" | "ranks_per_node" | "command");
     if one_each && workers.len() > 1 {
         let message = format!("it is not clear which role is meant: the file has {}", workers.join(", "));
@@ -278,7 +278,7 @@ impl Flags {
         match flag.key.shape {
             Shape::Texts | Shape::Command => self.push(name, &path, list(values)),
             Shape::Bool => self.push(name, &path, Value::Bool(last == "true")),
-            // What is no number goes on as text, for the check to refuse.
+            // A value that is no number is passed on as text, for the check to refuse.
             Shape::Count { .. } => {
                 self.push(name, &path, last.parse().map_or_else(|_| string(last), Value::Int));
             }
@@ -312,7 +312,8 @@ impl Flags {
         }
     }
 
-    /// The parts of `code` are one value: a script on the command line replaces a repository in the file.
+    /// Adds `code`, whose parts are one value: a script on the command line replaces a repository in the
+    /// file.
     fn code(&mut self, overrides: &Overrides) {
         let mut parts = Vec::new();
         let mut name = "";

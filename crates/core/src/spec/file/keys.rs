@@ -442,7 +442,7 @@ pub static JOB: Table = Table {
 /// All tables, in the order of the reference page.
 pub static TABLES: [&Table; 7] = [&JOB, &ROLE, &FABRIC_TABLE, &VOLUME, &SECRET, &CODE, &RESTART_TABLE];
 
-/// Whether this is a key of a role that stands at the top of the file where there is one role.
+/// Returns whether this is a key of a role that is at the top of the file where there is one role.
 pub fn is_shorthand(name: &str) -> bool {
     JOB.key(name).is_some_and(|key| matches!(key.place, Place::Role(_)))
 }

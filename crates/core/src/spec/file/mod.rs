@@ -1,7 +1,8 @@
-//! From a job file, defaults and flags to a [`JobSpec`], with every mistake reported at once.
+//! Builds a [`JobSpec`] from a job file, defaults and flags, and reports all mistakes at once.
 //!
-//! [`keys`] defines every key once; [`check`] compares a file with it, [`read`] takes what is right, [`write`] writes a
-//! job, and [`JobSpec::validate_with`] checks the whole. Flags and the configuration's defaults go the same way.
+//! [`keys`] defines every key once; [`check`] compares a file with it, [`read`] takes the valid values,
+//! [`write`] writes a job, and [`JobSpec::validate_with`] checks the whole. Flags and the configuration's
+//! defaults go the same way.
 
 mod check;
 mod field;
@@ -38,7 +39,7 @@ use crate::{Error, ErrorKind, Result};
 use places::Places;
 use read::Read;
 
-/// A job that was read, and what remains to be done with it.
+/// A parsed job, and the files that are still to be read.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobFile {
@@ -46,7 +47,7 @@ pub struct JobFile {
     pub spec: JobSpec,
     /// Warnings and remarks; no errors.
     pub findings: Vec<Finding>,
-    /// Path, as it stands in the file, of the script whose text is to be read: [`JobFile::set_script`].
+    /// Path, as written in the file, of the script whose text is to be read: [`JobFile::set_script`].
     pub script: Option<String>,
 }
 
@@ -68,13 +69,14 @@ impl JobFile {
         draft.finish(&Catalogue::builtin())
     }
 
-    /// Path, as it stands in the file, of a TrainJob's runtime that is to be read: [`JobFile::set_runtime`].
+    /// Returns the path, as written in the file, of a TrainJob's runtime that is to be read:
+    /// [`JobFile::set_runtime`].
     pub fn runtime(&self) -> Option<String> {
         self.spec.backend.get("kubeflow")?.get("runtime-file")?.as_str().map(str::to_owned)
     }
 
-    /// Gives the text of the file named by [`JobFile::runtime`]; the job then refers to the runtime in it, unless it
-    /// names another.
+    /// Sets the text of the file named by [`JobFile::runtime`]; the job then refers to the runtime in it,
+    /// unless it names another.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] where no training runtime is in it.
@@ -99,7 +101,7 @@ impl JobFile {
         Ok(())
     }
 
-    /// Gives the text of the script named in [`JobFile::script`].
+    /// Sets the text of the script named in [`JobFile::script`].
     pub fn set_script(&mut self, content: String) {
         if let Some(Code::Script { text, .. }) = &mut self.spec.code {
             *text = content;
@@ -108,7 +110,7 @@ impl JobFile {
     }
 }
 
-/// A job while it is put together: defaults, then the file, then flags; later ones win.
+/// A job under construction: defaults, then the file, then flags; later ones win.
 #[derive(Clone, Debug)]
 pub struct Draft {
     spec: JobSpec,
@@ -116,11 +118,11 @@ pub struct Draft {
     places: Places,
     script: Option<String>,
     file: Option<String>,
-    /// Paths of keys that misspelt ones were meant to be.
+    /// Paths of the keys that misspelt ones probably meant.
     meant: Vec<String>,
     /// The configuration's instance type, for workers that name none.
     instance_type: Option<(String, Origin)>,
-    /// Whether the file could not be read as one, so that judging the whole would only add noise.
+    /// Whether the file could not be parsed, so that checking the whole would only add noise.
     broken: bool,
 }
 
@@ -145,7 +147,7 @@ impl Draft {
         }
     }
 
-    /// Takes the job file.
+    /// Adds the job file.
     pub fn file(&mut self, file: &str, bytes: &[u8]) {
         self.file = Some(file.to_owned());
         let text = match text::decode(file, bytes) {
@@ -162,7 +164,7 @@ impl Draft {
         if let Some(root) = &root {
             self.broken |= !matches!(root.value, Value::Map(_));
             let found = self.tree(root, source, Origin::Job);
-            // Behind a syntax error, what could be read of that line says nothing.
+            // After a syntax error, other findings of that line are meaningless.
             let lines: Vec<usize> =
                 syntax.iter().filter_map(|f| f.span.as_ref()).map(|span| span.line).collect();
             let apart = |f: &Finding| f.span.as_ref().is_none_or(|span| !lines.contains(&span.line));
@@ -176,12 +178,13 @@ impl Draft {
         self.findings.extend(syntax);
     }
 
-    /// Takes the configuration's defaults for all jobs ([`Config::job_defaults`](crate::config::Config::job_defaults)).
+    /// Adds the configuration's defaults for all jobs
+    /// ([`Config::job_defaults`](crate::config::Config::job_defaults)).
     pub fn defaults(&mut self, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
         flags::defaults(self, defaults);
     }
 
-    /// Takes flags. What is wrong with one is reported under its name.
+    /// Adds flags. A mistake in one is reported under its name.
     pub fn flags(&mut self, overrides: &Overrides) {
         flags::apply(self, overrides);
     }
@@ -195,7 +198,7 @@ impl Draft {
         findings
     }
 
-    /// Ends the draft: checks the whole and gives the job.
+    /// Ends the draft: checks the whole and returns the job.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
@@ -207,7 +210,7 @@ impl Draft {
             let cut = first_of_many(&mut found);
             for mut finding in found.into_iter().chain(cut) {
                 self.places.locate(&mut finding);
-                // A value that is wrong was not taken; that it is missing now is no second mistake.
+                // An invalid value was not taken; that it is missing now is no second mistake.
                 let misspelt = finding.subject.as_ref().is_some_and(|path| self.meant.contains(path));
                 if !misspelt && !self.findings.iter().any(|known| covers(known, &finding)) {
                     self.name_origin(&mut finding);
@@ -228,7 +231,7 @@ impl Draft {
         Err(Error::from_findings(ErrorKind::InvalidSpec, message, self.findings))
     }
 
-    /// A value that is not the file's has no place in it: the flag, variable or configuration that set it is named.
+    /// Names the flag, variable or configuration that set a value which is not from the file.
     fn name_origin(&self, finding: &mut Finding) {
         let Some(path) = &finding.subject else { return };
         match self.spec.origins.get(path) {
@@ -241,7 +244,7 @@ impl Draft {
         finding.span = None;
     }
 
-    /// Fills in what follows from the rest: the instance type of all workers, and the script that torchrun starts.
+    /// Fills in derived values: the instance type of all workers, and the script that torchrun starts.
     fn complete(&mut self) {
         if let Some((name, origin)) = self.instance_type.take() {
             let workers = self.spec.roles.iter_mut().filter(|role| role.kind == RoleKind::Worker);
@@ -261,7 +264,7 @@ impl Draft {
         }
     }
 
-    /// Keys of a role both at the top and under `[roles]`: which is meant cannot be told.
+    /// Reports keys of a role both at the top and under `[roles]`: which one is meant is unclear.
     fn both_forms(&self) -> Vec<Finding> {
         if !self.places.has("roles") {
             return Vec::new();
@@ -281,9 +284,8 @@ impl Draft {
     }
 }
 
-/// Whether a finding about a missing or wrong value says no more than one that is known.
-/// Cuts a list of findings that nobody would read to its end, errors first: each is placed in the file, which a file with
-/// ten thousand mistakes would pay for with minutes. What is left out is said.
+/// Cuts a list of findings too long to read, errors first, and reports how many were left out. Each finding
+/// is placed in the file, which would take minutes for a file with ten thousand mistakes.
 fn first_of_many(found: &mut Vec<Finding>) -> Option<Finding> {
     const MOST: usize = 200;
     if found.len() <= MOST {
@@ -308,7 +310,7 @@ fn covers(known: &Finding, new: &Finding) -> bool {
 
 fn parse(source: Source<'_>) -> (Option<SpanTree<'_>>, Vec<Finding>) {
     let bad = |error: &span::SyntaxError| {
-        // The parsers' own words for it are about the parser.
+        // The parsers' own messages for it are about the parser.
         let deep = error.message.contains("recursion") || error.message.contains("recurse");
         let message =
             if deep { "this is nested too deep for a job file".to_owned() } else { error.message.clone() };

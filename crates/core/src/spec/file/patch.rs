@@ -1,4 +1,4 @@
-//! Edits of a job file that leave everything else as it stands.
+//! Edits of a job file that leave everything else unchanged.
 
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike};
 
@@ -8,7 +8,8 @@ use super::toml::{from_json, inline};
 use crate::finding::PatchEdit;
 use crate::{Error, ErrorKind, Result};
 
-/// Applies a finding's edits to the text of a TOML job file; comments, order and quoting of all else stay.
+/// Applies a finding's edits to the text of a TOML job file; comments, order and quoting of everything else
+/// stay.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] where the text is no TOML or an edit's path leads through a value that is no table, and
@@ -48,7 +49,7 @@ fn apply(root: &mut Table, edit: &PatchEdit) -> std::result::Result<(), &'static
             let new = if is_shorthand(key.get()) || key.get() == "rules" {
                 inline([])
             } else {
-                // Written only where something stands in it itself: `[target.prod]` needs no `[target]`.
+                // Written only where it has values of its own: `[target.prod]` needs no `[target]`.
                 let mut table = Table::new();
                 table.set_implicit(true);
                 Item::Table(table)
@@ -75,7 +76,7 @@ fn set(
 ) -> std::result::Result<(), &'static str> {
     let mut value = from_json(value).ok_or("it has no value")?;
     match table.get_mut(key) {
-        // The comment behind the old value stays.
+        // The comment after the old value stays.
         Some(Item::Value(old)) => {
             *value.decor_mut() = old.decor().clone();
             *old = value;

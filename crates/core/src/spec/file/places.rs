@@ -1,4 +1,4 @@
-//! Where the values of a job stand in its file, by path.
+//! The places of a job's values in its file, by path.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::Finding;
 use crate::finding::Span;
 use crate::span::{SpanTree, Value};
 
-/// More paths than a job file of a person has; what is beyond is shown by what it stands in.
+/// More paths than a hand-written job file has; a value beyond the limit is shown by what contains it.
 const MAX_PLACES: usize = 10_000;
 
 /// The places of a job file's values.
@@ -21,7 +21,7 @@ pub(super) struct Places {
     text: String,
 }
 
-/// Does not show the text.
+/// Hides the text.
 impl std::fmt::Debug for Places {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Places").field("file", &self.file).finish_non_exhaustive()
@@ -54,12 +54,12 @@ impl Places {
         }
     }
 
-    /// Whether the file has something at a path.
+    /// Returns whether the file has a value at a path.
     pub fn has(&self, path: &str) -> bool {
         self.by_path.contains_key(path)
     }
 
-    /// Says of a finding where it stands, and calls what it is about by the name it has in the file.
+    /// Sets the place of a finding, and names its subject as in the file.
     pub fn locate(&self, finding: &mut Finding) {
         let Some(path) = finding.subject.clone() else { return };
         let path = self.as_written(&path);
@@ -72,7 +72,7 @@ impl Places {
         finding.subject = Some(path);
     }
 
-    /// The one role's keys stand at the top unless the file has `[roles]`.
+    /// Returns the path as written: the one role's keys are at the top unless the file has `[roles]`.
     fn as_written(&self, path: &str) -> String {
         let Some(rest) = path.strip_prefix("roles.worker.") else { return path.to_owned() };
         let key = rest.split('.').next().unwrap_or("");

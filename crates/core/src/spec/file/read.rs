@@ -1,4 +1,5 @@
-//! Takes what a tree says into a job, key by key. Values that are wrong were reported by the check and are skipped here.
+//! Moves the values of a tree into a job, key by key. Invalid values were reported by the check and are
+//! skipped here.
 
 use super::check::join;
 use super::field::merge;
@@ -9,12 +10,12 @@ use crate::request::Origin;
 use crate::span::SpanTree;
 use crate::spec::{JobSpec, Role, RoleKind};
 
-/// Reads one source into a job: values it has replace those the job has, maps are merged by key.
+/// Reads one source into a job: its values replace those of the job, maps are merged by key.
 pub(super) struct Read<'s, 'j> {
     pub source: Source<'s>,
     pub origin: Origin,
     pub job: &'j mut JobSpec,
-    /// The path of a script whose text is yet to be read.
+    /// The path of a script whose text is still to be read.
     pub script: &'j mut Option<String>,
 }
 
@@ -29,7 +30,7 @@ impl Read<'_, '_> {
         }
     }
 
-    /// Records where a value came from; of a table, where each of its values did.
+    /// Records the origin of a value; of a table, the origin of each of its values.
     fn note(&mut self, path: &str, node: &SpanTree<'_>) {
         if node.entries().is_empty() {
             return self.job.origins.set(path, self.origin.clone());
@@ -65,7 +66,7 @@ impl Read<'_, '_> {
         Some(())
     }
 
-    /// The role the keys at the top are about: the only worker, which is made when the first such key is met.
+    /// Returns the role of the keys at the top: the only worker, which is made on the first such key.
     fn worker(&mut self) -> &mut Role {
         let roles = &mut self.job.roles;
         let at = roles.iter().position(|role| role.kind == RoleKind::Worker).unwrap_or_else(|| {
@@ -90,7 +91,7 @@ impl Read<'_, '_> {
         }
     }
 
-    /// A word is short for a table with `kind`.
+    /// Reads `fabric`: a word is short for a table with `kind`.
     fn fabric(&mut self, node: &SpanTree<'_>) {
         if node.entries().is_empty() {
             let _ = FABRIC_TABLE.key("kind").and_then(|kind| self.key(kind, node));

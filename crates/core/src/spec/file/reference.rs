@@ -1,4 +1,4 @@
-//! The table of keys as a reference page and as a JSON schema.
+//! Writes the table of keys as a reference page and as a JSON schema.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::keys::{JOB, TABLES};
 use super::shape::{Key, Shape, Table, Word};
 
-/// The reference page of the job file, in Markdown.
+/// Returns the reference page of the job file, in Markdown.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# The job file\n\n\
@@ -96,7 +96,7 @@ fn anchor(title: &str) -> String {
         .collect()
 }
 
-/// The JSON schema of the job file.
+/// Returns the JSON schema of the job file.
 pub fn schema() -> Value {
     let mut schema = object(&JOB);
     if let Value::Object(map) = &mut schema {
@@ -106,7 +106,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// The JSON schema of what the configuration's `[job]` table may say.
+/// Returns the JSON schema of the configuration's `[job]` table.
 pub fn defaults_schema() -> Value {
     let mut schema = object(&JOB);
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -177,7 +177,7 @@ fn of_shape(shape: &Shape) -> Value {
     }
 }
 
-/// `off` and `yes` are booleans to YAML, and so to an editor.
+/// Returns the schema of words. In YAML, and so in an editor, `off` and `yes` are booleans.
 fn of_words(words: &[Word]) -> Value {
     let mut list: Vec<Value> =
         words.iter().flat_map(|word| [Some(word.word), word.alias]).flatten().map(Value::from).collect();

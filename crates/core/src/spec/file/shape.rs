@@ -1,4 +1,4 @@
-//! What one key of a job file is: its shape, the field of the job it sets, and its flags.
+//! The definition of one key of a job file: its shape, the field of the job it sets, and its flags.
 
 use crate::request::FabricRequest;
 use crate::spec::{JobSpec, Role};
@@ -8,7 +8,7 @@ use super::field::Field;
 /// A table of keys.
 #[derive(Debug)]
 pub struct Table {
-    /// Where it stands, for people: `fabric`, `roles.NAME`; empty for the whole file.
+    /// Its name for display: `fabric`, `roles.NAME`; empty for the whole file.
     pub name: &'static str,
     /// What it is.
     pub doc: &'static str,
@@ -19,21 +19,21 @@ pub struct Table {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// As it is written.
+    /// Its name in a file.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The shape of its value.
     pub shape: Shape,
     /// What it does.
     pub doc: &'static str,
-    /// A value, in TOML; empty for what an example of one line cannot show.
+    /// An example in TOML; empty where one line is not enough.
     pub example: &'static str,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
     /// Whether the configuration's `[job]` table may set it for all jobs.
     pub config: bool,
-    /// Other names that mean the same here.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// Names other tools have for it: what somebody who writes one meant.
+    /// Names that other tools use for it, for "did you mean".
     pub synonyms: &'static [&'static str],
     /// What it sets.
     pub place: Place,
@@ -68,15 +68,15 @@ pub(crate) enum Place {
 /// A flag that sets a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// As it is typed: `--nodes`.
+    /// Its name on the command line: `--nodes`.
     pub name: &'static str,
     /// The letter of its short form.
     pub short: Option<char>,
-    /// What its value is called in help; empty where it takes none.
+    /// The name of its value in help; empty where it takes none.
     pub value: &'static str,
-    /// Its help, where the key's own text does not serve.
+    /// Its help, where the key's own text does not fit.
     pub help: Option<&'static str>,
-    /// Where help lists it.
+    /// The section of help that lists it.
     pub group: Group,
     /// Whether it may be repeated although the key takes one value: the last one wins.
     pub repeated: bool,
@@ -127,7 +127,7 @@ impl Flag {
     }
 }
 
-/// What a value looks like.
+/// The shape of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// A string.
@@ -142,7 +142,7 @@ pub enum Shape {
     Bool,
     /// A whole number.
     Count {
-        /// The least.
+        /// The minimum.
         min: u32,
     },
     /// A Kubernetes quantity, as a string or a number.
@@ -161,13 +161,13 @@ pub enum Shape {
     Table(&'static Table),
     /// Free names, each a table with these keys; their order is kept.
     Named(&'static Table),
-    /// The first that fits the kind of value.
+    /// The first shape that fits the kind of value.
     OneOf(&'static [Shape]),
     /// Anything.
     Any,
 }
 
-/// A word with what it means.
+/// A word with its meaning.
 #[derive(Debug)]
 pub struct Word {
     /// The word.
@@ -183,7 +183,7 @@ pub(crate) const fn word(word: &'static str, doc: &'static str) -> Word {
 }
 
 impl Word {
-    /// Whether this is the word or its short form.
+    /// Returns whether this is the word or its short form.
     pub fn is(&self, text: &str) -> bool {
         self.word == text || self.alias == Some(text)
     }
@@ -252,19 +252,20 @@ impl Key {
         self
     }
 
-    /// Whether this is its name or an alias.
+    /// Returns whether this is its name or an alias.
     pub fn is(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 }
 
 impl Table {
-    /// The key of a name or alias.
+    /// Returns the key of a name or alias.
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.is(name))
     }
 
-    /// The key somebody meant who wrote another name: the one other tools call so, or the nearest.
+    /// Returns the key that an unknown name probably means: the one that other tools call so, or the
+    /// nearest.
     pub fn meant(&self, name: &str) -> Option<&'static str> {
         let spelling = name.replace('-', "_").to_lowercase();
         let known =
@@ -278,7 +279,7 @@ impl Table {
 }
 
 impl Shape {
-    /// The table of keys that a value may be, if it may be one.
+    /// Returns the table of keys that a value may be, if it may be one.
     pub(crate) fn table(&self) -> Option<&'static Table> {
         match self {
             Self::Table(table) => Some(table),
@@ -287,7 +288,7 @@ impl Shape {
         }
     }
 
-    /// The words that may stand here, if they are words.
+    /// Returns the accepted words, if the value is a word.
     pub(crate) fn words(&self) -> Option<&'static [Word]> {
         match self {
             Self::Word(words) => Some(words),
@@ -295,7 +296,7 @@ impl Shape {
         }
     }
 
-    /// What is expected, in a user's words.
+    /// Returns the expected value in the user's terms.
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a string".to_owned(),

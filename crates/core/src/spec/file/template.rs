@@ -1,4 +1,4 @@
-//! A commented job file to start from: what is known is set, what could be set stands behind `#` with an example.
+//! A commented job file to start from: known values are set, optional ones follow `#` with an example.
 
 use toml_edit::{DocumentMut, Item};
 
@@ -13,10 +13,10 @@ const HEAD: &str = "\
 #   weftrun submit --follow FILE   send it, follow all ranks, see which transport they use
 ";
 
-/// Keys that only some jobs need, and that a comment of one line does not explain.
+/// Keys that only some jobs need, and that a one-line comment does not explain.
 const LEFT_OUT: [&str; 6] = ["roles", "volumes", "backend", "annotations", "ranks_per_node", "resources"];
 
-/// Writes the file. Reading it gives the job back.
+/// Writes the file. Reading it returns an equal job.
 ///
 /// ```
 /// use weftrun_core::spec::{JobFile, JobSpec, Role};
@@ -29,7 +29,7 @@ const LEFT_OUT: [&str; 6] = ["roles", "volumes", "backend", "annotations", "rank
 /// ```
 pub fn template(job: &JobSpec) -> String {
     let written = to_toml(job);
-    // What we wrote is TOML; were it not, it would still be what is wanted.
+    // The text written above is TOML; if it were not, it would still be the best answer.
     let Ok(document) = written.parse::<DocumentMut>() else { return written };
     let mut values = HEAD.to_owned();
     let mut tables = String::new();
@@ -52,7 +52,7 @@ fn table(key: &Key, item: &Item) -> String {
     format!("\n{}{}\n", comment(key), alone.to_string().trim())
 }
 
-/// What the key does, and the words it can have.
+/// Returns the comment of a key: what it does, and the words it accepts.
 fn comment(key: &Key) -> String {
     let words = match key.shape {
         Shape::Word(words) => Some(words),

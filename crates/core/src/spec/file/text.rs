@@ -1,14 +1,14 @@
-//! From bytes to text: what is not a job file at all is refused before anything reads it.
+//! Decodes bytes to text: data that is no job file at all is refused before anything parses it.
 
 use crate::Finding;
 use crate::finding::Span;
 
-/// Largest job file that is read. A script of its own is not in it.
+/// Largest job file that is read, without a separate script.
 pub const MAX_BYTES: usize = 1 << 20;
 /// Largest script carried inside a job: a ConfigMap holds 1 MiB, of which other files need some.
 pub const MAX_SCRIPT: usize = 900_000;
 
-/// The text of a file, without a byte order mark; or why it is none.
+/// Returns the text of a file, without a byte order mark; or why it is not text.
 pub(super) fn decode<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Finding>> {
     let refuse = |code: &str, message: String, fix: &str| {
         let span = Span { file: file.to_owned(), start: 0, end: 0, line: 1, column: 1 };
@@ -48,7 +48,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the file's ending; without a known one, by the first line that says something.
+    /// Returns the syntax by the file's extension; without a known one, by the first significant line.
     pub fn of(file: &str, text: &str) -> Self {
         let ending = file.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
         match ending.as_deref() {

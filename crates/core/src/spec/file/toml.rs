@@ -10,7 +10,7 @@ pub(super) fn inline<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) ->
     Item::Value(Value::InlineTable(entries.into_iter().collect::<InlineTable>()))
 }
 
-/// TOML has no null: a key without a value is left out.
+/// Converts a value; TOML has no null, so a key without a value is left out.
 pub(super) fn from_json(value: &serde_json::Value) -> Option<Value> {
     use serde_json::Value as Json;
     Some(match value {

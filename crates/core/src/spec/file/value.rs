@@ -1,4 +1,4 @@
-//! One value of a tree as the type it should be; none where it is another.
+//! Converts one value of a tree to a type; returns none where it has another.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::finding::Span;
 use crate::request::Gid;
 use crate::span::{SpanTree, Style, Value, position};
 
-/// The text a tree was read from; a flag has none.
+/// The text that a tree was read from; a flag has none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'s> {
     pub file: &'s str,
@@ -19,10 +19,10 @@ pub(crate) struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// What does not come from a file.
+    /// The source of values that are not from a file.
     pub const NONE: Source<'static> = Source { file: "", text: "" };
 
-    /// The place of bytes, as findings carry it.
+    /// Returns the place of bytes, as findings carry it.
     pub fn place(self, span: &Range<usize>) -> Option<Span> {
         if self.file.is_empty() {
             return None;
@@ -31,7 +31,7 @@ impl<'s> Source<'s> {
         Some(Span { file: self.file.to_owned(), start: span.start, end: span.end, line, column })
     }
 
-    /// A bare scalar as it stands in the file.
+    /// Returns a bare scalar as written in the file.
     pub fn raw(self, node: &SpanTree<'_>) -> Option<&'s str> {
         let plain = node.style == Style::Plain && !self.text.is_empty();
         plain.then(|| self.text.get(node.span.clone())).flatten().map(str::trim)
@@ -49,8 +49,8 @@ pub(super) fn bool(node: &SpanTree<'_>) -> Option<bool> {
     }
 }
 
-/// A string; or a whole number or boolean that says the same when it is read as a string. `0777`, `1e3` and `yes`
-/// do not: what the file shows and what it means differ.
+/// Returns a string; or a whole number or boolean whose text is the same as its value. `0777`, `1e3` and
+/// `yes` are not accepted: their text and their value differ.
 pub(super) fn scalar(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
     let canonical = match &node.value {
         Value::Str(text) => return Some(text.to_string()),
@@ -70,7 +70,7 @@ pub(super) fn texts(node: &SpanTree<'_>) -> Option<Vec<String>> {
     }
 }
 
-/// The words of a command. An error says what only a shell would do.
+/// Returns the words of a command. The error names the syntax that only a shell can handle.
 pub(super) fn command(node: &SpanTree<'_>, source: Source<'_>) -> Result<Option<Vec<String>>, String> {
     match &node.value {
         Value::Str(line) => words(line).map(Some),
@@ -79,7 +79,7 @@ pub(super) fn command(node: &SpanTree<'_>, source: Source<'_>) -> Result<Option<
     }
 }
 
-/// `["--lr", 1e-4, "--steps", 0100]` is what people write; the program gets what the file shows.
+/// Returns an argument as written in the file, since people write `["--lr", 1e-4, "--steps", 0100]`.
 fn argument(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
     match &node.value {
         Value::Str(text) => Some(text.to_string()),
@@ -90,7 +90,7 @@ fn argument(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
     }
 }
 
-/// Splits a line as a shell would, where splitting is all a shell would do.
+/// Splits a line as a shell would; an error where a shell would do more than splitting.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut quote = None;
     let mut chars = line.trim().chars();
@@ -112,7 +112,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     shlex::split(line).ok_or_else(|| "has a quote that is not closed".to_owned())
 }
 
-/// A quantity as it was written; it is not read yet.
+/// Returns a quantity as written; it is not parsed yet.
 pub(super) fn quantity(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
     match &node.value {
         Value::Str(text) => Some(text.to_string()),
@@ -147,7 +147,8 @@ pub(super) fn gid(node: &SpanTree<'_>) -> Option<Gid> {
     }
 }
 
-/// A word. To YAML, `off` and `yes` are booleans and `2.3` is a number; here they are what the file shows.
+/// Returns a word. In YAML, `off` and `yes` are booleans and `2.3` is a number; here they are the text of
+/// the file.
 pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Option<Cow<'n, str>> {
     match &node.value {
         Value::Str(text) => Some(Cow::Borrowed(text)),
@@ -162,14 +163,15 @@ pub(super) fn word_text<'n>(node: &'n SpanTree<'_>, source: Source<'n>) -> Optio
     }
 }
 
-/// The value of a word.
+/// Returns the value of a word.
 pub(super) fn word<T: DeserializeOwned>(node: &SpanTree<'_>, source: Source<'_>) -> Option<T> {
     let text = word_text(node, source)?;
     let deserializer: StrDeserializer<'_, WordError> = text.as_ref().into_deserializer();
     T::deserialize(deserializer).ok()
 }
 
-/// Rules by id. TOML's `efa.hugepages = "off"` without quotes is a table in a table, and means the same.
+/// Returns rules by id. TOML's `efa.hugepages = "off"` without quotes is a nested table, and means the
+/// same.
 pub(super) fn rules<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n SpanTree<'a>)>> {
     if !matches!(node.value, Value::Map(_)) {
         return None;

@@ -8,7 +8,7 @@ use super::shape::{Key, Place};
 use crate::request::FabricRequest;
 use crate::spec::{JobSpec, Role, RoleKind};
 
-/// Writes a job as a job file. Reading it back gives an equal job.
+/// Writes a job as a job file. Reading it back returns an equal job.
 ///
 /// ```
 /// use weftrun_core::spec::{JobFile, JobSpec, Role, to_toml};
@@ -18,7 +18,7 @@ use crate::spec::{JobSpec, Role, RoleKind};
 /// # Ok::<(), weftrun_core::Error>(())
 /// ```
 pub fn to_toml(job: &JobSpec) -> String {
-    // The table of keys has accessors for writing only, so they are given a copy.
+    // The accessors of the table of keys are for writing only, so they get a copy.
     let mut job = job.clone();
     let mut file = DocumentMut::new();
     let root = file.as_table_mut();
@@ -35,7 +35,7 @@ pub fn to_toml(job: &JobSpec) -> String {
     file.to_string()
 }
 
-/// Whether all the role says can stand at the top of the file.
+/// Returns whether all values of the role can be at the top of the file.
 fn fits_the_top(role: &Role) -> bool {
     role.kind == RoleKind::Worker && role.image.is_none() && role.env.is_empty()
 }
@@ -64,7 +64,7 @@ fn roles(root: &mut Table, key: &Key, roles: &mut [Role]) {
     }
 }
 
-/// `fabric = "efa"` where nothing but the kind is set.
+/// Writes `fabric = "efa"` where only the kind is set.
 fn fabric(root: &mut Table, fabric: &Key, request: &mut FabricRequest) {
     let mut table = Table::new();
     for key in FABRIC_TABLE.keys {

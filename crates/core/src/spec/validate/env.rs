@@ -24,7 +24,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         }
     }
     for role in &job.roles {
-        // A role's own value replaces the job's, so the two lists are apart.
+        // A role's own value replaces the job's, so the two lists are checked separately.
         list(&join(&join("roles", &role.name), "env"), &role.env, &mut BTreeMap::new(), out);
     }
 }
@@ -66,7 +66,8 @@ fn name(name: &str, path: &str, out: &mut Findings) {
     }
 }
 
-/// Names that hold credentials by long habit (`HF_TOKEN`, `WANDB_API_KEY`, `AWS_SECRET_ACCESS_KEY`).
+/// Returns whether a name conventionally holds credentials (`HF_TOKEN`, `WANDB_API_KEY`,
+/// `AWS_SECRET_ACCESS_KEY`).
 fn looks_secret(name: &str) -> bool {
     const ENDINGS: [&str; 6] = ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
     let upper = name.to_ascii_uppercase();

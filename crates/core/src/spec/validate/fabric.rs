@@ -1,4 +1,4 @@
-//! What is asked of the fabric, as far as it contradicts itself.
+//! Checks the fabric request for contradictions.
 
 use super::{Findings, shown};
 use crate::request::{Fabric, Gid};

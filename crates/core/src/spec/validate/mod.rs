@@ -1,7 +1,7 @@
-//! Judges a job as a whole: what a cluster would refuse later, or do otherwise than meant, is said now.
+//! Validates a job as a whole: reports early what a cluster would refuse later, or do in an unintended way.
 //!
-//! Each finding's subject is the path of the value in a job file (`roles.worker.memory`), by which a file's reader
-//! finds its line. One file a concern; each is a list of pure rules.
+//! Each finding's subject is the path of the value in a job file (`roles.worker.memory`), from which the
+//! reader of the file finds its line. There is one file per concern; each is a list of pure rules.
 
 mod env;
 mod fabric;
@@ -38,7 +38,7 @@ impl JobSpec {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -72,7 +72,7 @@ impl Last<'_> {
     }
 }
 
-/// Text of a user's, cut to what fits a message.
+/// Returns the user's text, shortened for a message.
 fn shown(text: &str) -> String {
     let cut: String = text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if cut.chars().count() < text.chars().count() { cut + "…" } else { cut }

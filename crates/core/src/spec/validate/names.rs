@@ -1,4 +1,4 @@
-//! Names that clusters make other names of.
+//! Names from which clusters derive other names.
 
 use super::{Findings, shown};
 use crate::spec::file::join;
@@ -62,7 +62,8 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
     }
 }
 
-/// The longest name a pod of the job gets on Kubernetes: `JOB-worker-N` of the operators, or `JOB-ROLE-N`.
+/// Returns the longest name of a pod of the job on Kubernetes: `JOB-worker-N` of the operators, or
+/// `JOB-ROLE-N`.
 fn longest_pod_name(job: &JobSpec) -> String {
     let pods = job.roles.iter().flat_map(|role| {
         let kind = match role.kind {
@@ -75,8 +76,8 @@ fn longest_pod_name(job: &JobSpec) -> String {
     pods.max_by_key(String::len).unwrap_or_else(|| job.name.clone())
 }
 
-/// A DNS-1035 label, which is what the operators ask of names (kubeflow/training-operator v1.9,
-/// `pkg/webhooks/pytorch`; Trainer's CEL rule on `metadata.name`).
+/// Returns whether a text is a DNS-1035 label, which the operators require of names
+/// (kubeflow/training-operator v1.9, `pkg/webhooks/pytorch`; Trainer's CEL rule on `metadata.name`).
 pub(super) fn is_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     let good = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
@@ -86,9 +87,9 @@ pub(super) fn is_label(text: &str) -> bool {
         && bytes.iter().all(good)
 }
 
-/// The label nearest to a name: `My_Job.v2` is `my-job-v2`.
+/// Returns the label nearest to a name: `My_Job.v2` is `my-job-v2`.
 fn label_of(name: &str) -> Option<String> {
-    // What pods add to it must fit too.
+    // The suffixes of pods must fit too.
     const ROOM: usize = 13;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let text: String = name.chars().map(plain).take(LABEL - ROOM).collect();
@@ -96,7 +97,7 @@ fn label_of(name: &str) -> Option<String> {
     is_label(&text).then_some(text)
 }
 
-/// A DNS subdomain (RFC 1123), as claims and secrets have for names.
+/// Returns whether a text is a DNS subdomain (RFC 1123), the form of names of claims and secrets.
 pub(super) fn is_subdomain(text: &str) -> bool {
     let good = |part: &str| {
         let bytes = part.as_bytes();
@@ -108,7 +109,7 @@ pub(super) fn is_subdomain(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.split('.').all(good)
 }
 
-/// Why a text is no key of a label or annotation.
+/// Returns why a text is no key of a label or annotation.
 pub(super) fn bad_key(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
         Some((domain, _)) if !is_subdomain(domain) => return Some("the part before `/` is not a domain"),
@@ -124,7 +125,7 @@ pub(super) fn bad_key(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The characters of a label's value, which are also those of a key's name.
+/// Returns whether all characters are valid in a label's value; a key's name has the same ones.
 fn label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);

@@ -1,5 +1,5 @@
-//! NUL characters: no program, no shell and no file name can carry one, and a shell that drops it may read as a command
-//! what was data.
+//! NUL characters: no program argument and no file name can contain one, and a shell that drops it may read
+//! data as a command.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::spec::file::join;
 use crate::spec::{JobSpec, Launch, Role};
 use crate::{Error, ErrorKind, Result};
 
-/// Refuses a NUL in any field of the job, whatever reads the field later.
+/// Refuses a NUL in any field of the job, whichever code uses the field later.
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     // A set: every variable of a job with many may have a finding.
     let known: HashSet<String> = out.0.iter().filter_map(|finding| finding.subject.clone()).collect();
@@ -26,8 +26,8 @@ fn of_job(job: &JobSpec) -> Vec<String> {
     serde_json::to_value(job).map(|value| nul_paths(&value)).unwrap_or_default()
 }
 
-/// Returns the paths of all texts and keys in a JSON value that hold a NUL character. Elements of a list go by their
-/// `name`, as in a job file, and texts in a list by the list.
+/// Returns the paths of all texts and keys in a JSON value that contain a NUL character. Elements of a list
+/// are named by their `name`, as in a job file, and texts in a list by the list.
 pub fn nul_paths(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk(value, "", &mut found);
@@ -58,8 +58,8 @@ fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 impl JobSpec {
-    /// Refuses a job with a NUL character in any field. Backends ask before they render: not every spec comes from a job
-    /// file or a builder, which check it.
+    /// Refuses a job with a NUL character in any field. Backends call it before they render: not every spec
+    /// comes from a job file or a builder, which check it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] naming the fields.
@@ -77,7 +77,8 @@ impl JobSpec {
 }
 
 impl JobSpec {
-    /// Whether a role has no command because its image's entrypoint is to be started, once on each node.
+    /// Returns whether a role has no command because its image's entrypoint is to be started, once on each
+    /// node.
     pub fn starts_entrypoint(&self, role: &Role) -> bool {
         let image = role.image.is_some() || self.image.is_some();
         role.command.is_empty() && self.launch == Launch::PerNode && image && self.code.is_none()
@@ -96,7 +97,8 @@ impl JobSpec {
         }
     }
 
-    /// Refuses a job of several nodes whose command starts the ranks itself, for a backend that gives it no way to.
+    /// Refuses a job of several nodes whose command starts the ranks itself, for a backend that does not
+    /// support that.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`].

@@ -1,4 +1,4 @@
-//! Roles, and what they start.
+//! Roles, and the commands they start.
 
 use std::collections::BTreeSet;
 
@@ -86,8 +86,8 @@ fn command(job: &JobSpec, role: &Role, path: &str, out: &mut Findings) {
     if role.command.iter().any(|word| word.contains('\0')) {
         out.error("SPEC-COMMAND", &path, "an argument holds a NUL character, which no program can be given");
     }
-    // With a launcher that has a command, workers of an MPI job only wait for it; and a launcher without one
-    // starts the workers' command.
+    // If a launcher has a command, workers of an MPI job only wait for it; a launcher without one starts
+    // the workers' command.
     let other = job.roles.iter().any(|other| other.kind != role.kind && !other.command.is_empty());
     let Some(program) = role.command.first() else {
         if job.launch == Launch::Mpi && other {
@@ -119,7 +119,7 @@ fn command(job: &JobSpec, role: &Role, path: &str, out: &mut Findings) {
     }
 }
 
-/// A starter in the command beside the one the backend is.
+/// Reports a starter in the command in addition to the backend's.
 fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
     let program = argv[0].rsplit('/').next().unwrap_or("");
     let is_torchrun = program == "torchrun"

@@ -1,4 +1,4 @@
-//! What a node is asked for, against what it has.
+//! Checks the request to a node against its capacity.
 
 use super::names::bad_key;
 use super::{Findings, shown};
@@ -7,7 +7,7 @@ use crate::spec::file::join;
 use crate::spec::{JobSpec, Role, RoleKind, VolumeSource};
 use crate::text::Quantity;
 
-/// Resource names of accelerators, which have a key of their own.
+/// Resource name of accelerators, which have a separate key.
 const GPU: &str = "nvidia.com/gpu";
 
 pub(super) fn check(job: &JobSpec, catalogue: &Catalogue, out: &mut Findings) {
@@ -79,7 +79,7 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
     }
 }
 
-/// A quantity from a builder or a merged file; one from a file alone was checked when it was read.
+/// Reads a quantity from a builder or a merged file; one from a file alone was checked when it was read.
 fn quantity(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
     match Quantity::read(text) {
         Ok(amount) if amount.is_negative() => {
@@ -99,7 +99,7 @@ fn quantity(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
     }
 }
 
-/// A quantity of bytes. `512m` is half a byte, and always a slip.
+/// Reads a quantity of bytes. `512m` is half a byte, and always a mistake.
 fn bytes(text: &str, path: &str, out: &mut Findings) -> Option<Quantity> {
     let amount = quantity(text, path, out)?;
     if let Some(number) = text.strip_suffix('m') {

@@ -57,7 +57,7 @@ fn any_cut_and_any_resume_gives_the_same_bytes_once() {
         let cursor = batches.last().map(|batch| batch.cursor.clone());
         batches.extend(file.take(&piece(cut as u64, &LOG[cut..], size), false));
         assert_eq!(told(&batches), whole(), "cut at {cut}");
-        // The same with another process going on from the last cursor.
+        // The same with a new process that resumes from the last cursor.
         let Some(cursor) = cursor else { continue };
         let mut before = self::file(None).take(&piece(0, &LOG[..cut], cut as u64), false);
         let mut again = self::file(Some(&cursor));
@@ -115,7 +115,7 @@ fn a_forged_header_is_a_line_like_all_others() {
         assert!(batches.iter().all(|batch| batch.source.attempt == 0));
         assert_eq!(file.streams.len(), 2, "{line}");
     }
-    // As the only header of a file it is none either.
+    // Nor is it one as the only header of a file.
     let mut foreign = self::file(None);
     let log = format!("{}\n4000000000: b\n", forged[0]);
     foreign.take(&piece(0, log.as_bytes(), log.len() as u64), false);

@@ -1,4 +1,4 @@
-//! Commands: torchrun, which weftrun starts itself, and everything else, which stays as it is.
+//! Commands: torchrun, which weftrun starts itself, and all others, which stay as they are.
 
 use super::Reading;
 use super::container::{literally, refers};
@@ -6,7 +6,7 @@ use crate::Finding;
 use crate::env_names::is_set_by_launcher;
 use crate::spec::{Launch, Role};
 
-/// Options of torchrun that weftrun sets itself, or that only say where ranks meet (PyTorch 2.9,
+/// Options of torchrun that weftrun sets itself, or that only configure the rendezvous (PyTorch 2.9,
 /// `torch/distributed/run.py`). Those that take no value are marked.
 const OURS: [(&str, bool); 10] = [
     ("nnodes", true),
@@ -21,7 +21,7 @@ const OURS: [(&str, bool); 10] = [
     ("standalone", false),
 ];
 
-/// Sets who starts the ranks of a node, and with what.
+/// Sets the launcher of a node's ranks, and the command.
 pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
     if let Some((ranks, script)) = torchrun(&argv) {
         job.spec.launch = Launch::Torchrun;
@@ -48,12 +48,12 @@ pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
     role.command = unescaped(argv);
 }
 
-/// `$$(` is how Kubernetes writes a `$(` that it is not to expand.
+/// Replaces `$$(`, Kubernetes' escape of a literal `$(`.
 pub(super) fn unescaped(argv: Vec<String>) -> Vec<String> {
     argv.into_iter().map(|word| word.replace("$$(", "$(")).collect()
 }
 
-/// The ranks of a node and the script behind torchrun's own options, if all of these are known.
+/// Returns the ranks of a node and the script after torchrun's own options, if all of these are known.
 pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
     let base = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
     let first = base(argv.first()?);
@@ -83,7 +83,7 @@ pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
             (_, value) => value,
         };
         if name == "nproc-per-node" {
-            // `gpu` and `auto` are one rank a GPU, and so is a variable that the operator sets.
+            // `gpu`, `auto`, and a variable that the operator sets, are one rank per GPU.
             ranks = value.and_then(|text| text.parse().ok());
         }
         at += 1;
@@ -92,7 +92,7 @@ pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
     (script.first()?.ends_with(".py") || script[0] == "-m").then_some((ranks, script))
 }
 
-/// Says that a command refers to a variable that Kubernetes would put in, and a job file does not.
+/// Reports that a command refers to a variable that Kubernetes would substitute, and a job file does not.
 pub(super) fn literal(job: &mut Reading, role: &Role, argv: &[String], at: &str) {
     let knows = |name: &str| is_set_by_launcher(name) || role.env.iter().any(|var| var.name == name);
     if let Some(name) = argv.iter().find_map(|word| refers(word, knows)) {
@@ -100,7 +100,7 @@ pub(super) fn literal(job: &mut Reading, role: &Role, argv: &[String], at: &str)
     }
 }
 
-/// Whether a worker of an MPI job does nothing but wait for mpirun, as the operator would make it.
+/// Returns whether a worker of an MPI job only waits for mpirun, as the operator's default command does.
 pub(super) fn only_waits(argv: &[String]) -> bool {
     let text = argv.join(" ");
     text.is_empty()

@@ -12,14 +12,14 @@ use crate::text::Quantity;
 const GPUS: &str = "nvidia.com/gpu";
 const SHM: &str = "/dev/shm";
 
-/// Where a container stands, and the pod around it; a TrainJob's trainer has none.
+/// A container's place, and the pod around it; a TrainJob's trainer has none.
 pub(super) struct Container {
     pub at: String,
     pub pod: String,
 }
 
 impl Container {
-    /// Takes what a role can say, and gives the command line.
+    /// Moves what a role can hold out of the container, and returns the command line.
     pub fn read(&self, job: &mut Reading, role: &mut Role, resources: &str) -> Vec<String> {
         let at = |key: &str| format!("{}/{key}", self.at);
         job.rest.drop_all(&[&at("name")]);
@@ -38,7 +38,8 @@ impl Container {
     }
 
     fn volumes(&self, job: &mut Reading, role: &mut Role, mounts: &str) {
-        // Where each name stands in the pod and in the job: many mounts of many volumes are read in linear time.
+        // Index of each name in the pod and in the job: many mounts of many volumes are read in linear
+        // time.
         let volumes = job.rest.before().pointer(&format!("{}/volumes", self.pod)).and_then(Json::as_array);
         let mut places: HashMap<String, usize> = HashMap::new();
         for (index, volume) in volumes.into_iter().flatten().enumerate() {
@@ -66,7 +67,7 @@ impl Container {
                     true
                 }
                 _ if names.get(name).and_then(|at| job.spec.volumes.get(*at)) == Some(&found) => true,
-                // A volume has one place in a job file, and one meaning.
+                // In a job file a volume has one path and one source.
                 _ if names.contains_key(name) || paths.contains(path) => false,
                 _ => {
                     names.insert(name.to_owned(), job.spec.volumes.len());
@@ -84,7 +85,7 @@ impl Container {
         }
     }
 
-    /// What a volume of the pod is, and where it stands.
+    /// Returns the source of a pod's volume, and its place.
     fn source(&self, job: &Reading, index: usize) -> Option<(String, VolumeSource)> {
         let place = format!("{}/volumes/{index}", self.pod);
         let volume = job.rest.before().pointer(&place)?;
@@ -113,7 +114,7 @@ fn workdir(job: &mut Reading, at: &str) {
 }
 
 fn env(job: &mut Reading, role: &mut Role, list: &str) {
-    // Where each name stands: a list of many variables is read in linear time.
+    // Index of each name: a list of many variables is read in linear time.
     let mut places: HashMap<String, usize> =
         role.env.iter().enumerate().map(|(at, var)| (var.name.clone(), at)).collect();
     let mut secrets: HashSet<String> = job.spec.secrets.iter().map(|known| known.env.clone()).collect();
@@ -133,7 +134,7 @@ fn env(job: &mut Reading, role: &mut Role, list: &str) {
             if let Some(other) = refers(&value, |name| places.contains_key(name)) {
                 job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
             }
-            // Of two of one name the later counts.
+            // Of two with one name the later applies.
             let var = EnvVar { name: name.clone(), value: value.replace("$$(", "$(") };
             if let Some(known) = places.get(&name).and_then(|at| role.env.get_mut(*at)) {
                 *known = var;
@@ -146,7 +147,7 @@ fn env(job: &mut Reading, role: &mut Role, list: &str) {
     }
 }
 
-/// Limits before requests; what they say differently stays behind.
+/// Reads limits before requests; where they differ, both are left in the object.
 fn asked(job: &mut Reading, role: &mut Role, at: &str) {
     let mut asked: BTreeMap<String, String> = BTreeMap::new();
     for side in ["limits", "requests"] {
@@ -179,8 +180,8 @@ fn asked(job: &mut Reading, role: &mut Role, at: &str) {
     role.resources = asked;
 }
 
-/// The first variable that Kubernetes would put in: `$(NAME)` of one that it knows. Others, as in a shell's
-/// `$(hostname)`, stay as they are, and `$$(` is a `$(` for the program.
+/// Returns the first variable that Kubernetes would substitute: `$(NAME)` of a defined one. Others, as in a
+/// shell's `$(hostname)`, stay as they are, and `$$(` is a `$(` for the program.
 pub(super) fn refers(text: &str, knows: impl Fn(&str) -> bool) -> Option<&str> {
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -196,7 +197,7 @@ pub(super) fn refers(text: &str, knows: impl Fn(&str) -> bool) -> Option<&str> {
     None
 }
 
-/// Says that a variable in a text is not put in.
+/// Reports that a variable in a text is not substituted.
 pub(super) fn literally(what: &str, name: &str) -> Finding {
     let message = format!("{what} refers to $({name}), which a job file takes literally");
     Finding::warning("W-IMPORT-LOST", message)

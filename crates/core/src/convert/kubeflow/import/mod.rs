@@ -1,5 +1,5 @@
-//! A Kubeflow object as a job file. What a job file has words for is taken out of the object; what remains in the end is
-//! what could not be carried, and is said place by place.
+//! Converts a Kubeflow object to a job file. Everything a job file can express is removed from the object;
+//! what remains at the end could not be converted, and is reported place by place.
 
 mod command;
 mod container;
@@ -39,7 +39,8 @@ use rest::Rest;
 /// ```
 ///
 /// # Errors
-/// A finding: `E-YAML-SYNTAX` where the text cannot be read, `E-IMPORT-JOB` where a job in it has no pods to speak of,
+/// A finding: `E-YAML-SYNTAX` where the text cannot be read, `E-IMPORT-JOB` where a job in it has no usable
+/// pods,
 /// `E-ROLES` where it has too many roles.
 pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
     let documents = Syntax::of(text).read(text).map_err(|error| unreadable(&error, text, start))?;
@@ -71,7 +72,8 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
                         .fix("fill the template in first: envsubst < FILE, helm template, kustomize build"),
                 ));
             }
-            // A Service's Deployment, an init Job: what asks for no accelerator is no job to import.
+            // A Service's Deployment, an init Job: an object that requests no accelerator is no job to
+            // import.
             if let JobKind::Workload(kind) = kind
                 && !workload_asks_accelerators(&object, kind)
             {
@@ -97,7 +99,7 @@ fn other_version(object: &Json) -> Finding {
         .fix(format!("write it as {served}, whose fields may differ"))
 }
 
-/// The first place where a template's variable stands in place of a number of pods or GPUs.
+/// Returns the first place where a template variable replaces a number of pods or GPUs.
 fn unfilled(value: &Json, at: String) -> Option<(String, String)> {
     const NUMBERS: [&str; 7] =
         ["replicas", "numNodes", "parallelism", "completions", "size", "slotsPerWorker", "nvidia.com/gpu"];
@@ -200,7 +202,7 @@ impl Reading {
         }
     }
 
-    /// Takes the pod template of a role, and gives the role.
+    /// Reads the pod template of a role, and returns the role.
     fn role(&mut self, name: &str, at: &str, wanted: Option<&str>) -> Result<(Role, Vec<String>), Finding> {
         let replicas = self.rest.number(&format!("{at}/replicas")).unwrap_or(1);
         let mut role = Role::new(name).nodes(replicas);
@@ -209,7 +211,7 @@ impl Reading {
         Ok((role, argv))
     }
 
-    /// Takes a pod template into a role, and gives the command.
+    /// Reads a pod template into a role, and returns the command.
     fn template(
         &mut self,
         role: &mut Role,
@@ -276,7 +278,7 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     job.rest.take_if("/spec/sshAuthMountPath", &json!("/root/.ssh"));
     job.rest.take_if("/spec/launcherCreationPolicy", &json!("WaitForWorkersReady"));
     let main = job.rest.text("/spec/mainContainer").filter(|_| v1);
-    // An operator gives a worker one slot unless it is told.
+    // An operator gives a worker one slot by default.
     let slots = job.rest.number("/spec/slotsPerWorker").unwrap_or(1);
     let (mut worker, argv) = job.role("worker", &format!("{SPECS}/Worker"), main.as_deref())?;
     if !command::only_waits(&argv) {
@@ -295,7 +297,8 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     Ok(())
 }
 
-/// Where kinds that are no Kubeflow jobs count their pods, and say what a job file has a word or no need for.
+/// Where objects that are no Kubeflow jobs hold their pod counts, and fields that a job file expresses or
+/// does not need.
 const COUNTS: [&str; 12] = [
     "/spec/parallelism",
     "/spec/completions",
@@ -311,7 +314,8 @@ const COUNTS: [&str; 12] = [
     "/spec/startupPolicy",
 ];
 
-/// Any other object with pod templates: those that ask for GPUs are the workers, one that calls `mpirun` is the launcher.
+/// Reads any other object with pod templates: those that request GPUs are the workers, one that calls
+/// `mpirun` is the launcher.
 fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Finding> {
     let view = super::workload::view(object, kind);
     policy::run(job, "/spec");
@@ -400,7 +404,7 @@ fn train(job: &mut Reading) {
     job.spec.roles.push(role);
 }
 
-/// An image that all roles have is the job's.
+/// Moves an image that all roles have to the job.
 fn common_image(spec: &mut JobSpec) {
     let first = spec.roles.first().and_then(|role| role.image.clone());
     if first.is_some() && spec.roles.iter().all(|role| role.image == first) {
@@ -413,7 +417,7 @@ fn pair(var: &crate::spec::EnvVar) -> (&str, &str) {
     (&var.name, &var.value)
 }
 
-/// Variables that all roles have alike are the job's.
+/// Moves variables that are equal in all roles to the job.
 fn common_env(spec: &mut JobSpec) {
     let Some(first) = spec.roles.first() else { return };
     let mut common = first.env.clone();

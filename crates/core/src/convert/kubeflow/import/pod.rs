@@ -1,4 +1,4 @@
-//! A pod template, but for its container: where it stands, who runs it, what its volumes are.
+//! A pod template without its container: placement, user, volumes.
 
 use serde_json::json;
 
@@ -26,11 +26,11 @@ pub(super) fn read(job: &mut Reading, template: &str, role: &mut Role) {
     if let Some(priority) = job.rest.text(&format!("{spec}/priorityClassName")) {
         job.spec.priority = Some(priority);
     }
-    // The operators set it from the replicas' own.
+    // The operators set it from the policy of the replicas.
     job.rest.drop_all(&[&format!("{spec}/restartPolicy")]);
 }
 
-/// A setting that holds for all pods of the job: another role's stays where it is if it differs.
+/// Reads a setting that is the same for all pods of the job: another role's stays in place if it differs.
 fn same_for_all(job: &mut Reading, at: &str, key: &str) {
     let Some(value) = job.rest.peek(at).cloned() else { return };
     if job.own.get(key).is_none_or(|known| *known == value) {

@@ -7,10 +7,10 @@ use serde_json::{Value as Json, json};
 use super::Reading;
 use crate::spec::RestartPolicy;
 
-/// How often a job that restarts does so, where its manifest names no number.
+/// How often a job restarts if its manifest allows restarts without a number.
 const RESTARTS: u32 = 3;
 
-/// Takes what a `runPolicy` says.
+/// Reads a `runPolicy`.
 pub(super) fn run(job: &mut Reading, at: &str) {
     for (from, to) in [("cleanPodPolicy", "clean-pod-policy"), ("ttlSecondsAfterFinished", "ttl-seconds")] {
         let value = job.rest.take(&format!("{at}/{from}"));
@@ -29,14 +29,14 @@ pub(super) fn run(job: &mut Reading, at: &str) {
     let group = format!("{at}/schedulingPolicy");
     if job.rest.has(&group) {
         job.own.insert("gang".to_owned(), json!("volcano"));
-        // The renderer asks all nodes at once, too.
+        // The renderer also requests all nodes at once.
         job.rest.take(&format!("{group}/minAvailable"));
         job.spec.queue = job.rest.text(&format!("{group}/queue")).or(job.spec.queue.take());
         job.spec.priority = job.rest.text(&format!("{group}/priorityClass")).or(job.spec.priority.take());
     }
 }
 
-/// Takes a restart policy. One that never restarts wins over a limit that is never reached.
+/// Reads a restart policy. One that never restarts overrides an unused limit.
 pub(super) fn restart(job: &mut Reading, at: &str) {
     let Some(policy) = job.rest.peek(at).and_then(Json::as_str).map(str::to_owned) else { return };
     let is_worker_of_mpi = at.contains("/mpiReplicaSpecs/Worker/");

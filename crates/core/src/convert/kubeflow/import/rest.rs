@@ -1,8 +1,8 @@
-//! An object from which things are taken, and what remains of it.
+//! An object from which values are removed, and the remaining values.
 
 use serde_json::Value as Json;
 
-/// An object from which things are taken.
+/// An object from which values are removed.
 pub(super) struct Rest {
     before: Json,
     now: Json,
@@ -13,7 +13,7 @@ impl Rest {
         Self { before: object.clone(), now: object.clone() }
     }
 
-    /// The object as it was.
+    /// Returns the original object.
     pub fn before(&self) -> &Json {
         &self.before
     }
@@ -26,7 +26,7 @@ impl Rest {
         self.now.pointer(pointer).filter(|value| !value.is_null())
     }
 
-    /// Takes a value; places of lists keep their numbers.
+    /// Removes a value; the other members of a list keep their indices.
     pub fn take(&mut self, pointer: &str) -> Option<Json> {
         let slot = self.now.pointer_mut(pointer)?;
         Some(slot.take()).filter(|value| !value.is_null())
@@ -44,19 +44,19 @@ impl Rest {
         }
     }
 
-    /// Takes a string.
+    /// Removes a string.
     pub fn text(&mut self, pointer: &str) -> Option<String> {
         self.peek(pointer)?.as_str()?;
         self.take(pointer)?.as_str().map(str::to_owned)
     }
 
-    /// Takes a whole number.
+    /// Removes a whole number.
     pub fn number(&mut self, pointer: &str) -> Option<u32> {
         whole(self.peek(pointer)?)?;
         self.take(pointer).as_ref().and_then(whole)
     }
 
-    /// Takes the strings and other scalars of a map.
+    /// Removes the strings and other scalars of a map.
     pub fn texts(&mut self, pointer: &str) -> Vec<(String, String)> {
         let keys: Vec<String> = self
             .peek(pointer)
@@ -77,7 +77,7 @@ impl Rest {
         found
     }
 
-    /// Takes a list of strings, if it is one.
+    /// Removes a list of strings, if it is one.
     pub fn words(&mut self, pointer: &str) -> Vec<String> {
         let is_list = self.peek(pointer).and_then(Json::as_array).is_some_and(|items| {
             items.iter().all(|item| !item.is_object() && !item.is_array() && !item.is_null())
@@ -86,19 +86,19 @@ impl Rest {
         taken.iter().flat_map(|list| list.as_array().into_iter().flatten()).map(scalar).collect()
     }
 
-    /// Number of members of a list.
+    /// Returns the number of members of a list.
     pub fn len(&self, pointer: &str) -> usize {
         self.peek(pointer).and_then(Json::as_array).map_or(0, Vec::len)
     }
 
-    /// The number of the container of a name, else of the first.
+    /// Returns the index of the container of a name, else of the first.
     pub fn container(&self, template: &str, wanted: Option<&str>) -> Option<usize> {
         let containers = self.peek(&format!("{template}/spec/containers"))?.as_array()?;
         let named = containers.iter().position(|one| wanted.is_some() && one["name"].as_str() == wanted);
         named.or_else(|| (!containers.is_empty()).then_some(0))
     }
 
-    /// Pointers of what was never taken: whole maps and lists where nothing in them was.
+    /// Returns pointers of what was never removed: whole maps and lists where nothing in them was.
     pub fn left(&self) -> Vec<String> {
         let mut found = Vec::new();
         left(&self.before, &self.now, String::new(), &mut found);
@@ -129,7 +129,7 @@ fn left(before: &Json, now: &Json, at: String, found: &mut Vec<String>) {
     }
 }
 
-/// Whether nothing is in it that means something.
+/// Returns whether it holds no significant value.
 fn is_nothing(value: &Json) -> bool {
     match value {
         Json::Null => true,
@@ -139,12 +139,12 @@ fn is_nothing(value: &Json) -> bool {
     }
 }
 
-/// A key as a step of a pointer.
+/// Returns a key as a step of a pointer.
 fn step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// A pointer as people write a path.
+/// Returns a pointer as people write a path.
 pub(super) fn shown(pointer: &str) -> String {
     let steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
     let mut path = String::new();
@@ -162,7 +162,7 @@ pub(super) fn scalar(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A whole number, in quotes or not.
+/// Returns a whole number, in quotes or not.
 pub(super) fn whole(value: &Json) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     u32::try_from(number).ok()

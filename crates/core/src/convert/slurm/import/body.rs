@@ -1,11 +1,11 @@
-//! The commands of a script: which of them starts the ranks, and what stands before it.
+//! The commands of a script: which of them starts the ranks, and which run before it.
 
 use std::collections::BTreeSet;
 
 use super::words::{Value, Variables, is_name, raw_words};
 use crate::shell::{ScriptCommand, commands};
 
-/// Most bytes that are looked at to find where the commands of a script end.
+/// Most bytes that are read to find where the commands of a script end.
 const MOST: usize = 8 << 20;
 
 /// A command of the script's outermost level, with all of its lines.
@@ -14,11 +14,11 @@ pub(super) struct Chunk {
     pub text: String,
     /// Line of the script, from 1.
     pub line: usize,
-    /// Its simple commands, those inside loops, conditions and functions too.
+    /// Its simple commands, including those inside loops, conditions and functions.
     pub commands: Vec<ScriptCommand>,
 }
 
-/// Cuts a script into its outermost commands; none where it cannot be read.
+/// Cuts a script into its outermost commands; none where it cannot be parsed.
 pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
     let (mut chunks, mut text, mut line, mut looked) = (Vec::new(), String::new(), first_line, 0);
     for (number, part) in body.split_inclusive('\n').enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
             chunks.push(Chunk { text: std::mem::take(&mut text), line, commands });
         }
     }
-    // A script may end in a line that goes on, which a shell reads as its last one.
+    // A script may end in a continued line, which a shell reads as its last one.
     let rest = text.trim_end().trim_end_matches('\\').to_owned();
     if !rest.trim().is_empty() {
         let commands = commands(&rest).ok()?;
@@ -49,18 +49,18 @@ pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
 }
 
 impl Chunk {
-    /// Whether it holds nothing but blanks and comments.
+    /// Returns whether it holds only blanks and comments.
     pub fn is_empty(&self) -> bool {
         self.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
     }
 
-    /// Number of `srun` commands in it.
+    /// Returns the number of `srun` commands in it.
     pub fn sruns(&self) -> usize {
         self.commands.iter().filter(|command| base(command, command.program) == "srun").count()
     }
 
-    /// The assignments before a single command, and the command; none where it is more than that: a pipeline, a list, a
-    /// redirection, a compound command.
+    /// Returns the assignments before a single command, and the command; none for anything else: a
+    /// pipeline, a list, a redirection, a compound command.
     pub fn single(&self) -> Option<(Vec<&str>, &ScriptCommand)> {
         let [command] = self.commands.as_slice() else { return None };
         let (before, behind) = (self.text.get(..command.start)?, self.text.get(command.end..)?);
@@ -77,13 +77,13 @@ impl Chunk {
             .then_some((before, command))
     }
 
-    /// The raw words of the single command from one on.
+    /// Returns the raw words of the single command, starting at one of them.
     pub fn raw(&self, command: &ScriptCommand, from: usize) -> Vec<&str> {
         let spans = command.spans.get(from..).unwrap_or_default();
         spans.iter().filter_map(|(start, end)| self.text.get(*start..*end)).collect()
     }
 
-    /// Whether what it does cannot change what the job did: it stands behind the ranks.
+    /// Returns whether it cannot change the job's result, since it runs after the ranks.
     pub fn is_farewell(&self) -> bool {
         const HARMLESS: [&str; 8] = ["echo", "printf", "date", "exit", "wait", "true", ":", "set"];
         self.is_empty()
@@ -91,27 +91,28 @@ impl Chunk {
     }
 }
 
-/// The name of the program at an index, without its folder.
+/// Returns the name of the program at an index, without its folder.
 pub(super) fn base(command: &ScriptCommand, at: usize) -> &str {
     let word = command.words.get(at).map_or("", String::as_str);
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// What a chunk before the ranks does to the variables.
+/// The effect of a chunk before the ranks on the variables.
 struct Step<'c> {
     chunk: &'c Chunk,
-    /// It only assigns what is known: it may be left out where no other command reads the names.
+    /// Whether it only assigns known values: it may be left out where no other command reads the names.
     literal: bool,
     names: Vec<String>,
     exports: Vec<(String, String)>,
 }
 
-/// Reads the chunks before the ranks: their variables; what becomes of the job's environment, and what stays shell.
+/// Reads the chunks before the ranks and their variables; returns the job's environment, and the lines that
+/// stay shell.
 pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String, String)>, Vec<String>) {
     let steps: Vec<Step<'_>> =
         chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| step(chunk, variables)).collect();
     let mut kept: Vec<bool> = steps.iter().map(|step| !step.literal).collect();
-    // What a command of the shell reads must be set before it, by the shell.
+    // A variable that a shell command reads must be set before it, by the shell.
     loop {
         let before = kept.clone();
         for (index, step) in steps.iter().enumerate() {
@@ -153,7 +154,7 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
     (exports, lines)
 }
 
-/// Commands that do the same whatever variables of the fabric and the ranks are exported.
+/// Commands that behave the same with or without the exported variables of the fabric and the ranks.
 const INDIFFERENT: [&str; 24] = [
     "set",
     "ulimit",
@@ -197,12 +198,12 @@ fn runs_program(chunk: &Chunk) -> bool {
     chunk.commands.iter().any(|command| !INDIFFERENT.contains(&base(command, 0)))
 }
 
-/// `set -ex`: the script that is rendered has its own.
+/// Returns whether a chunk is a `set -ex` or the like: the rendered script has its own.
 fn is_shell_option(chunk: &Chunk) -> bool {
     chunk.single().is_some_and(|(_, command)| base(command, 0) == "set")
 }
 
-/// Whether a script ends at its first failure.
+/// Returns whether a script ends at its first failure.
 pub(super) fn stops_at_errors(chunks: &[Chunk]) -> bool {
     let sets = |chunk: &Chunk| {
         chunk.single().is_some_and(|(_, command)| {
@@ -280,7 +281,8 @@ fn assignments<'c>(
     step
 }
 
-/// A loop, a condition, a function: what is assigned in it depends on what happens where the script runs.
+/// Handles a loop, a condition, a function: an assignment in it depends on what happens where the script
+/// runs.
 fn compound<'c>(mut step: Step<'c>, variables: &mut Variables) -> Step<'c> {
     let first = step.chunk.text.split_whitespace().next().unwrap_or_default();
     let what = match first {
@@ -301,7 +303,7 @@ fn is_compound(chunk: &Chunk) -> bool {
         || first.starts_with('(')
 }
 
-/// Every name that a text may set.
+/// Returns every name that a text may set.
 fn assigned_names(text: &str) -> Vec<String> {
     let mut names = BTreeSet::new();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -332,7 +334,7 @@ fn assigned_names(text: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Whether a text names a variable.
+/// Returns whether a text names a variable.
 fn mentions(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(name).any(|(at, _)| {

@@ -1,4 +1,5 @@
-//! What starts the ranks: the one `srun` of a script, or its last command where one node runs all.
+//! Finds the command that starts the ranks: the one `srun` of a script, or its last command for a single
+//! node.
 
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use crate::Finding;
 use crate::convert::slurm::{Directives, Program, Script};
 use crate::spec::{Launch, RestartPolicy};
 
-/// What weftrun's own srun says or the job file already holds.
+/// Options that weftrun's own srun sets or the job file already holds.
 const KNOWN: [&str; 18] = [
     "label",
     "unbuffered",
@@ -31,7 +32,7 @@ const KNOWN: [&str; 18] = [
     "verbose",
 ];
 
-/// Reads it into the job.
+/// Reads the launch into the job.
 pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Finding> {
     let body = script.body();
     let Some(chunks) = body::chunks(&body, script.body_line()) else {
@@ -106,7 +107,7 @@ fn is_mpirun(program: &str) -> bool {
     matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun")
 }
 
-/// A text in which everything was expanded.
+/// Returns a text in which everything was expanded.
 fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
     match variables.unresolved(text) {
         None => Ok(text.to_owned()),
@@ -122,7 +123,7 @@ fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
     }
 }
 
-/// What Slurm itself sets, as far as the `#SBATCH` lines say it.
+/// Returns the variables that Slurm itself sets, as far as the `#SBATCH` lines determine them.
 fn known_variables(import: &Import) -> Variables {
     let mut variables = Variables::default();
     let role = &import.role;
@@ -153,7 +154,7 @@ fn known_variables(import: &Import) -> Variables {
     variables
 }
 
-/// Reads srun's options; why the script cannot be said as one launch, if it cannot.
+/// Reads srun's options; returns why the script is not a single launch, if it is not.
 fn srun(
     import: &mut Import,
     mut options: Directives,
@@ -211,7 +212,7 @@ fn srun(
             ("container-mounts", Some(value)) => import.mounts(&value),
             ("container-workdir" | "chdir", Some(value)) => import.spec.workdir = Some(value),
             ("container-mount-home", None) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),
-            // Every variable of the job is let in.
+            // weftrun passes every variable of the job into the container.
             ("container-env", _) => {}
             ("export", Some(value)) => import.export(&value),
             (name, None) => further.push(format!("--{name}")),
@@ -224,7 +225,7 @@ fn srun(
     Ok(None)
 }
 
-/// The program that each task runs.
+/// Reads the program that each task runs.
 fn program(import: &mut Import, words: &[String], variables: &Variables) -> Result<(), Finding> {
     let Some(first) = words.first() else {
         return Err(Finding::error("E-IMPORT-JOB", "`srun` starts nothing"));
@@ -249,15 +250,15 @@ fn program(import: &mut Import, words: &[String], variables: &Variables) -> Resu
         let ranks = import.role.ranks_per_node.is_some_and(|ranks| ranks > 1);
         import.spec.launch = if ranks { Launch::PerRank } else { Launch::PerNode };
     } else if import.role.gpus_per_node > 1 && import.role.ranks_per_node.is_none() {
-        // srun starts one task a node unless it is given another number; a job of ours, one for each GPU.
+        // srun starts one task per node by default; a job of weftrun starts one for each GPU.
         import.role.ranks_per_node = Some(import.tasks.unwrap_or(1));
     }
     import.role.command = words.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
     Ok(())
 }
 
-/// torchrun's own options are what the job file says by other words; the script and its arguments remain. False, and
-/// nothing read, where the nodes do not make one job.
+/// Reads torchrun's own options, which the job file sets with other keys; the script and its arguments
+/// remain. Returns false, and reads nothing, where the nodes do not form one job.
 fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Result<bool, Finding> {
     const FLAGS: [&str; 4] = ["standalone", "no-python", "run-path", "m"];
     let mut options: Vec<(String, Option<String>)> = Vec::new();
@@ -291,7 +292,7 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
     import.spec.launch = Launch::Torchrun;
     import.role.ranks_per_node = procs.as_deref().and_then(|procs| procs.parse().ok());
     if procs.is_none() && import.role.gpus_per_node > 1 {
-        // torchrun starts one process on a node unless it is told.
+        // torchrun starts one process on a node by default.
         import.role.ranks_per_node = Some(1);
     }
     for (name, value) in &options {

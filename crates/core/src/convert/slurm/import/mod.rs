@@ -1,6 +1,7 @@
-//! An sbatch script as a job file. `#SBATCH` lines become the job's keys, or settings of `[backend.slurm]` where only
-//! Slurm knows them; the `srun` that starts the ranks becomes the command; what stands before it is kept as `setup`.
-//! A script that is more than one launch is kept whole, and runs once. What cannot be said is an error or is named.
+//! Converts an sbatch script to a job file. `#SBATCH` lines become the job's keys, or settings of
+//! `[backend.slurm]` where they are specific to Slurm; the `srun` that starts the ranks becomes the
+//! command; the commands before it are kept as `setup`. A script with more than one launch is kept whole,
+//! and runs once. What cannot be converted is an error or is reported.
 
 mod body;
 mod launch;
@@ -17,8 +18,8 @@ use crate::spec::{Code, EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
 pub use options::slurm_duration;
 
-/// Reads a script as a job, with what could not be carried. With `whole` the script is kept as it is and runs once, on the
-/// first node.
+/// Reads a script as a job, and returns what could not be converted. With `whole` the script is kept as it
+/// is and runs once, on the first node.
 ///
 /// ```
 /// use weftrun_core::convert::import_sbatch;
@@ -56,7 +57,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     Ok(import.finish())
 }
 
-/// A job while it is put together.
+/// A job under construction.
 struct Import {
     spec: JobSpec,
     role: Role,
@@ -64,9 +65,9 @@ struct Import {
     slurm: Map<String, Json>,
     options: Directives,
     findings: Vec<Finding>,
-    /// The job's name as the script has it.
+    /// The job's name in the script.
     name: String,
-    /// Tasks on each node, where something says it.
+    /// Tasks on each node, where the script sets it.
     tasks: Option<u32>,
     cpus_per_task: Option<u32>,
     whole: bool,
@@ -89,7 +90,7 @@ impl Import {
         Self { spec, role: Role::worker(), slurm, options, findings, name, tasks, cpus_per_task, whole }
     }
 
-    /// The shell of the first line, with its options (`#!/bin/bash -l` is a login shell).
+    /// Reads the shell of the first line, with its options (`#!/bin/bash -l` is a login shell).
     fn interpreter(&mut self, text: &str) -> Result<(), Finding> {
         let line = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -117,9 +118,9 @@ impl Import {
         Ok(())
     }
 
-    /// What the `#SBATCH` lines ask.
+    /// Reads the `#SBATCH` lines.
     fn options(&mut self) -> Result<(), Finding> {
-        // sbatch expands no variables, so that such a script is refused or means something else than it says.
+        // sbatch expands no variables, so such a script is refused or does not mean what it seems to.
         if let Some(option) =
             self.options.iter().find(|option| option.value.as_ref().is_some_and(|text| text.contains('$')))
         {
@@ -187,7 +188,7 @@ impl Import {
         }
     }
 
-    /// What only Slurm knows.
+    /// Reads the options that are specific to Slurm.
     fn of_slurm(&mut self) {
         for name in [
             "account",
@@ -221,7 +222,7 @@ impl Import {
         if let Some(what) = self.options.take_value("export") {
             self.export(&what);
         }
-        // weftrun writes the log where it finds it again, behind what an earlier life of the job wrote.
+        // weftrun writes the log where it finds it again, after the output of earlier attempts of the job.
         if self.options.has("output") || self.options.has("error") {
             self.findings.push(
                 Finding::warning(
@@ -247,7 +248,7 @@ impl Import {
         }
     }
 
-    /// `ALL`, `NONE`, `ALL,NAME=value`.
+    /// Reads `ALL`, `NONE`, `ALL,NAME=value`.
     fn export(&mut self, what: &str) {
         // Without `ALL` nothing else of the submitting environment is passed on.
         let passes_all = what.split(',').any(|part| part.eq_ignore_ascii_case("all"));
@@ -263,8 +264,8 @@ impl Import {
         }
     }
 
-    /// Lines that run before the ranks. The script that is rendered ends at the first failure; one that does not say so
-    /// goes on behind it.
+    /// Adds lines that run before the ranks. The rendered script ends at the first failure; the original
+    /// goes on unless it sets that itself.
     fn setup(&mut self, lines: &[String], stops_at_errors: bool) {
         if lines.is_empty() {
             return;
@@ -277,7 +278,7 @@ impl Import {
         self.slurm.insert("setup".to_owned(), json!(lines));
     }
 
-    /// `FROM:TO[:FLAGS],…`
+    /// Reads `FROM:TO[:FLAGS],…`.
     fn mounts(&mut self, list: &str) {
         for mount in list.split(',').filter(|mount| !mount.is_empty()) {
             let mut parts = mount.split(':');
@@ -300,7 +301,7 @@ impl Import {
         self.spec.env.push(EnvVar { name: name.to_owned(), value: value.to_owned() });
     }
 
-    /// The whole body as a script that runs once, on the first node, as it would under sbatch.
+    /// Keeps the whole body as a script that runs once, on the first node, as under sbatch.
     fn carry_whole(&mut self, body: &str, why: &str) {
         self.spec.launch = Launch::Once;
         let text = format!("#!/bin/bash\n{body}");
@@ -332,7 +333,7 @@ fn lost(what: &str) -> Finding {
     Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no word for it"))
 }
 
-/// A DNS label made of a name.
+/// Returns a DNS label made from a name.
 fn label(name: &str) -> String {
     let plain: String =
         name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -1,8 +1,8 @@
-//! What the values of options mean.
+//! Parses the values of options.
 
 use std::time::Duration;
 
-/// `64G`, `512000` (MiB) as a Kubernetes quantity; `0` is all of the node and nothing to ask.
+/// Converts `64G`, `512000` (MiB) to a Kubernetes quantity; `0` is all of the node and needs no request.
 pub(super) fn memory(text: &str) -> Option<String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok().filter(|number| *number > 0)?;
@@ -16,7 +16,7 @@ pub(super) fn memory(text: &str) -> Option<String> {
     Some(format!("{number}{unit}"))
 }
 
-/// A time limit as Slurm writes it: `2-00:00:00`, `12:00:00`, `30:00`, `30` (minutes); `UNLIMITED` is none.
+/// Reads a time limit of Slurm: `2-00:00:00`, `12:00:00`, `30:00`, `30` (minutes); `UNLIMITED` is none.
 pub fn slurm_duration(text: &str) -> Option<Duration> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(days.parse::<u64>().ok()?), rest),

@@ -18,7 +18,7 @@ fn a_script_of_a_site() {
     insta::assert_snapshot!(format!("{}\n{}", to_toml(&spec), said.join("\n")));
 }
 
-/// `cases/README.md` says where they are from.
+/// `cases/README.md` lists the sources.
 #[test]
 fn public_scripts_are_imported_or_refused_with_their_line() {
     for (name, text) in [
@@ -36,7 +36,7 @@ fn public_scripts_are_imported_or_refused_with_their_line() {
             Err(refused) => format!("refused: {}", refused.message),
         };
         insta::assert_snapshot!(format!("public_{name}"), shown);
-        // What is refused can still be carried as it is.
+        // A refused script can still be kept whole.
         assert!(import_sbatch(text, true).is_ok(), "{name}");
     }
 }
@@ -96,7 +96,7 @@ fn ranks_mpi_and_what_has_no_single_srun() {
 const HEAD: &str =
     "#!/bin/bash\n#SBATCH -J x --nodes=2 --ntasks-per-node=1 --gpus-per-node=8 --cpus-per-task=12\n";
 
-/// As public scripts have it: lists, defaults, numbers that Slurm sets, a login shell.
+/// As in public scripts: lists, defaults, numbers that Slurm sets, a login shell.
 #[test]
 fn lists_and_variables_are_resolved() {
     let script = r#"#!/bin/bash -l
@@ -150,7 +150,7 @@ fn what_cannot_be_resolved_is_an_error_with_its_line() {
     assert!(import_sbatch("#!/usr/bin/env python3\n#SBATCH -N1\nprint()\n", false).is_err());
 }
 
-/// A script that is more than one launch runs once, never once on each node.
+/// A script with more than one launch runs once, never once on each node.
 #[test]
 fn a_script_of_several_steps_is_kept_whole() {
     for body in [
@@ -170,7 +170,7 @@ fn a_script_of_several_steps_is_kept_whole() {
         assert_eq!((spec.launch, spec.roles[0].ranks_per_node), (Launch::Once, Some(1)), "{body}");
         assert!(text.ends_with(&format!("{body}\n")) && said[0].contains("runs once"), "{text}");
     }
-    // A last word changes nothing.
+    // A final `echo` or `exit` changes nothing.
     let (spec, _) = imported(&format!("{HEAD}srun ./train\necho done\nexit $?\n"));
     assert_eq!(spec.roles[0].command, ["./train"]);
 }

@@ -1,14 +1,15 @@
-//! Words of a shell script as the shell would expand them, where the script itself says what they are.
+//! Expands the words of a shell script, where the script itself determines their values.
 
 use std::collections::BTreeMap;
 
-/// First of the private-use characters that stand in a text before what could not be expanded; behind it the reasons are counted.
+/// First of the private-use characters that mark, in a text, what could not be expanded. The offset from it
+/// is the number of the reason.
 const MARK: u32 = 0xE000;
-/// Most reasons that are told apart.
+/// Most reasons that are distinguished.
 const MOST: u32 = 6400;
-/// Most bytes that one word may become: a few lines of `A=$A$A` would fill the memory.
+/// Most bytes of one expanded word: otherwise a few lines of `A=$A$A` would fill the memory.
 const LONGEST: usize = 128 * 1024;
-/// Most brackets of an arithmetic expression.
+/// Most parentheses of an arithmetic expression.
 const BRACKETS: usize = 32;
 
 /// A variable of the script.
@@ -21,19 +22,19 @@ pub(super) enum Value {
 /// Why something was not expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Reason {
-    /// Line of the script, from 1, if it is another than the one that is read.
+    /// Line of the script, from 1, if it is not the line being read.
     pub line: Option<usize>,
-    /// As it stands there.
+    /// The text, as written there.
     pub text: String,
     pub why: String,
 }
 
-/// The variables of a script, as far as it was read.
+/// The variables of a script, up to the line read.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, Value>,
     reasons: Vec<Reason>,
-    /// Names that the script does not set and gives a default for, with that default.
+    /// Names that the script gives a default but does not set, with that default.
     pub defaults: BTreeMap<String, String>,
     /// The line that is being read.
     pub line: usize,
@@ -52,10 +53,10 @@ impl Variables {
         self.values.get(name)
     }
 
-    /// Makes a name one whose value cannot be known from here on.
+    /// Marks the value of a name as unknown from here on.
     pub fn set_unknown(&mut self, name: &str, why: &str) {
         let text = self.unknown(&format!("${{{name}}}"), why);
-        // The line that counts is the one that reads it; the reason names the other.
+        // The line that counts is the reading one; the reason names the other.
         if let Some(reason) = self.reasons.last_mut() {
             reason.line = None;
         }
@@ -104,7 +105,7 @@ impl Variables {
         self.bounded(raw, fields)
     }
 
-    /// Expands a word that is not split, as the value of an assignment.
+    /// Expands a word without splitting it, such as the value of an assignment.
     pub fn expand_one(&mut self, raw: &str) -> String {
         let mut fields = Fields::default();
         self.word(raw, &mut fields, false);
@@ -119,14 +120,14 @@ impl Variables {
         fields.done
     }
 
-    /// Why a text could not be expanded, if a part of it could not.
+    /// Returns why a text could not be expanded, if a part of it could not.
     pub fn unresolved(&self, text: &str) -> Option<&Reason> {
         let index =
             text.chars().find_map(|c| u32::from(c).checked_sub(MARK).filter(|index| *index < MOST))?;
         self.reasons.get(usize::try_from(index).ok()?)
     }
 
-    /// A text that stands for what is not known.
+    /// Returns a text that represents an unknown value.
     fn unknown(&mut self, raw: &str, why: &str) -> String {
         let index = u32::try_from(self.reasons.len()).unwrap_or(MOST).min(MOST - 1);
         self.reasons.push(Reason { line: Some(self.line), text: raw.to_owned(), why: why.to_owned() });
@@ -146,7 +147,7 @@ impl Variables {
                 '\\' => {
                     let mut quoted = after.chars();
                     match quoted.next() {
-                        // A line goes on.
+                        // A continued line.
                         Some('\n') | None => {}
                         Some(next) => fields.text(next.encode_utf8(&mut [0; 4])),
                     }
@@ -191,7 +192,7 @@ impl Variables {
         }
     }
 
-    /// The inside of double quotes.
+    /// Expands the inside of double quotes.
     fn double(&mut self, text: &str, fields: &mut Fields) {
         let only_list = is_list_of_all(text);
         if !only_list {
@@ -225,7 +226,7 @@ impl Variables {
         }
     }
 
-    /// `$NAME`, `${…}`, `$(…)`, `$((…))`, backquotes.
+    /// Expands `$NAME`, `${…}`, `$(…)`, `$((…))`, backquotes.
     fn dollar(&mut self, piece: &str, fields: &mut Fields, splits: bool) {
         if piece == "$" {
             fields.text("$");
@@ -255,7 +256,7 @@ impl Variables {
             return;
         }
         if matches!(piece, "$@" | "$*" | "${@}" | "${*}") {
-            // A script that is imported has no arguments.
+            // An imported script has no arguments.
             return;
         }
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
@@ -283,7 +284,7 @@ impl Variables {
         }
     }
 
-    /// `${NAME:-default}` and the like.
+    /// Expands `${NAME:-default}` and the like.
     fn operator(
         &mut self,
         piece: &str,
@@ -327,7 +328,7 @@ impl Variables {
         fields.text(&text);
     }
 
-    /// Whole numbers, names, `+ - * / %` and brackets.
+    /// Evaluates whole numbers, names, `+ - * / %` and parentheses.
     fn arithmetic(&self, text: &str) -> Option<i64> {
         if text.matches('(').count() > BRACKETS {
             return None;
@@ -409,9 +410,9 @@ impl Fields {
         }
     }
 
-    /// A value that is split at blanks where it is not quoted.
+    /// Adds a value that is split at blanks where it is unquoted.
     fn expanded(&mut self, text: &str, splits: bool) {
-        // What was not expanded stays one piece, so that its reason is found again.
+        // An unexpanded part stays one piece, so that its reason is found again.
         if !splits || text.chars().any(is_mark) {
             return self.text(text);
         }
@@ -447,18 +448,18 @@ fn is_mark(c: char) -> bool {
     (MARK..MARK + MOST).contains(&u32::from(c))
 }
 
-/// Whether a text is a variable's name.
+/// Returns whether a text is a valid name of a variable.
 pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Whether a text in double quotes is one `${NAME[@]}` and nothing else: then it may become no word at all.
+/// Returns whether a text in double quotes is exactly one `${NAME[@]}`: then it may become no word at all.
 fn is_list_of_all(text: &str) -> bool {
     text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_name) || text == "$@"
 }
 
-/// `$(which PROGRAM)` is the program.
+/// Returns the program of `$(which PROGRAM)`.
 fn located(piece: &str) -> Option<&str> {
     let inside = piece.strip_prefix("$(").and_then(|text| text.strip_suffix(')'));
     let inside = inside.or_else(|| piece.strip_prefix('`').and_then(|text| text.strip_suffix('`')))?;
@@ -467,7 +468,7 @@ fn located(piece: &str) -> Option<&str> {
     program.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b)).then_some(program)
 }
 
-/// The place of the bracket that closes the one at the start.
+/// Returns the place of the parenthesis that closes the one at the start.
 fn matching(text: &str) -> Option<usize> {
     let mut depth = 0_u32;
     for (at, byte) in text.bytes().enumerate() {
@@ -485,7 +486,8 @@ fn matching(text: &str) -> Option<usize> {
     None
 }
 
-/// The bytes of the quoted text, expansion or substitution at the start; of anything else one character.
+/// Returns the length of the quoted text, expansion or substitution at the start; of anything else one
+/// character.
 fn end_of_piece(text: &str) -> usize {
     let bytes = text.as_bytes();
     let closing = |open: u8, close: u8, from: usize| {
@@ -521,7 +523,8 @@ fn end_of_piece(text: &str) -> usize {
     }
 }
 
-/// The words of a list or a line, quotes kept; comments are left out. Stops at an operator of the shell.
+/// Returns the words of a list or a line with their quotes, without comments. Stops at an operator of the
+/// shell.
 pub(super) fn raw_words(text: &str) -> Vec<&str> {
     let (mut words, mut at) = (Vec::new(), 0);
     let end_of_word = |from: usize| {
@@ -556,7 +559,7 @@ pub(super) fn raw_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// The bytes of `( … )` with words inside.
+/// Returns the length of `( … )` with words inside.
 fn matching_list(text: &str) -> usize {
     let mut at = 1;
     while let Some(byte) = text.as_bytes().get(at) {
@@ -588,7 +591,7 @@ mod tests {
         variables
     }
 
-    /// What bash makes of a word is what is made of it here.
+    /// Words expand as in bash.
     #[test]
     fn words_become_what_bash_makes_of_them() {
         let script = "A=one B='two words' E= N=8; L=(a 'b c' \"$A\"); L+=(d); Z=();";
