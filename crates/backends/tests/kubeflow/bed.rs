@@ -358,10 +358,16 @@ impl Running {
 
     /// Waits until it is stuck for a reason, and gives the reason's code, text and fix.
     pub async fn stuck(&self) -> (String, String, String) {
-        // An operator that is only slow, after a test that killed the API server, is not what is waited for.
-        let is_cause = |event: &JobEvent| matches!(event, JobEvent::Stuck { finding, .. } if finding.code != "K8S-NO-OPERATOR");
-        let event = self.until("stuck", is_cause).await;
+        let event = self.until("stuck", |event| matches!(event, JobEvent::Stuck { .. })).await;
         let JobEvent::Stuck { finding, .. } = event else { unreachable!() };
+        (finding.code, finding.message, finding.fix.map(|fix| fix.text).unwrap_or_default())
+    }
+
+    /// Waits until it is stuck for one reason, whatever other reasons there are before.
+    pub async fn stuck_by(&self, code: &str) -> (String, String, String) {
+        let is_it =
+            |event: &JobEvent| matches!(event, JobEvent::Stuck { finding, .. } if finding.code == code);
+        let JobEvent::Stuck { finding, .. } = self.until(code, is_it).await else { unreachable!() };
         (finding.code, finding.message, finding.fix.map(|fix| fix.text).unwrap_or_default())
     }
 
