@@ -18,7 +18,7 @@ mkdir started 2>/dev/null || exit 0
 echo "$$" > runner.part && mv runner.part runner
 node() {
   n=$1; shift
-  setsid --wait sh -c 'echo "$$" > "$0.pid"; exec "$@"' "node$n" "$@" > "node$n.log" 2>&1
+  setsid --wait sh -c 'echo "$$" > "$0.pid"; cd "$1" || exit 126; shift; exec "$@"' "node$n" "$workdir" "$@" > "node$n.log" 2>&1
   echo "$?" > "node$n.part" && mv "node$n.part" "node$n.code"
 }
 kill_all() { for pid in node*.pid; do [ ! -e "$pid" ] || read -r group < "$pid" && kill "-$1" "-$group" 2>/dev/null; done; }
@@ -66,7 +66,8 @@ pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
             word(image)?.replace('\n', " ")
         );
     }
-    let _ = writeln!(text, "nodes={nodes}{RUNNER}");
+    let workdir = word(spec.workdir.as_deref().unwrap_or("."))?;
+    let _ = writeln!(text, "nodes={nodes}\nworkdir={workdir}{RUNNER}");
     for var in &spec.env {
         let _ = writeln!(text, "export {}={}", var.name, word(&var.value)?);
     }
