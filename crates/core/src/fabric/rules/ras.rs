@@ -7,6 +7,7 @@ use super::{Context, Launch, set};
 use crate::fabric::builder::PlanBuilder;
 use crate::fabric::view::RoleView;
 use crate::request::{Origin, RuleSetting};
+use crate::text::fnv1a_32;
 
 pub(crate) const RULE: &str = "observe.ras-addr";
 
@@ -39,11 +40,9 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
 }
 
-/// A port by the job's name: the same in every plan of it (FNV-1a, whose parameters never change). Jobs of one name
-/// share it.
+/// A port by the job's name: the same in every plan of it by a hash that is the same in every version. Jobs of
+/// one name share it.
 fn port(name: &str) -> u16 {
-    let hash =
-        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let span = u32::from(PORTS.end - PORTS.start);
-    PORTS.start + u16::try_from(hash % span).unwrap_or(0)
+    PORTS.start + u16::try_from(fnv1a_32(name.as_bytes()) % span).unwrap_or(0)
 }
