@@ -7,6 +7,9 @@ use weftrun_core::fabric::{ClusterFacts, FabricPlan, NodeGroup, Origin, Profile,
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Role};
 
+#[path = "evidence/public.rs"]
+mod public;
+
 fn with_settings<T>(run: impl FnOnce(&Settings<'_>) -> T) -> T {
     let (none, options) = (Profile::default(), FabricRequest::default());
     let (sites, catalogue) = (Profiles::builtin().of_sites().unwrap(), Catalogue::builtin());

@@ -21,6 +21,7 @@ use weftrun_backends::files::open_private;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::spec::JobSpec;
+use weftrun_core::text::fnv1a;
 use weftrun_core::{ErrorKind, Result};
 
 use crate::files;
@@ -372,10 +373,8 @@ impl Journal {
 
     /// Returns the folder of an ended record, and the prefix of its name.
     fn ended_place(&self, known_as: &str) -> (PathBuf, String) {
-        // FNV-1a: it must be the same in every version, and a record is compared after it was found.
-        let hash = known_as.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        // A record is compared after it was found, so two names with one hash do no harm.
+        let hash = fnv1a(known_as.as_bytes());
         (self.dir.join("ended").join(format!("{:02x}", hash % 256)), format!("{hash:016x}"))
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use weftrun_core::text::fnv1a;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::files;
@@ -55,9 +56,7 @@ impl Trust {
         // File names are limited to 255 bytes on every common file system; the end of a path is more specific
         // than its beginning.
         if name.len() > 240 {
-            let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
+            let hash = fnv1a(name.as_bytes());
             name = format!("{hash:016x}-{}", &name[name.len() - 200..]);
         }
         Ok(self.folder.join(name))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::backend::ClusterFacts;
+use weftrun_core::text::fnv1a;
 
 use crate::files;
 use crate::kubernetes::Cluster;
@@ -33,10 +34,8 @@ impl Cache {
     pub fn new(state: &Path, cluster: &Cluster, kubeconfig: &str) -> Self {
         let Cluster { server, context, namespace, .. } = cluster;
         let of = format!("{} {server} {context} {namespace} {kubeconfig}", env!("CARGO_PKG_VERSION"));
-        // FNV-1a, only for a separate file name: the file's contents identify the connection.
-        let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        // The hash only separates file names: the file's contents identify the connection.
+        let hash = fnv1a(of.as_bytes());
         Self { path: state.join(format!("facts-{hash:016x}.json")), of }
     }
 

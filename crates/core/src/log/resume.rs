@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::stamp::Stamps;
 use super::{Anchor, Cursor, LineEnd, Mark};
+use crate::text::fnv1a;
 
 /// Longest unfinished line that is held back; a longer line is emitted in pieces.
 const HELD: usize = 64 * 1024;
@@ -355,13 +356,9 @@ struct Done {
     moved: bool,
 }
 
-/// Returns FNV-1a over the first bytes of a line. It must not change between versions, since cursors store
-/// it.
+/// Returns the hash of the first bytes of a line. It must not change between versions, since cursors store it.
 fn hash(line: &[u8]) -> u64 {
-    let head = line.len().min(256);
-    line[..head].iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    fnv1a(&line[..line.len().min(256)])
 }
 
 #[cfg(test)]

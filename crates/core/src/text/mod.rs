@@ -1,12 +1,14 @@
-//! Formats of texts and names: suggestions, durations, quantities, percent-encoding, versions.
+//! Formats of texts and names: suggestions, durations, quantities, percent-encoding, versions, hashes.
 
 pub mod duration;
+mod hash;
 pub mod percent;
 pub mod quantity;
 mod version;
 mod words;
 
 pub use duration::parse as parse_duration;
+pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
 pub use version::numbers;
 pub use words::did_you_mean;

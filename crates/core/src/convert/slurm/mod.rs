@@ -217,6 +217,19 @@ impl<'t> Script<'t> {
         self.components.iter().map(Directives::nodes).sum()
     }
 
+    /// Returns the value of one of these options that is no number yet, such as `${NODES}`: Slurm expands no
+    /// variables in `#SBATCH` lines, so the script is a template.
+    fn open_number(&self, names: &[&str]) -> Option<&str> {
+        self.components.iter().find_map(|options| {
+            names.iter().find_map(|name| {
+                let value = options.value(name)?;
+                let gpus = || value.split(',').find(|item| directives::is_gpu(item));
+                let item = if *name == "gres" { gpus()? } else { value };
+                item.contains(['$', '{', '<']).then_some(item)
+            })
+        })
+    }
+
     /// Returns the GPUs of a node: as requested, else all of an exclusive one.
     fn gpus(&self, settings: &Settings<'_>) -> u32 {
         let whole = || {
@@ -231,7 +244,9 @@ impl<'t> Script<'t> {
     /// request (`--mem=0` is all of it).
     fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
         let memory = self.option("mem").unwrap_or("0").to_owned();
-        let gpus = (gpus > 0).then(|| ("nvidia.com/gpu".to_owned(), gpus.to_string()));
+        let open = self.open_number(&["gpus-per-node", "gres", "gpus", "gpus-per-task"]).map(str::to_owned);
+        let amount = open.or_else(|| (gpus > 0).then(|| gpus.to_string()));
+        let gpus = amount.map(|amount| ("nvidia.com/gpu".to_owned(), amount));
         gpus.into_iter().chain([("memory".to_owned(), memory)]).collect()
     }
 
@@ -286,6 +301,7 @@ impl<'t> Script<'t> {
             worker: true,
             launcher: mpi,
             replicas: self.nodes(),
+            replicas_text: self.open_number(&["nodes"]).map(str::to_owned),
             instance_types,
             container,
             ..RoleView::default()
