@@ -171,9 +171,9 @@ impl Job {
                 ExecStream::Stdout => (&mut answer, ras::MAX_ANSWER),
                 ExecStream::Stderr => (&mut stderr, 4096),
             };
-            let room = most.saturating_sub(to.len());
-            to.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-            if bytes.len() > room && stream == ExecStream::Stdout {
+            let free = most.saturating_sub(to.len());
+            to.extend_from_slice(bytes.get(..free).unwrap_or(bytes));
+            if bytes.len() > free && stream == ExecStream::Stdout {
                 return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
             }
             Ok(())
@@ -395,7 +395,9 @@ fn port(logs: &TransportMap, plan: Option<&FabricPlan>) -> u16 {
 
 fn port_of(change: &Change) -> Option<u16> {
     match change {
-        Change::Env { name, value } if name == "NCCL_RAS_ADDR" => value.rsplit_once(':')?.1.parse().ok(),
+        Change::Env { name, value } if name == ras::ADDRESS_VARIABLE => {
+            value.rsplit_once(':')?.1.parse().ok()
+        }
         _ => None,
     }
 }

@@ -40,11 +40,15 @@ pub async fn remove(
             Err(removal) => {
                 error = error
                     .with("left behind", format!("the {} {name}: {}", resource.kind, removal.message()))
-                    .hint(format!("`kubectl delete {} {name}` removes it", resource.kind.to_lowercase()));
+                    .hint(remove_hint(resource.kind, name));
             }
         }
     }
     error
+}
+
+fn remove_hint(kind: &str, name: &str) -> String {
+    format!("`kubectl delete {} {name}` removes it", kind.to_lowercase())
 }
 
 /// Creates a companion, or adopts one that an interrupted submission of the same job left behind. Returns
@@ -67,8 +71,7 @@ pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rende
                     let message = format!(
                         "the {kind} {name} of an interrupted submission differs from what this job needs"
                     );
-                    return Err(Error::new(ErrorKind::AlreadyExists, message)
-                        .hint(format!("`kubectl delete {} {name}` removes it", kind.to_lowercase())));
+                    return Err(Error::new(ErrorKind::AlreadyExists, message).hint(remove_hint(kind, &name)));
                 }
                 // With the version that was read: of two submissions at once, one takes it over.
                 let version = &there["metadata"]["resourceVersion"];

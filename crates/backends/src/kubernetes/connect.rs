@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{exec_plugin, retry};
+use super::{exec_plugin, log_streams, retry};
 use crate::files;
 use crate::proxy::proxy_for;
 
@@ -184,7 +184,7 @@ impl ClusterConfig {
         let server = config.cluster_url.to_string();
         let client = match config.auth_info.exec.take() {
             Some(exec) => exec_plugin::client(exec, config).await?,
-            None => exec_plugin::bounded(config)?,
+            None => log_streams::client(config)?,
         };
         let client = retry::retrying(client, self.patience.unwrap_or(retry::PATIENCE));
         Ok(Cluster { client, namespace, context, server })

@@ -93,7 +93,7 @@ fn from_status(status: &Status, what: &str) -> Error {
             .hint("it was removed, or stands in another namespace; `weftrun list -a` shows the jobs there are"),
         409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
             .hint("choose another name, or `--name-suffix` to make a new one"),
-        409 => error(ErrorKind::Refused, message).retryable(),
+        409 => error(ErrorKind::Refused, message).source(Changed).retryable(),
         400 | 422 => invalid(status, &message, what),
         429 => error(ErrorKind::Unreachable, message)
             .hint("wait until the API server has less to do, or set `retry-seconds` of the target to try for longer")
@@ -188,9 +188,21 @@ pub fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::AlreadyExists
 }
 
-/// Whether an object was changed since it was read.
+/// The cause of a 409 for an object that exists.
+#[derive(Debug)]
+struct Changed;
+
+impl std::fmt::Display for Changed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("409 Conflict")
+    }
+}
+
+impl std::error::Error for Changed {}
+
+/// Returns whether an object was changed since it was read.
 pub fn is_changed(error: &Error) -> bool {
-    error.kind() == ErrorKind::Refused && error.is_retryable()
+    std::error::Error::source(error).is_some_and(|source| source.is::<Changed>())
 }
 
 /// The cause of a 401. A 403, of the same kind, is about one right only.

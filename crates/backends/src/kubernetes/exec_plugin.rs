@@ -18,7 +18,7 @@ use base64::Engine as _;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use jiff::Timestamp;
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -27,10 +27,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::BoxError;
 use tower::Service;
-use tower::util::MapResponseLayer;
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::log_streams;
 use crate::helper::Helper;
 
 /// Time limit of a plugin, and of one that may prompt the user.
@@ -40,8 +40,6 @@ const INTERACTIVE_TIME: Duration = Duration::from_secs(300);
 const MARGIN: Duration = Duration::from_secs(60);
 /// The shortest time between two runs of the plugin because of refusals.
 const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// Largest error body of an API server that is read; a `Status` is far smaller.
-const LARGEST_ERROR: usize = 4 << 20;
 
 /// A plugin.
 #[derive(Clone)]
@@ -107,20 +105,6 @@ pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kub
     Ok(kube::Client::new(service, namespace))
 }
 
-/// Creates a client that limits the size of error bodies.
-pub(super) fn bounded(config: kube::Config) -> Result<kube::Client> {
-    let bounded = MapResponseLayer::new(|response: Response<_>| {
-        let most = if response.status().is_client_error() || response.status().is_server_error() {
-            LARGEST_ERROR
-        } else {
-            usize::MAX
-        };
-        response.map(|body| http_body_util::Limited::new(body, most))
-    });
-    let builder = ClientBuilder::try_from(config).map_err(|error| super::from_kube(error, "connect"))?;
-    Ok(builder.with_layer(&bounded).build())
-}
-
 impl Renewing {
     /// Runs the plugin, unless this process already has a credential from it.
     async fn start(plugin: Plugin, config: kube::Config) -> Result<Self> {
@@ -131,7 +115,7 @@ impl Renewing {
             if shared.runs == 0 {
                 shared.renew(&plugin).await?;
             }
-            (shared.certified, bounded(shared.certify(config.clone()))?)
+            (shared.certified, log_streams::client(shared.certify(config.clone()))?)
         };
         Ok(Self { plugin, config: Arc::new(config), shared, client: Arc::new(Mutex::new(client)) })
     }
@@ -151,7 +135,7 @@ impl Renewing {
         }
         let mut client = self.client.lock().await;
         if client.0 != current.certified {
-            *client = (current.certified, bounded(current.certify((*self.config).clone()))?);
+            *client = (current.certified, log_streams::client(current.certify((*self.config).clone()))?);
         }
         let header = match &current.token {
             None => None,

@@ -25,6 +25,7 @@ pub mod escape;
 mod exec;
 mod exec_plugin;
 mod facts;
+mod log_streams;
 pub mod logs;
 pub mod mpirun;
 mod pending;

@@ -243,8 +243,8 @@ impl Client {
     /// Returns all runs of a job in accounting; none where the cluster has no accounting.
     pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
         match &self.access {
-            Access::Rest(rest) => rest.accounting(Some(id), 0).await,
-            Access::Commands => self.accounting(&format!("-j {id}")).await,
+            Access::Rest(rest) => self.unless_down(rest.accounting(Some(id), 0)).await,
+            Access::Commands => self.unless_down(self.accounting(&format!("-j {id}"))).await,
         }
     }
 
@@ -252,9 +252,26 @@ impl Client {
     /// no accounting.
     pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
         match &self.access {
-            Access::Rest(rest) => rest.accounting(None, days).await,
-            Access::Commands => self.accounting(&format!("-S now-{days}days")).await,
+            Access::Rest(rest) => self.unless_down(rest.accounting(None, days)).await,
+            Access::Commands => self.unless_down(self.accounting(&format!("-S now-{days}days"))).await,
         }
+    }
+
+    /// Queries slurmdbd, unless it did not answer a moment ago.
+    async fn unless_down(
+        &self,
+        query: impl Future<Output = Result<Option<Vec<Job>>>>,
+    ) -> Result<Option<Vec<Job>>> {
+        let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
+            return Err(error::no_database(&said));
+        }
+        query.await.inspect_err(|error| {
+            if let Some(said) = error::said_without_database(error) {
+                let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
+                *known = Some((Instant::now(), said.to_owned()));
+            }
+        })
     }
 
     /// Keeps a failure without which a result was returned, for
@@ -291,10 +308,6 @@ impl Client {
     }
 
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
-        let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
-            return Err(error::no_database(&said));
-        }
         let cluster = self.cluster()?;
         // sacct waits 45 s for a slurmdbd that accepts connections and does not answer (seen on 22.05).
         let program = format!(
@@ -314,8 +327,6 @@ impl Client {
             return Ok(None);
         }
         if error::is_no_database(&said) || matches!(answer.code, 124 | 137) {
-            let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
-            *known = Some((Instant::now(), said.clone()));
             return Err(error::no_database(&said));
         }
         Err(error::of_command("sacct", &said, answer.code))
@@ -363,7 +374,7 @@ impl Client {
 }
 
 /// Time limit of a query to accounting, in seconds.
-const DATABASE_LIMIT: u64 = 30;
+pub const DATABASE_LIMIT: u64 = 30;
 /// How long no query is sent to a slurmdbd that did not answer.
 const DATABASE_PAUSE: Duration = Duration::from_secs(30);
 

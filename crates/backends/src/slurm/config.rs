@@ -94,8 +94,9 @@ pub struct JobSettings {
     pub signal: Option<String>,
     /// Queue the job again after a node failure; by default as the job's restart policy requires.
     pub requeue: Option<bool>,
-    /// One log file for each task instead of one for all.
-    pub rank_logs: bool,
+    /// One log file for each task instead of one for all: `true`, or where the files are, with the patterns of
+    /// `srun --output`, from the log folder (`%j/%N-%t.log`).
+    pub rank_logs: Option<RankLogs>,
     /// Shell of the script with its options: `/bin/bash -l` is a login shell.
     pub shell: Option<String>,
     /// Which part of the submitting environment the job inherits: `all` or `none`.
@@ -125,6 +126,16 @@ pub struct JobSettings {
     /// Folder on the cluster that holds secrets: the file `SECRET/KEY` is read on the node where the job
     /// starts.
     pub secrets_dir: Option<String>,
+}
+
+/// Where the tasks of a job write their output.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum RankLogs {
+    /// Whether each has a file beside the job's log.
+    Each(bool),
+    /// Files by this pattern.
+    Files(String),
 }
 
 /// The runtime that starts containers.
@@ -221,7 +232,12 @@ impl Settings {
         }
         if self.log_dir.contains(['%', '\\']) {
             // With a backslash, sbatch replaces nothing in the whole path (sbatch(1), "filename pattern").
-            return bad("log-dir", &self.log_dir, "may not hold `%` or `\\`, which Slurm treats as patterns");
+            return bad(
+                "log-dir",
+                &self.log_dir,
+                "may not hold `%` or `\\`, which Slurm treats as patterns; `rank-logs = \"%j/%N-%t.log\"` makes a \
+                 folder for each job",
+            );
         }
         let Some(rest) = &self.rest else { return Ok(()) };
         if !rest.starts_with("http://") && !rest.starts_with("https://") {
@@ -250,11 +266,16 @@ impl Settings {
     /// Returns the log folder as it is accessed: on the cluster, or on this machine if `path-map` contains
     /// it. None where only slurmrestd is available.
     pub fn reached_log_dir(&self) -> Option<String> {
+        self.reached(&self.log_dir)
+    }
+
+    /// Returns a path of the cluster as it is accessed.
+    pub fn reached(&self, path: &str) -> Option<String> {
         if self.rest.is_none() || self.ssh.is_some() {
-            return Some(self.log_dir.clone());
+            return Some(path.to_owned());
         }
         let mapped = |(theirs, ours): (&String, &String)| {
-            let rest = self.log_dir.strip_prefix(theirs.trim_end_matches('/'))?;
+            let rest = path.strip_prefix(theirs.trim_end_matches('/'))?;
             (rest.is_empty() || rest.starts_with('/'))
                 .then(|| (theirs.len(), format!("{}{rest}", ours.trim_end_matches('/'))))
         };
@@ -349,7 +370,7 @@ impl JobSettings {
             begin: self.begin.or_else(|| base.begin.clone()),
             signal: self.signal.or_else(|| base.signal.clone()),
             requeue: self.requeue.or(base.requeue),
-            rank_logs: if has("rank-logs") { self.rank_logs } else { base.rank_logs },
+            rank_logs: self.rank_logs.or_else(|| base.rank_logs.clone()),
             shell: self.shell.or_else(|| base.shell.clone()),
             export: self.export.or_else(|| base.export.clone()),
             setup: joined(&base.setup, self.setup),

@@ -187,7 +187,12 @@ pub fn no_database(said: &str) -> Error {
 
 /// Returns whether an error is that of [`no_database`].
 pub fn is_down_database(error: &Error) -> bool {
-    error.message().starts_with(NO_DATABASE)
+    said_without_database(error).is_some()
+}
+
+/// Returns what was printed, of an error of [`no_database`].
+pub fn said_without_database(error: &Error) -> Option<&str> {
+    Some(error.message().strip_prefix(NO_DATABASE)?.trim_start_matches(": "))
 }
 
 /// What a failed `sbatch` means for its job.

@@ -26,6 +26,7 @@ mod state;
 mod status;
 mod stream;
 mod submit;
+mod task_files;
 mod transport;
 mod watch;
 

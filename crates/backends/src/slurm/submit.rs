@@ -344,6 +344,12 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
         Some(folder) => format!("cd -- {} 2> /dev/null || :\n", quote::word(folder)?),
         None => String::new(),
     };
+    // sbatch makes no folder for the output, and a job without one ends at once and writes nothing.
+    let own = prepared.filter(|script| script.own_output).and_then(|script| script.value("output"));
+    let own = match own.and_then(|path| path.rsplit_once('/')) {
+        Some((parent, _)) if !parent.is_empty() => format!("mkdir -p -- {} || :\n", quote::word(parent)?),
+        _ => String::new(),
+    };
     let sbatch =
         quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}{output}"), &script.text)?;
     // Folders of submissions are kept while a copy of one may still be pending. The cleanup runs in the
@@ -363,7 +369,7 @@ weftrun_sbatch() {{
 {sbatch}}}
 trap '' HUP PIPE
 # sbatch starts the job where it is called.
-{folder}if mkdir -- \"$sent\" 2> /dev/null; then
+{folder}{own}if mkdir -- \"$sent\" 2> /dev/null; then
   # A shell says only that it could not write; cat says why.
   date +%s > \"$sent/begun\" 2> /dev/null || {{ date +%s | cat > \"$sent/begun\"; rm -rf -- \"$sent\"; exit {NO_LOG_DIR}; }}
   answer=$(weftrun_sbatch 2> \"$sent/error\")

@@ -2,11 +2,12 @@
 //! (`WEFTRUN_TEST_SLURM_BARE`), since they disrupt it: without accounting, and with a slurmctld that forgets
 //! ended jobs after two seconds.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use weftrun_backends::slurm::Slurm;
-use weftrun_core::backend::Backend;
+use weftrun_core::backend::{Backend, TargetConfig};
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase};
 use weftrun_core::spec::{JobSpec, Launch, Role};
 use weftrun_core::{ErrorKind, log::LogOptions, log::Mark};
@@ -65,48 +66,76 @@ async fn what_breaks_is_told_and_nothing_is_lost() {
     forgotten_without_accounting(&bed).await;
 }
 
-/// The real sacct with a slurmdbd that refuses connections, and with one that accepts them and does not
-/// answer.
+/// The real sacct, and a real slurmrestd, with a slurmdbd that refuses connections, and with one that accepts
+/// them and does not answer.
 async fn slurmdbd_down(bed: &Bed) {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = silent.local_addr().expect("an address").port();
     for (case, port) in [("refuses", 1), ("is silent", port)] {
-        let script = format!(
-            "t=$(mktemp); sed -e '/^AccountingStorage/d' /etc/slurm/slurm.conf > \"$t\"\n\
-             printf 'AccountingStorageType=accounting_storage/slurmdbd\\nAccountingStorageHost=127.0.0.1\\nAccountingStoragePort={port}\\n' >> \"$t\"\n\
-             SLURM_CONF=$t exec \"$real\" \"$@\""
+        let conf = format!(
+            "t=$(mktemp); sed -e '/^AccountingStorage/d' /etc/slurm/slurm.conf > \"$t\"; chmod 644 \"$t\"\n\
+             printf 'AccountingStorageType=accounting_storage/slurmdbd\\nAccountingStorageHost=127.0.0.1\\nAccountingStoragePort={port}\\n' >> \"$t\"\n"
         );
-        let target = bed.wrapped(Way::Ssh, "sacct", &script);
-        let backend = Slurm::new(&target).expect("the target is good");
-        let handle = submitted(&backend, job("no-dbd", 1, "echo said-it; exit 3")).await;
-        for _ in 0..200 {
-            if bed.ctl(&format!("head squeue -h -t all -j {0},{0}", handle.name())).trim().is_empty() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        let began = std::time::Instant::now();
-        // Anew, as another process would.
-        let backend = Slurm::new(&target).expect("the target is good");
-        let detail = backend.describe(&handle).await.expect(case);
-        assert_eq!((detail.summary.phase, detail.summary.exit_code), (JobPhase::Failed, Some(3)), "{case}");
-        assert_eq!(detail.summary.name, "no-dbd", "{case}");
-        let note = detail.findings.iter().find(|finding| finding.code == "SLURM-NO-ACCOUNTING");
-        assert!(note.is_some_and(|note| note.message.contains("slurmdbd")), "{case}: {:?}", detail.findings);
-        assert!(output(&backend, &handle).await.contains("said-it"), "{case}");
-        assert_eq!(last(&events(&backend, &handle).await), JobPhase::Failed, "{case}");
-        let listed = backend.list(&JobFilter::all()).await.expect(case);
-        let ours =
-            listed.iter().find(|job| job.handle == handle).unwrap_or_else(|| panic!("{case}: {listed:?}"));
-        assert_eq!((ours.phase, ours.exit_code, ours.name.as_str()), (JobPhase::Failed, Some(3), "no-dbd"));
-        assert!(backend.take_notes().iter().any(|note| note.message.contains("slurmdbd")), "{case}");
-        let unknown = backend.describe(&JobHandle::new("slurm", "bed", ["4000000"])).await.expect_err(case);
-        assert!(
-            unknown.kind() == ErrorKind::Unreachable && unknown.to_string().contains("slurmdbd"),
-            "{case}: it may be there: {unknown}"
-        );
-        assert!(began.elapsed() < Duration::from_mins(3), "{case}: {:?}", began.elapsed());
+        let sacct = format!("{conf}SLURM_CONF=$t exec \"$real\" \"$@\"");
+        without_slurmdbd(bed, &bed.wrapped(Way::Ssh, "sacct", &sacct), &format!("sacct, slurmdbd {case}"))
+            .await;
+        let (target, _slurmrestd) = rest_with(bed, &conf).await;
+        without_slurmdbd(bed, &target, &format!("slurmrestd, slurmdbd {case}")).await;
     }
+}
+
+/// Returns a target of another slurmrestd on the head node, with the configuration that a script leaves in `$t`.
+async fn rest_with(bed: &Bed, conf: &str) -> (TargetConfig, tokio::process::Child) {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = free.local_addr().expect("an address").port();
+    drop(free);
+    // The signal at its parent's end stops it: what is killed here is `nsenter`.
+    let script = format!(
+        "{conf}SLURM_CONF=$t SLURM_JWT=daemon exec setpriv --reuid 2002 --regid 2002 --clear-groups --pdeathsig KILL \
+         slurmrestd -a rest_auth/jwt 127.0.0.1:{port}"
+    );
+    let mut command = tokio::process::Command::new(bed.dir.join("bin/bedctl"));
+    command.args(["head", "-u", "root", "bash", "-c", &script]).kill_on_drop(true);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("slurmrestd starts");
+    for _ in 0..200 {
+        if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    (bed.target(Way::Rest).with("rest", format!("http://127.0.0.1:{port}")), child)
+}
+
+/// A job that slurmctld has forgotten is known by its own files, and slurmdbd is named.
+async fn without_slurmdbd(bed: &Bed, target: &TargetConfig, case: &str) {
+    let backend = Slurm::new(target).expect("the target is good");
+    let handle = submitted(&backend, job("no-dbd", 1, "echo said-it; exit 3")).await;
+    for _ in 0..200 {
+        if bed.ctl(&format!("head squeue -h -t all -j {0},{0}", handle.name())).trim().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let began = std::time::Instant::now();
+    // Anew, as another process would.
+    let backend = Slurm::new(target).expect("the target is good");
+    let detail = backend.describe(&handle).await.expect(case);
+    assert_eq!((detail.summary.phase, detail.summary.exit_code), (JobPhase::Failed, Some(3)), "{case}");
+    assert_eq!(detail.summary.name, "no-dbd", "{case}");
+    let note = detail.findings.iter().find(|finding| finding.code == "SLURM-NO-ACCOUNTING");
+    assert!(note.is_some_and(|note| note.message.contains("slurmdbd")), "{case}: {:?}", detail.findings);
+    assert!(output(&backend, &handle).await.contains("said-it"), "{case}");
+    assert_eq!(last(&events(&backend, &handle).await), JobPhase::Failed, "{case}");
+    let listed = backend.list(&JobFilter::all()).await.expect(case);
+    let ours = listed.iter().find(|job| job.handle == handle).unwrap_or_else(|| panic!("{case}: {listed:?}"));
+    assert_eq!((ours.phase, ours.exit_code, ours.name.as_str()), (JobPhase::Failed, Some(3), "no-dbd"));
+    assert!(backend.take_notes().iter().any(|note| note.message.contains("slurmdbd")), "{case}");
+    let unknown = backend.describe(&JobHandle::new("slurm", "bed", ["4000000"])).await.expect_err(case);
+    assert!(
+        unknown.kind() == ErrorKind::Unreachable && unknown.to_string().contains("slurmdbd"),
+        "{case}: it may be there: {unknown}"
+    );
+    assert!(began.elapsed() < Duration::from_mins(3), "{case}: {:?}", began.elapsed());
 }
 
 async fn without_munge(bed: &Bed) {

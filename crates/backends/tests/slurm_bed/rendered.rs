@@ -1,18 +1,20 @@
 //! The scripts themselves: every rendered case is taken by `sbatch --test-only`, and one job of each kind really runs.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt as _;
+use serde_json::json;
 use weftrun_backends::slurm::Slurm;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{Action, JobFilter, JobHandle, JobPhase};
-use weftrun_core::log::{LogOptions, Mark};
+use weftrun_core::log::{LogBatch, LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, JobSpecBuilder, Launch, Role, Volume, VolumeSource};
 use weftrun_testkit::{planned, random_submission};
 
-use crate::bed::{Bed, Way};
+use crate::bed::{Bed, EVERY, WAYS, Way};
 use crate::hostile::{bounded, output};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -311,6 +313,97 @@ async fn a_job_runs_where_it_is_submitted_or_where_it_says() {
         findings.iter().any(|finding| finding.code == "SLURM-NO-WORKDIR" && finding.is_error()),
         "{findings:?}"
     );
+}
+
+/// Point 12 of issue 16: a folder of logs for each job, with a file for each rank or node, by each way to name it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_of_logs_by_job_hold_each_rank_or_node_and_are_followed() {
+    let Some(bed) = Bed::find() else { return };
+    bed.sh("mkdir -p $BED/shared/fsx/out && chmod 777 $BED/shared/fsx/out");
+    let script = "for i in 1 2 3; do echo rank $RANK line $i; sleep 0.3; done; echo 99: not a label";
+    let cases = [
+        // Key, pattern, files below the folder of the job, and what a line of a file begins with.
+        (json!({ "rank-logs": "byjob/%j/%N-%t.log" }), "$LOGS/byjob/ID", 4, "rank "),
+        (
+            json!({ "sbatch": ["--output=/fsx/out/by job/%x-%j/%N/%3t.out"] }),
+            "/fsx/out/by job/files-ID",
+            4,
+            "rank ",
+        ),
+        (json!({ "srun": ["--output=/fsx/out/%j/%n.txt"] }), "/fsx/out/ID", 2, ""),
+        (json!({ "rank-logs": true }), "$LOGS/files-ID-*.rank", 4, "rank "),
+        (json!({ "array": "2-3", "rank-logs": "byjob/%A_%a/%t" }), "$LOGS/byjob/ID_", 8, "rank "),
+    ];
+    for (number, (own, folder, count, begins)) in cases.into_iter().enumerate() {
+        let way = EVERY[number % EVERY.len()];
+        let backend = bed.connect(way);
+        let array = own.get("array").is_some();
+        let spec = with(built(shell("files", Launch::PerRank, 2, 2, script)), own);
+        let job = submit(&*backend, &planned(spec)).await;
+        // A reader that stops after its first lines, and one that resumes where that stopped.
+        let mut batches: Vec<LogBatch> = Vec::new();
+        let mut first = bounded(backend.logs(&job, LogOptions::follow()));
+        while batches.iter().all(|batch| batch.bytes.is_empty()) {
+            batches.push(first.next().await.expect("lines").expect("a batch"));
+        }
+        drop(first);
+        let mut options = LogOptions::follow();
+        let cursors: BTreeMap<String, _> =
+            batches.iter().map(|batch| (batch.cursor.uid.clone(), batch.cursor.clone())).collect();
+        options.from = cursors.into_values().collect();
+        let mut rest = bounded(backend.logs(&job, options));
+        while let Some(batch) = rest.next().await {
+            batches.push(batch.expect("a batch"));
+        }
+        let mut got = BTreeMap::<String, String>::new();
+        for batch in batches.iter().filter(|batch| !batch.bytes.is_empty()) {
+            let text = String::from_utf8_lossy(&batch.bytes);
+            got.entry(batch.source.name.clone()).or_default().push_str(&text);
+        }
+        got.retain(|source, _| !source.ends_with("batch"));
+        let text = |rank: u32| {
+            (1..=3).map(|line| format!("rank {rank} line {line}\n")).collect::<String>() + "99: not a label\n"
+        };
+        let wanted: BTreeMap<String, String> = if array {
+            let task = |task: u32| (0..4).map(move |rank| (task, rank));
+            let name = |(task, rank)| (format!("{}_{task}/rank{rank}", job.name()), text(rank));
+            (2..4).flat_map(task).map(name).collect()
+        } else {
+            (0..4).map(|rank| (format!("rank{rank}"), text(rank))).collect()
+        };
+        assert_eq!(got, wanted, "{way:?}: {folder}");
+        if !array {
+            let mut one = LogOptions::default();
+            one.ranks = vec![3];
+            let batches: Vec<_> = bounded(backend.logs(&job, one)).collect().await;
+            let text: Vec<u8> = batches.into_iter().flat_map(|batch| batch.expect("a batch").bytes).collect();
+            assert_eq!(String::from_utf8_lossy(&text), wanted["rank3"], "{way:?}: {folder}");
+        }
+        let logs = if way == Way::Ssh { "/home/researcher/weftrun" } else { "/fsx/logs" };
+        let folder = folder.replace("$LOGS", logs).replace("ID", job.name()).replace(' ', "\\ ");
+        let found = bed.ctl(&format!(
+            "head bash -c 'find {folder}* -type f -not -path \"*.exit\" -exec head -n 1 {{}} \\;'"
+        ));
+        let lines: Vec<&str> = found.lines().collect();
+        assert_eq!(lines.len(), count, "{folder}: {found}");
+        assert!(lines.iter().all(|line| line.starts_with(begins)), "{folder}: {found}");
+    }
+    // A folder of the job for the whole output: Slurm would not make it, and the job would end without a word.
+    for way in WAYS {
+        let backend = bed.connect(way);
+        let own = json!({ "sbatch": ["--output=/fsx/out/whole/%j/%x.out"] });
+        let job = planned(with(built(shell("whole", Launch::PerRank, 2, 1, "echo rank $RANK")), own));
+        let handle = submit(&*backend, &job).await;
+        let mut got: Vec<String> = output(&*backend, &handle).await.lines().map(str::to_owned).collect();
+        got.sort();
+        assert_eq!(got, ["rank 0", "rank 1"], "{way:?}");
+        let kept = bed.ctl(&format!("head cat /fsx/out/whole/{}/whole.out", handle.name()));
+        assert!(kept.contains("0: rank 0\n") && kept.contains("1: rank 1\n"), "{way:?}: {kept}");
+    }
+    let two = json!({ "rank-logs": "%j/%t", "srun": ["--output=%j/%N"] });
+    let refused =
+        bed.connect(Way::Ssh).render(&planned(with(built(shell("two", Launch::PerRank, 1, 1, "true")), two)));
+    assert!(refused.expect_err("two names").message().contains("both name the files"));
 }
 
 /// Point 1 of issue 16 and point 6 of issue 17: what an imported script runs is what sbatch would have run.

@@ -52,7 +52,7 @@ fn nothing_of_an_untrusted_projects_file_counts_whatever_it_says() {
             assert!(!done.out.contains("evil"), "{line}: {}", done.out);
             assert_eq!(count(&done.err, "weftrun config trust"), 1, "{line}: {}", done.err);
         }
-        // Whoever reads values gets the same ones, and the warning beside them.
+        // With -o json the values are the same, and the warning is on stderr.
         let done = place.run("list -a -o json").ok();
         assert!(done.json()["jobs"].is_array() && done.err.contains("is ignored"), "{done:?}");
     }

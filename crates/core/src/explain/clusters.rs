@@ -1,6 +1,7 @@
 //! Codes of backends: a cluster's refusals, and why a job does not start or has ended.
 
 use super::Code;
+use crate::diagnose::cause::CAUSE_CODE;
 
 pub(super) const fn code(
     code: &'static str,
@@ -501,7 +502,7 @@ pub(super) const LOGS: &[Code] = &[
         "Query again after a minute, or run `weftrun health JOB --observe 3m`.",
     ),
     code(
-        "WHY-CAUSE",
+        CAUSE_CODE,
         "the first cause of a failure or a hang",
         "Of all that the ranks, their launchers and the cluster report, this is the fact that the others follow from: causes outrank victims by kind before time decides, since the clocks of nodes differ.",
         "Follow the fix in the message; `weftrun why JOB` prints the evidence.",

@@ -24,7 +24,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The port that RAS listens on unless `NCCL_RAS_ADDR` sets another.
+/// The variable that sets the address RAS listens on.
+pub const ADDRESS_VARIABLE: &str = "NCCL_RAS_ADDR";
+
+/// The port that RAS listens on unless [`ADDRESS_VARIABLE`] sets another.
 pub const DEFAULT_PORT: u16 = 28028;
 
 /// Most bytes of an answer that are read. A report of 16,384 ranks in JSON has about 12 MB.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use weftrun::Finding;
+use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
 use weftrun::core::report::HealthReport;
@@ -76,8 +77,6 @@ pub struct Ras {
 
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
-/// The finding that names the first cause.
-pub const CAUSE: &str = "WHY-CAUSE";
 /// Most findings of the cluster kept, each of another kind.
 const MAX_STUCK: usize = 100;
 /// Largest number of replicas kept: a cluster that names ever new ones does not exhaust memory.
@@ -154,7 +153,7 @@ impl Open {
     /// Returns the findings: the cause, those of RAS, of the logs, then of the cluster.
     pub fn findings(&self) -> Vec<&Finding> {
         let (cause, logs): (Vec<&Finding>, Vec<&Finding>) =
-            self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE);
+            self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE_CODE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
         let mut all: Vec<&Finding> = cause.into_iter().chain(ras).chain(logs).chain(&self.stuck).collect();
         if let Some(detail) = &self.detail {
@@ -166,7 +165,7 @@ impl Open {
 
     /// Returns the ranks that the cause or RAS names, sorted: they are shown first and marked.
     pub fn suspects(&self) -> Vec<u32> {
-        let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE);
+        let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE_CODE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
         let mut ranks: Vec<u32> =
             cause.chain(ras).flat_map(|finding| finding.ranks.iter().copied()).collect();

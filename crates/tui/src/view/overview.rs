@@ -5,13 +5,14 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
 
 use super::paint::{Paint, age, cell, fit, sparkline, width};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
-use crate::model::open::{CAUSE, Open, Ras};
+use crate::model::open::{Open, Ras};
 use crate::model::transport_view::{Lap, Node, Step, TransportView};
 use crate::theme::Meaning;
 
@@ -83,7 +84,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
             paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
         ));
     }
-    if let Some(cause) = transport_view.findings.iter().find(|finding| finding.code == CAUSE) {
+    if let Some(cause) = transport_view.findings.iter().find(|finding| finding.code == CAUSE_CODE) {
         let text = format!(" ! {}", fit(&cause.message, columns.saturating_sub(3)));
         lines.push(Line::from(paint.span(text, Meaning::Bad)));
     }

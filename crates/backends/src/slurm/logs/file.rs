@@ -7,6 +7,7 @@ use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
 
 use super::streams::{Header, Stream};
 use crate::slurm::ids::JobId;
+use crate::slurm::task_files::Owner;
 
 /// An unterminated line is passed on after this many bytes.
 const LONGEST_LINE: usize = 64 << 10;
@@ -88,6 +89,19 @@ pub struct LogFile {
     complete: bool,
     /// The exit code from the script's last line.
     code: Option<i32>,
+    /// Whether the tasks write this file, and not the script.
+    of_tasks: Option<OfTasks>,
+}
+
+/// A file that tasks of the job write.
+#[derive(Clone, Debug)]
+pub struct OfTasks {
+    /// The header of the job's log.
+    pub header: Header,
+    /// The task or the node of the file.
+    pub owner: Owner,
+    /// The name of the job's log, which names the task of an array.
+    pub log: String,
 }
 
 impl LogFile {
@@ -105,7 +119,13 @@ impl LogFile {
             streams_made: 0,
             complete: false,
             code: None,
+            of_tasks: None,
         }
+    }
+
+    /// Starts a file that tasks of the job write.
+    pub fn of_tasks(name: &str, job: &JobId, start: Option<&Cursor>, of: OfTasks) -> Self {
+        Self { header: Some(of.header.of_files()), of_tasks: Some(of), ..Self::new(name, job, start) }
     }
 
     /// Returns the offset of the next poll.
@@ -189,13 +209,19 @@ impl LogFile {
     }
 
     fn is_own(&self, line: &[u8]) -> bool {
-        self.header_in(line).is_some() || (self.header.is_some() && line.starts_with(b"#weftrun end "))
+        self.header_in(line).is_some() || self.is_end(line)
+    }
+
+    fn is_end(&self, line: &[u8]) -> bool {
+        self.of_tasks.is_none() && self.header.is_some() && line.starts_with(b"#weftrun end ")
     }
 
     /// Returns the header in a line, if the script wrote it: the first line of the file, or the header of a
     /// later attempt of the same job. Any other such line was printed by a program and is ordinary output.
     fn header_in(&self, line: &[u8]) -> Option<Header> {
-        Header::parse(line).filter(|later| self.header.as_ref().is_none_or(|known| known.continues_as(later)))
+        Header::parse(line)
+            .filter(|_| self.of_tasks.is_none())
+            .filter(|later| self.header.as_ref().is_none_or(|known| known.continues_as(later)))
     }
 
     /// Handles the lines that the script writes for weftrun: the beginning and the end of a run of the job.
@@ -207,7 +233,7 @@ impl LogFile {
             (self.complete, self.code) = (false, None);
             return true;
         }
-        let ours = self.header.is_some() && line.starts_with(b"#weftrun end ");
+        let ours = self.is_end(line);
         if ours {
             let text = String::from_utf8_lossy(line);
             let code = text.split_whitespace().find_map(|word| word.strip_prefix("code="));
@@ -219,6 +245,9 @@ impl LogFile {
     /// Returns the stream of a line. After [`MOST_STREAMS`] streams, the lines of further tasks keep their
     /// label and go to the script's own stream.
     fn stream_of<'a>(&self, line: &'a [u8]) -> (Stream, &'a [u8]) {
+        if let Some(task) = self.of_tasks.as_ref().and_then(|of| of.owner.task) {
+            return (Stream::Task(task), line);
+        }
         let (stream, text) =
             self.header.as_ref().map_or((Stream::Batch, line), |header| header.stream_of(line));
         if self.streams_made >= MOST_STREAMS && stream != Stream::Batch && !self.streams.contains_key(&stream)
@@ -236,19 +265,15 @@ impl LogFile {
             Some(header) => header.source(stream),
             None => SourceId::new("batch"),
         };
-        let of_task = ["rank", "node", "task"].into_iter().find_map(|word| {
-            let (_, task) = self.name.rsplit_once(&format!(".{word}"))?;
-            Some((word, task.strip_suffix(".log")?.parse::<u32>().ok()?))
-        });
-        if let Some((word, task)) = of_task {
-            // One file per task.
-            source.name = format!("{word}{task}");
-            source.replica = task;
-            source.rank = (word == "rank").then_some(task);
+        if *stream == Stream::Batch
+            && let Some(node) = self.of_tasks.as_ref().and_then(|of| of.owner.node.as_ref())
+        {
+            source.name.clone_from(node);
         } else if self.header.is_none() {
             source.name.clone_from(&self.name);
         }
-        if let Some((_, array)) = self.name.rsplit_once(&format!("-{}_", self.job)) {
+        let log = self.of_tasks.as_ref().map_or(&self.name, |of| &of.log);
+        if let Some((_, array)) = log.rsplit_once(&format!("-{}_", self.job)) {
             let task = array.split('-').next().unwrap_or_default();
             source.name = format!("{}_{task}/{}", self.job, source.name);
             // Each task of an array is a separate job with its own rank 0.
@@ -297,7 +322,7 @@ impl LogFile {
     /// could not be written either, because the disk was full or the node lost the file system.
     pub fn gap(&mut self) -> Option<LogBatch> {
         let reason = "the job's last line is missing: its end could not be written (is the disk full?)";
-        (self.header.is_some() && !self.complete)
+        (self.of_tasks.is_none() && self.header.is_some() && !self.complete)
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }
 
@@ -315,7 +340,7 @@ impl LogFile {
         self.inode = None;
         self.offset = 0;
         self.carry.clear();
-        self.header = None;
+        self.header = self.of_tasks.as_ref().map(|of| of.header.of_files());
         (self.complete, self.code) = (false, None);
     }
 }

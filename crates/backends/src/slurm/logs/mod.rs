@@ -17,8 +17,9 @@ use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
 use super::stream::{Feed, put};
+use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
-use file::{LogFile, Piece};
+use file::{LogFile, OfTasks, Piece};
 use options::Selection;
 
 pub use streams::Header;
@@ -49,6 +50,8 @@ pub async fn read(
         files: BTreeMap::new(),
         lost: false,
         unreadable: BTreeSet::new(),
+        of_tasks: Vec::new(),
+        others: BTreeSet::new(),
     };
     let mut out = Selection::new(&options, feed);
     let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
@@ -126,6 +129,10 @@ struct Reader {
     lost: bool,
     /// Files of the job that the user may not read.
     unreadable: BTreeSet<String>,
+    /// The files of the tasks, where those are not in the job's log.
+    of_tasks: Vec<(TaskFiles, OfTasks)>,
+    /// Files in the same folders that no task of the job writes.
+    others: BTreeSet<String>,
 }
 
 impl Reader {
@@ -168,21 +175,56 @@ impl Reader {
         }
         let (mut got, mut more) = (false, false);
         for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
-            let name = piece.path.rsplit('/').next().unwrap_or(&piece.path).to_owned();
-            let id = &self.id;
-            let file = self
-                .files
-                .entry(piece.path.clone())
-                .or_insert_with(|| LogFile::new(&name, id, out.start_of(&name)));
+            let Some(file) = self.file_of(&piece.path, out) else { continue };
             got |= !piece.bytes.is_empty();
             more |= piece.bytes.len() as u64 >= CHUNK;
             let batches = file.take(&piece, resumed);
             out.knows(file.header())?;
+            let header = file.header().filter(|header| header.files().is_some()).cloned();
+            more |= header.is_some_and(|header| self.learn(&piece.path, header));
             for batch in batches {
                 out.offer(batch).await;
             }
         }
         Ok((got, more))
+    }
+
+    /// Returns the state of a file; none if it is not of this job.
+    fn file_of(&mut self, path: &str, out: &Selection) -> Option<&mut LogFile> {
+        if !self.files.contains_key(path) {
+            let base = path.rsplit('/').next().unwrap_or(path);
+            // Two tasks of an array can have files of the same name in different folders.
+            let name = path.trim_start_matches('/');
+            let of_tasks = self
+                .of_tasks
+                .iter()
+                .find_map(|(files, of)| Some(OfTasks { owner: files.owner(path)?, ..of.clone() }));
+            let file = match of_tasks {
+                Some(of) => LogFile::of_tasks(name, &self.id, out.start_of(name), of),
+                None if self.paths.is_empty() && !is_log_of(base, &self.id) => {
+                    self.others.insert(path.to_owned());
+                    return None;
+                }
+                None => LogFile::new(base, &self.id, out.start_of(base)),
+            };
+            self.files.insert(path.to_owned(), file);
+        }
+        self.files.get_mut(path)
+    }
+
+    /// Records where the tasks of the job write, according to its log; returns whether that is new.
+    fn learn(&mut self, log: &str, header: Header) -> bool {
+        let log = log.rsplit('/').next().unwrap_or(log).to_owned();
+        // Of a job that weftrun did not submit, any program can have printed the line.
+        if !self.paths.is_empty() || self.of_tasks.iter().any(|(_, known)| known.log == log) {
+            return false;
+        }
+        let reached = |pattern: &str| self.client.settings.reached(pattern);
+        let Some(files) = header.files().and_then(reached).and_then(|text| TaskFiles::expanded(&text)) else {
+            return false;
+        };
+        self.of_tasks.push((files, OfTasks { header, owner: Owner::default(), log }));
+        true
     }
 
     fn program(&self, nonce: &str, out: &Selection) -> Result<String> {
@@ -209,14 +251,18 @@ impl Reader {
                 known.push_str(&format!("*/{}) o={offset} h=1;;\n", quote::word(name)?));
             }
         }
-        let list = if self.paths.is_empty() {
+        for path in &self.others {
+            known.push_str(&format!("{}) continue;;\n", quote::word(path)?));
+        }
+        let mut list = if self.paths.is_empty() {
             let id = &self.id;
-            format!(
-                "\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log \"$dir\"/*-{id}-????????.task*.log \"$dir\"/*-{id}-????????.rank*.log \"$dir\"/*-{id}-????????.node*.log"
-            )
+            format!("\"$dir\"/*-{id}-????????.log \"$dir\"/*-{id}_*-????????.log")
         } else {
             quote::words(&self.paths)?
         };
+        for (files, _) in &self.of_tasks {
+            list = format!("{list} {}", files.glob()?);
+        }
         text.push_str(&format!(
             "for f in {list}; do\no=0 h=0\ncase $f in\n{known}esac\nweftrun_read \"$f\" $o $h\ndone\n:\n"
         ));
@@ -263,6 +309,16 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// Returns whether a file name is that of a log of this job: `NAME-ID-SUBMISSION.log`, or of a task of its array.
+fn is_log_of(name: &str, id: &JobId) -> bool {
+    let parts = name.strip_suffix(".log").and_then(|name| {
+        let (rest, short) = name.rsplit_once('-')?;
+        Some((rest.rsplit_once('-')?.1, short))
+    });
+    let Some((printed, short)) = parts else { return false };
+    short.len() == 8 && JobId::parse(printed).is_some_and(|found| found.number == id.number)
 }
 
 /// Sends a batch; a reader that is gone ends the stream at its next poll.

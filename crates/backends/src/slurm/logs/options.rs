@@ -41,7 +41,7 @@ impl Selection {
     pub fn new(options: &LogOptions, feed: Feed<LogBatch>) -> Self {
         let mut starts: BTreeMap<String, Cursor> = BTreeMap::new();
         for cursor in &options.from {
-            let file = cursor.uid.split_once('#').map_or(cursor.uid.as_str(), |(file, _)| file);
+            let file = cursor.uid.rsplit_once('#').map_or(cursor.uid.as_str(), |(file, _)| file);
             // Batches are sent in the order of the file: everything before the farthest cursor was read.
             let farthest = starts.entry(file.to_owned()).or_insert_with(|| cursor.clone());
             if cursor.offset > farthest.offset {

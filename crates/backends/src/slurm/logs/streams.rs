@@ -16,6 +16,8 @@ pub struct Header {
     roles: Vec<(String, u32)>,
     /// Ranks of the job, if the script names them.
     ranks: Option<u32>,
+    /// The files of the tasks, if their lines are not in this file.
+    files: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,11 @@ impl Header {
     /// Parses the line; none if it is not a header.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line.strip_prefix(b"#weftrun log=1 ")?).ok()?;
+        // A path may hold blanks, so it is last.
+        let (text, files) = match text.split_once(" files=") {
+            Some((text, files)) => (text, Some(files.trim_end_matches('\n').to_owned())),
+            None => (text, None),
+        };
         let value =
             |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let labels = match value("labels")? {
@@ -53,7 +60,7 @@ impl Header {
         let tasks = roles.iter().try_fold(0u32, |sum, (_, tasks)| sum.checked_add(*tasks));
         tasks.filter(|tasks| *tasks <= MOST_TASKS)?;
         let ranks = value("ranks").and_then(|ranks| ranks.parse().ok());
-        Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles, ranks })
+        Some(Self { attempt: value("attempt")?.parse().ok()?, labels, roles, ranks, files })
     }
 
     /// Returns the stream of a line, and the line without its label.
@@ -65,7 +72,9 @@ impl Header {
             rest.get(..digits).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
         let text = rest.get(digits..).and_then(|rest| rest.strip_prefix(b": "));
         match (number, text) {
-            (Some(task), Some(text)) if self.labels != Labels::None && task < self.tasks() => {
+            (Some(task), Some(text))
+                if self.labels != Labels::None && self.files.is_none() && task < self.tasks() =>
+            {
                 (Stream::Task(task), text)
             }
             _ => (Stream::Batch, line),
@@ -74,7 +83,18 @@ impl Header {
 
     /// Returns whether another header can be of the same job after a requeue: it differs only in the attempt.
     pub fn continues_as(&self, later: &Self) -> bool {
-        later.attempt > self.attempt && (self.labels, &self.roles) == (later.labels, &later.roles)
+        later.attempt > self.attempt
+            && (self.labels, &self.roles, &self.files) == (later.labels, &later.roles, &later.files)
+    }
+
+    /// Returns the pattern of the files of the tasks.
+    pub fn files(&self) -> Option<&str> {
+        self.files.as_deref()
+    }
+
+    /// Returns the header for the files of the tasks, whose lines have labels where they are of several tasks.
+    pub fn of_files(&self) -> Self {
+        Self { files: None, ..self.clone() }
     }
 
     /// Returns the number of ranks of the job, if known.

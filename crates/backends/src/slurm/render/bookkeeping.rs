@@ -39,6 +39,12 @@ const FOLLOW: &str = r#"weftrun_output=$(readlink "/proc/$$/fd/1") || weftrun_ou
 case $weftrun_output in (/*) ln -s -n -f -- "$weftrun_output" "$weftrun_base.log" || : ;; esac
 "#;
 
+/// The end of the line that begins an attempt.
+const ATTEMPT: &str = r#"\n' "$weftrun_attempt""#;
+
+/// The same for a job whose tasks have files of their own: last, since a path may hold blanks.
+const FILES: &str = r#" files=%s\n' "$weftrun_attempt" "$weftrun_files""#;
+
 /// The shell functions. srun exits with the highest code of its tasks, and tasks that `-K1` ended have 143,
 /// so the job's code is read from srun's first message. Slurm forgets exit codes after MinJobAge if there is
 /// no accounting, and accounting before 26.05 reports some of them wrongly: hence the file. A file that
@@ -51,7 +57,7 @@ weftrun_note() { # the exit code (- while the job runs) and the attempt, in a fi
 }
 weftrun_begin() {
   weftrun_attempt=$((${weftrun_attempt:--1} + 1))
-  printf '#weftrun log=1 attempt=%s labels=@LABELS@ tasks=@TASKS@ ranks=@RANKS@\n' "$weftrun_attempt"
+  printf '#weftrun log=1 attempt=%s labels=@LABELS@ tasks=@TASKS@ ranks=@RANKS@@FILES@
   weftrun_note -
 }
 weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit code of the task that failed first
@@ -88,11 +94,10 @@ weftrun_job
 /// Writes the block.
 pub fn write(draft: &Draft<'_>) -> Result<String> {
     let dir = script::log_dir(draft)?;
-    let labels = match (draft.own.rank_logs, launch::tasks_are_ranks(draft)) {
-        (true, _) => "none",
-        _ if draft.job.spec.launch == Launch::Once => "none",
-        (false, true) => "rank",
-        (false, false) => "node",
+    let labels = match draft.job.spec.launch {
+        Launch::Once => "none",
+        launch if launch::are_ranks(launch) => "rank",
+        _ => "node",
     };
     let tasks =
         |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
@@ -102,8 +107,10 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
         .replace("@LABELS@", labels)
         .replace("@TASKS@", &roles.join(","))
         .replace("@RANKS@", &draft.world().to_string())
+        .replace("@FILES@", if draft.output.tasks.is_some() { FILES } else { ATTEMPT })
         .replace("@TAIL@", &TAIL.to_string());
-    let follow = if draft.has_own_output() { FOLLOW } else { "" };
+    let follow = if draft.output.own { FOLLOW } else { "" };
+    let files = files(draft, &dir);
     let requeue = requeue(draft);
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
@@ -117,12 +124,34 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
         "# weftrun's own part: a submission that Slurm has twice runs once; attempts and the exit code go to a file beside the log.\n\
          weftrun_base={dir}/\"{name}\"\n\
          weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
-         {claim}{follow}{functions}{restart}{end}",
+         {claim}{follow}{files}{functions}{restart}{end}",
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
         end = END.replace("@REQUEUE@", &requeue),
     ))
+}
+
+/// Returns the lines that make the folders of the job's own files, which Slurm before 25.05 does not.
+fn files(draft: &Draft<'_>, dir: &str) -> String {
+    let mut text = String::new();
+    if let Some(link) = &draft.output.link {
+        text.push_str(&link.folders("\"$PWD\"", 1, 1));
+        text.push_str(&format!(
+            "ln -s -n -f -- \"$weftrun_base.log\" {} || :\n",
+            link.word_of_batch("\"$PWD\"")
+        ));
+    }
+    if let Some(files) = &draft.output.tasks {
+        let root = if draft.output.in_log_dir { dir } else { "\"$PWD\"" };
+        let nodes = draft.workers.iter().map(|role| role.nodes).fold(0, u32::saturating_add);
+        let tasks =
+            |role: &&weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
+        let tasks = draft.workers.iter().map(tasks).fold(0, u32::saturating_add);
+        text.push_str(&format!("weftrun_files={}\n", files.word(root)));
+        text.push_str(&files.folders(root, nodes, tasks));
+    }
+    text
 }
 
 /// Requeues the job if a node was lost while srun launched. Slurm's own requeue comes only once slurmctld

@@ -88,6 +88,10 @@ fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
             let message = format!("`sbatch = [\"{text}\"]`: weftrun sets `--{}` itself", option.name);
             return Err(Error::new(ErrorKind::InvalidSpec, message).hint(*instead));
         }
+        if option.name == "output" && !draft.output.own {
+            // The script makes the folder, and links to the log or gives each task its file.
+            continue;
+        }
         if option.name == "comment" {
             let marker = components.first().and_then(|options| options.value("comment")).unwrap_or_default();
             let both = format!("{marker} {}", option.value.as_deref().unwrap_or_default());

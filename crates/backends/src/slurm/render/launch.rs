@@ -6,6 +6,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, container};
 use crate::slurm::quote;
+use crate::slurm::task_files::TaskFiles;
 
 /// Returns the number of tasks that srun starts on a node.
 pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
@@ -18,8 +19,13 @@ pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
 }
 
 /// Returns whether a task of srun is a rank; otherwise it is a node.
-pub fn tasks_are_ranks(draft: &Draft<'_>) -> bool {
-    matches!(draft.job.spec.launch, Launch::Mpi | Launch::PerRank)
+pub fn are_ranks(launch: Launch) -> bool {
+    matches!(launch, Launch::Mpi | Launch::PerRank)
+}
+
+/// Returns whether no line needs the label of its task, since each task writes a file of its own.
+fn is_unlabelled(draft: &Draft<'_>) -> bool {
+    draft.output.tasks.as_ref().is_some_and(TaskFiles::one_for_each_task)
 }
 
 /// Returns the `srun` command, one part for each component of a heterogeneous job.
@@ -67,7 +73,7 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
         // -K1: a rank that dies ends the others, which would hang; -l: lines are labelled with their task.
         // Not -u: with it srun splits lines at 1 KiB and labels each part (seen on 22.05.8), and they cannot
         // be rejoined. PYTHONUNBUFFERED makes Python write at once, and NCCL flushes each line.
-        words.push((if draft.own.rank_logs { "-K1" } else { "-K1 -l" }).to_owned());
+        words.push((if is_unlabelled(draft) { "-K1" } else { "-K1 -l" }).to_owned());
     }
     if draft.workers.len() > 1 {
         // The numbers are explicit: SLURM_NTASKS in the script's environment is the first component's.
@@ -80,14 +86,13 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     if let Some(cpus) = options.get(index).and_then(|options| options.value("cpus-per-task")) {
         words.push(format!("--cpus-per-task={}", quote::word(cpus)?));
     }
-    if draft.own.rank_logs {
-        let word = if tasks_are_ranks(draft) { "rank" } else { "node" };
-        words.push(format!("--output=\"$weftrun_base\".{word}%t.log"));
+    if draft.output.tasks.is_some() {
+        words.push("--output=\"$weftrun_files\"".to_owned());
     }
     if draft.job.spec.launch == Launch::Mpi {
         words.push(format!("--mpi={}", quote::word(mpi(draft))?));
     }
-    for option in &draft.own.srun {
+    for option in draft.own.srun.iter().filter(|option| !is_output(option)) {
         words.push(quote::word(option)?);
     }
     let mut inner = quote::words(&fabric.wrap)?;
@@ -98,6 +103,11 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     let (options, contained) = container::wrap(draft, index, role, &inner)?;
     words.extend(options);
     Ok(format!("{} \\\n  {contained}", words.join(" ")))
+}
+
+/// Returns whether an option of srun is that of the files of the tasks.
+fn is_output(option: &str) -> bool {
+    option.starts_with("--output=")
 }
 
 /// Returns the MPI plugin through which the ranks find each other: the configured one, else pmix unless this

@@ -14,8 +14,9 @@ use weftrun_core::fabric::Op;
 use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::config::{Container, JobSettings, Settings};
+use super::config::{Container, JobSettings, RankLogs, Settings};
 use super::records::Marker;
+use super::task_files::TaskFiles;
 use ops::Translated;
 
 pub use directives::OF_COMPONENT;
@@ -35,6 +36,8 @@ pub struct Script {
     pub workdir: Option<String>,
     /// Whether the output file is relative to the home directory, which was not known yet.
     pub from_home: bool,
+    /// Whether the user's own options name the output file.
+    pub own_output: bool,
 }
 
 impl Script {
@@ -66,6 +69,66 @@ struct Draft<'a> {
     workers: Vec<&'a Role>,
     /// For each worker, its fabric operations translated to Slurm.
     fabric: Vec<Translated>,
+    output: Output,
+}
+
+/// Where the output of a job goes.
+#[derive(Debug, Default)]
+struct Output {
+    /// The file of the user, where Slurm can create it.
+    own: bool,
+    /// A path of the user whose folder the script makes: it becomes a link to the log.
+    link: Option<TaskFiles>,
+    /// The files of the tasks.
+    tasks: Option<TaskFiles>,
+    /// Whether the files of the tasks are relative to the log folder, and not to the working directory.
+    in_log_dir: bool,
+}
+
+impl Output {
+    fn of(job: &PlannedJob, own: &JobSettings, base: &str) -> Result<Self> {
+        let parse =
+            |key: &str, pattern: &str| TaskFiles::of_job(key, pattern, &job.spec.name, own.array.is_some());
+        let batch = own.sbatch.iter().filter_map(|text| directives::further(text).ok());
+        let batch =
+            batch.filter(|option| option.name == "output").next_back().and_then(|option| option.value);
+        let step = own.srun.iter().find_map(|text| text.strip_prefix("--output="));
+        if let Some(text) = own.srun.iter().find(|text| text.starts_with("--error=")) {
+            let message =
+                format!("`srun = [\"{text}\"]`: the errors of the ranks go where their output goes");
+            return Err(
+                Error::new(ErrorKind::InvalidSpec, message).hint("leave it out, or set `--output` alone")
+            );
+        }
+        let once = job.spec.launch == Launch::Once;
+        let each = batch.as_deref().filter(|path| TaskFiles::is_of_tasks(path) && !once);
+        let of_ranks = match &own.rank_logs {
+            None | Some(RankLogs::Each(false)) => None,
+            Some(RankLogs::Each(true)) => {
+                let word = if launch::are_ranks(job.spec.launch) { "rank" } else { "node" };
+                Some(format!("{base}.{word}%t.log"))
+            }
+            Some(RankLogs::Files(pattern)) => Some(pattern.clone()),
+        };
+        let given =
+            [("srun", step, false), ("sbatch", each, false), ("rank-logs", of_ranks.as_deref(), true)];
+        let mut given = given.into_iter().filter_map(|(key, path, ours)| Some((key, path?, ours)));
+        let chosen = given.next();
+        if let (Some((first, ..)), Some((second, ..))) = (chosen, given.next()) {
+            let message = format!("`{first}` and `{second}` both name the files of the ranks");
+            return Err(Error::new(ErrorKind::InvalidSpec, message).hint("keep one of them"));
+        }
+        let tasks = chosen.map(|(key, path, _)| parse(key, path)).transpose()?;
+        let shared = batch.as_deref().filter(|_| each.is_none());
+        let link = shared.filter(|path| TaskFiles::has_folder_of_job(path));
+        let link = link.map(|path| parse("sbatch", path)).transpose()?;
+        Ok(Self {
+            own: shared.is_some() && link.is_none(),
+            link,
+            tasks,
+            in_log_dir: chosen.is_some_and(|(.., ours)| ours),
+        })
+    }
 }
 
 /// Renders a job. Pure.
@@ -83,7 +146,8 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);
-    let draft = Draft { job, settings, own, workers, fabric };
+    let mut draft = Draft { job, settings, own, workers, fabric, output: Output::default() };
+    draft.output = Output::of(job, &draft.own, &draft.log_name())?;
     let components = directives::of(&draft)?;
     let text = script::write(&draft, &components)?;
     let document = Document { title: "sbatch script".to_owned(), language: Language::Shell, text };
@@ -98,7 +162,8 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
         pyxis: draft.workers.iter().any(|role| draft.container_of(role) == Some(Container::Pyxis)),
         mpi: (job.spec.launch == Launch::Mpi).then(|| launch::mpi(&draft).to_owned()),
         workdir: draft.bare_workdir().map(str::to_owned),
-        from_home: !draft.log_dir().starts_with('/') && !draft.has_own_output(),
+        from_home: !draft.log_dir().starts_with('/') && !draft.output.own,
+        own_output: draft.output.own,
     });
     Ok(rendered)
 }
@@ -146,12 +211,6 @@ impl Draft<'_> {
             }
             _ => dir.to_owned(),
         }
-    }
-
-    /// Returns whether the job's own options name its output file.
-    fn has_own_output(&self) -> bool {
-        let is_output = |text: &String| directives::further(text).is_ok_and(|option| option.name == "output");
-        self.own.sbatch.iter().any(is_output)
     }
 
     /// Returns the container runtime of a role; none if it has no container.

@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::client::DATABASE_LIMIT;
 use super::cluster::Cluster;
 use super::config::Settings;
 use super::error;
@@ -136,7 +137,7 @@ impl Rest {
             let user = weftrun_core::text::percent::encode(&self.user().await?);
             format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
         };
-        match self.get(&path).await {
+        match self.get_accounting(&path).await {
             Ok(answer) => {
                 let user = self.user().await?;
                 let mut rows: Vec<Job> =
@@ -202,12 +203,21 @@ impl Rest {
     async fn get(&self, path: &str) -> Result<Value> {
         match self.send(Method::GET, path, None).await {
             // A request that changes nothing may be repeated after a lost connection.
-            Err(lost) if lost.is_retryable() => {
+            Err(lost) if lost.is_retryable() && !error::is_down_database(&lost) => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 self.send(Method::GET, path, None).await
             }
             answer => answer,
         }
+    }
+
+    /// Sends a query that slurmrestd passes on to slurmdbd. It waits 45 s for a slurmdbd that accepts connections and
+    /// does not answer (seen on 22.05).
+    async fn get_accounting(&self, path: &str) -> Result<Value> {
+        let limit = Duration::from_secs(DATABASE_LIMIT);
+        tokio::time::timeout(limit, self.get(path)).await.unwrap_or_else(|_| {
+            Err(error::no_database(&format!("slurmrestd had no answer from it for {DATABASE_LIMIT} s")))
+        })
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
@@ -317,6 +327,13 @@ fn fate(status: StatusCode, said: &Told) -> Sent {
     }
 }
 
+/// slurmrestd has no connection to slurmdbd (`ESLURM_DB_CONNECTION` of slurm_errno.h).
+const NO_DATABASE: i64 = 7000;
+
+fn lacks_database(status: StatusCode, said: &Told) -> bool {
+    said.number == NO_DATABASE || status.is_server_error() && error::is_no_database(&said.text)
+}
+
 /// An entry of an answer's `errors`.
 #[derive(Debug, Default)]
 struct Told {
@@ -361,6 +378,9 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
         };
         return Error::new(ErrorKind::Credentials, message).with("status", status.as_u16()).hint(credentials);
     }
+    if lacks_database(status, said) {
+        return error::no_database(&text);
+    }
     if said.number == 2017 || said.number == 2021 {
         return Error::new(ErrorKind::NotFound, format!("slurmrestd: {text}"));
     }
@@ -386,6 +406,20 @@ pub fn fuzz_jobs(value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Point 5 of issue 16. The first answer is that of 22.05.8, with status 200.
+    #[test]
+    fn an_answer_without_slurmdbd_is_named_so() {
+        for (status, number, text, lacks) in [
+            (200, 7000, "Unable to connect to database: Failed connecting to slurmdbd", true),
+            (500, -1, "Failed to open slurmdbd connection", true),
+            (500, 2017, "Invalid job id specified", false),
+            (401, -1, "Authentication failure", false),
+        ] {
+            let said = Told { number, text: text.to_owned(), is_error: true };
+            assert_eq!(lacks_database(StatusCode::from_u16(status).unwrap(), &said), lacks, "{text}");
+        }
+    }
 
     #[test]
     fn only_a_clear_refusal_of_slurmrestd_is_one() {

@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::finding::Evidence;
 use crate::{Confidence, Finding};
 
+/// The code of the finding that names the first cause.
+pub const CAUSE_CODE: &str = "WHY-CAUSE";
+
 /// The state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -228,7 +231,7 @@ impl Why {
         let who = cause.who();
         let message =
             format!("{} {}: {}: {}{place}", self.state.as_str(), cause.class.as_str(), who, cause.what);
-        let mut finding = Finding::error("WHY-CAUSE", message).fix(cause.fix());
+        let mut finding = Finding::error(CAUSE_CODE, message).fix(cause.fix());
         finding.confidence = Some(cause.confidence);
         finding.ranks.clone_from(&cause.ranks);
         finding.evidence.clone_from(&cause.evidence);

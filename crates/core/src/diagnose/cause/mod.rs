@@ -12,7 +12,7 @@ mod scene;
 
 use std::collections::BTreeSet;
 
-pub use answer::{Cause, CauseClass, CauseFrame, Why, WhyState, rank_list};
+pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Why, WhyState, rank_list};
 
 use crate::{Confidence, Finding};
 use candidates::{Grade, candidates, choose};

@@ -1,6 +1,8 @@
 //! A separate port for NCCL's RAS service, where another job may run on the same nodes: both services would
 //! listen on the same port, and only the first one gets it.
 
+use weftrun_nccl::ras::ADDRESS_VARIABLE;
+
 use super::{Context, Launch, set};
 use crate::fabric::builder::PlanBuilder;
 use crate::fabric::view::RoleView;
@@ -8,7 +10,6 @@ use crate::request::{Origin, RuleSetting};
 use crate::text::fnv1a_32;
 
 pub(crate) const RULE: &str = "observe.ras-addr";
-const NAME: &str = "NCCL_RAS_ADDR";
 
 /// Ports below the range that Linux gives to outgoing connections (32768 and above, `ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 28_100..32_700;
@@ -31,11 +32,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     let mut any = false;
     for (at, role) in ctx.workers().filter(|(_, role)| shares(role)) {
         let why = "another job may use the other GPUs of the node, and `weftrun health` must reach this one";
-        set::env(plan, at, role, RULE, (NAME, &address), why, Origin::Default);
+        set::env(plan, at, role, RULE, (ADDRESS_VARIABLE, &address), why, Origin::Default);
         any = true;
     }
     if any {
-        launch.forward(RULE, NAME);
+        launch.forward(RULE, ADDRESS_VARIABLE);
     }
 }
 

@@ -29,7 +29,7 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
-srun -K1 --export=ALL --output="$weftrun_base".rank%t.log \
+srun -K1 --export=ALL --output="$weftrun_files" \
   sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=8 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank ./train
 }
 
@@ -46,6 +46,7 @@ if [ -d "$weftrun_once" ] && [ ! -L "$weftrun_once" ] && [ -O "$weftrun_once" ];
     exit 75
   fi
 fi
+weftrun_files="$HOME/"weftrun/"rank-logs-$SLURM_JOB_ID-0a1b2c3d.rank%t.log"
 weftrun_attempt=
 [ ! -f "$weftrun_base.exit" ] || weftrun_attempt=$(sed -E -n '1s/^[0-9-]+ (0|[1-9][0-9]{0,5})$/\1/p' "$weftrun_base.exit" 2> /dev/null) || weftrun_attempt=
 weftrun_note() { # the exit code (- while the job runs) and the attempt, in a file beside the log
@@ -53,7 +54,7 @@ weftrun_note() { # the exit code (- while the job runs) and the attempt, in a fi
 }
 weftrun_begin() {
   weftrun_attempt=$((${weftrun_attempt:--1} + 1))
-  printf '#weftrun log=1 attempt=%s labels=none tasks=worker:32 ranks=32\n' "$weftrun_attempt"
+  printf '#weftrun log=1 attempt=%s labels=rank tasks=worker:32 ranks=32 files=%s\n' "$weftrun_attempt" "$weftrun_files"
   weftrun_note -
 }
 weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit code of the task that failed first

@@ -137,17 +137,45 @@ fn the_lanes_of_a_file_are_bounded_over_all_its_attempts() {
     assert!(sources.len() <= super::MOST_STREAMS + 4, "{}", sources.len());
 }
 
-/// Point 8 of issue 16.
+/// Point 12 of issue 16: which task writes a file is in its name, or in front of its lines.
 #[test]
-fn a_file_for_each_rank_is_of_that_rank() {
-    for (name, source, rank) in [
-        ("x-7-0a1b2c3d.rank12.log", "rank12", Some(12)),
-        ("x-7-0a1b2c3d.node3.log", "node3", None),
-        ("x-7-0a1b2c3d.task4.log", "task4", None),
-    ] {
-        let batches = LogFile::new(name, &JobId::whole(7), None).take(&piece(0, b"a\n", 2), false);
-        assert_eq!((batches[0].source.name.as_str(), batches[0].source.rank), (source, rank), "{name}");
-    }
+fn a_file_of_tasks_is_divided_by_its_name_or_by_its_labels() {
+    let header = |labels: &str| {
+        let line = format!(
+            "#weftrun log=1 attempt=0 labels={labels} tasks=worker:16 ranks=16 files=/l/a b/%N-%t.log\n"
+        );
+        Header::parse(line.as_bytes()).unwrap()
+    };
+    let files = crate::slurm::task_files::TaskFiles::expanded("/l/a b/%N-%t.log").unwrap();
+    assert_eq!(header("rank").files(), Some("/l/a b/%N-%t.log"));
+    let read = |labels: &str, owner: Owner, log: &str, bytes: &[u8]| {
+        let of = OfTasks { header: header(labels), owner, log: log.to_owned() };
+        let mut file = LogFile::of_tasks("n1-12.log", &JobId::whole(7), None, of);
+        let batches = file.take(&piece(0, bytes, bytes.len() as u64), false);
+        assert!(file.gap().is_none() && !file.is_complete(), "only the script writes a last line");
+        batches
+            .iter()
+            .map(|batch| (batch.source.name.clone(), batch.source.rank, batch.bytes.clone()))
+            .collect::<Vec<_>>()
+    };
+    let owner = files.owner("/l/a b/p4de-st-1-12.log").unwrap();
+    assert_eq!((owner.node.as_deref(), owner.task), (Some("p4de-st-1"), Some(12)));
+    // A line that looks like a label or like the script's own is the program's.
+    let bytes =
+        b"3: a\n#weftrun end attempt=0 code=0\n#weftrun log=1 attempt=1 labels=rank tasks=worker:16\n";
+    assert_eq!(
+        read("rank", owner.clone(), "x-7-0a1b2c3d.log", bytes),
+        [("rank12".to_owned(), Some(12), bytes.to_vec())]
+    );
+    assert_eq!(read("node", owner.clone(), "x-7-0a1b2c3d.log", b"a\n")[0].0, "node12");
+    assert_eq!(
+        read("rank", owner, "x-7_5-0a1b2c3d.log", b"a\n")[0],
+        ("7_5/rank12".to_owned(), None, b"a\n".to_vec())
+    );
+    let of_node = Owner { node: Some("n1".to_owned()), ..Owner::default() };
+    let got = read("rank", of_node, "x-7-0a1b2c3d.log", b" 8: a\n 9: b\nsrun: c\n");
+    let expected = [("rank8", Some(8), "a\n"), ("rank9", Some(9), "b\n"), ("n1", None, "srun: c\n")];
+    assert_eq!(got, expected.map(|(name, rank, text)| (name.to_owned(), rank, text.as_bytes().to_vec())));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::convert::slurm::{Directives, Program, Script};
 use crate::spec::{Launch, RestartPolicy};
 
 /// Options that weftrun's own srun sets or the job file already holds.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 17] = [
     "label",
     "unbuffered",
     "kill-on-bad-exit",
@@ -19,7 +19,6 @@ const KNOWN: [&str; 18] = [
     "nodes",
     "gpus",
     "cpus-per-task",
-    "output",
     "error",
     "input",
     "container-name",
@@ -197,6 +196,12 @@ fn srun(
         import.role.cpus = Some(cpus.saturating_mul(import.tasks.unwrap_or(1)).to_string());
     }
     KNOWN.iter().for_each(|name| options.remove(name));
+    if options
+        .value("output")
+        .is_some_and(|path| !super::names_job(path) || resolved(path, variables).is_err())
+    {
+        options.remove("output");
+    }
     let mut further: Vec<String> = Vec::new();
     for option in options.last_of_each().iter() {
         let value = option.value.as_ref().map(|text| resolved(text, variables)).transpose()?;

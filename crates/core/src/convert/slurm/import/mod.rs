@@ -222,17 +222,29 @@ impl Import {
         if let Some(what) = self.options.take_value("export") {
             self.export(&what);
         }
-        // weftrun writes the log where it finds it again, after the output of earlier attempts of the job.
-        if self.options.has("output") || self.options.has("error") {
-            self.findings.push(
-                Finding::warning(
-                    "W-IMPORT-LOST",
-                    "the log's file is not carried over: weftrun names it itself",
+        let output = self.options.take_value("output");
+        let errors = self.options.has("error");
+        let named = output.as_deref().filter(|path| names_job(path));
+        let dropped = match (named, &output) {
+            (Some(path), _) => {
+                self.slurm.insert("sbatch".to_owned(), json!([format!("--output={path}")]));
+                errors.then_some(
+                    "the file of the errors is not carried over: they go to the file of the output",
                 )
-                .fix("`log-dir` of the target says where logs are; `weftrun logs` prints them"),
+            }
+            // Two jobs would write to one file, and `logs` could not divide them.
+            (None, Some(_)) => Some(
+                "the log's file is not carried over, since its name has no `%j`: weftrun names it itself",
+            ),
+            (None, None) => errors.then_some("the log's file is not carried over: weftrun names it itself"),
+        };
+        if let Some(what) = dropped {
+            self.findings.push(
+                Finding::warning("W-IMPORT-LOST", what)
+                    .fix("`log-dir` of the target says where logs are; `weftrun logs` prints them"),
             );
         }
-        for name in ["output", "error", "open-mode", "comment", "no-container-mount-home", "parsable"] {
+        for name in ["error", "open-mode", "comment", "no-container-mount-home", "parsable"] {
             self.options.remove(name);
         }
         let option = |option: &super::Directive| match &option.value {
@@ -241,10 +253,11 @@ impl Import {
         };
         let (known, unknown): (Vec<_>, Vec<_>) =
             self.options.iter().partition(|option| option.name.len() > 1);
-        let further: Vec<String> = known.into_iter().map(option).collect();
+        let further: Vec<Json> = known.into_iter().map(option).map(Json::from).collect();
         self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{}`", option.name))));
         if !further.is_empty() {
-            self.slurm.insert("sbatch".to_owned(), json!(further));
+            let all = self.slurm.entry("sbatch").or_insert_with(|| json!([]));
+            all.as_array_mut().into_iter().for_each(|all| all.extend(further.clone()));
         }
     }
 
@@ -331,6 +344,11 @@ impl Import {
 
 fn lost(what: &str) -> Finding {
     Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no word for it"))
+}
+
+/// Returns whether the path of an output differs between jobs, so that weftrun can keep it.
+fn names_job(path: &str) -> bool {
+    (path.contains("%j") || path.contains("%A")) && !path.contains("%J") && !path.contains("%s")
 }
 
 /// Returns a DNS label made from a name.
