@@ -141,6 +141,8 @@ pub enum Command {
     Transport(commands::transport::TransportArgs),
     /// Say why a job failed or hangs: the first cause, its rank and its line
     Why(commands::why::WhyArgs),
+    /// Measure collectives on some nodes and judge the bandwidth
+    Verify(commands::verify::VerifyArgs),
     /// Query a running job's NCCL: which ranks are missing, behind or failed
     Health(commands::health::HealthArgs),
     /// Print the logs of a job, all ranks merged

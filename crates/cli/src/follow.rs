@@ -9,7 +9,7 @@ use weftrun::core::diagnose::why_of_job;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary};
-use weftrun::core::log::{LogOptions, clean_text};
+use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Plan, Result};
@@ -50,6 +50,16 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
 
 /// Follows a job to its end, showing what was requested.
 pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Result<Followed> {
+    follow_into(context, job, watching, |_| ()).await
+}
+
+/// Follows a job to its end, and passes on what its ranks write.
+pub async fn follow_into(
+    context: &Context,
+    job: &Job,
+    watching: Watching,
+    mut each: impl FnMut(&LogBatch),
+) -> Result<Followed> {
     let out = &context.out;
     let mut printer = LogPrinter::new(PrintOptions::default());
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
@@ -66,6 +76,7 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
                     printer.print(out, &batch)?;
                 }
                 live.observe(&batch)?;
+                each(&batch);
             }
             event = events.select_next_some() => {
                 let event = event?;

@@ -27,6 +27,7 @@ pub mod supervise;
 pub mod targets;
 pub mod transport;
 pub mod tui;
+pub mod verify;
 pub mod wait;
 pub mod watch;
 pub mod why;
@@ -50,6 +51,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
+        Some(Command::Verify(args)) => verify::run(context, &args),
         Some(Command::Health(args)) => health::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Exec(args)) => exec::run(context, &args),

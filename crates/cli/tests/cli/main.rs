@@ -36,4 +36,5 @@ mod transport;
 mod tui;
 mod upgrade;
 mod verbs;
+mod verify;
 mod why;

@@ -105,6 +105,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("render", format!("render -b kubeflow {efa}")),
         ("targets", "targets".to_owned()),
         ("transport", "transport rank0.log".to_owned()),
+        ("verify", format!("verify --from {}", repo("tests/cases/verify/h200-nvlink.log").display())),
         ("why", "why rank0.log".to_owned()),
         (
             "health",

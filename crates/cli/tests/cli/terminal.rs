@@ -246,6 +246,7 @@ fn lines() -> Vec<Vec<String>> {
         "transport -o mermaid hostile.log",
         "transport -o html hostile.log",
         "transport HOSTILE",
+        "verify --from hostile.log",
         "why hostile.log",
         "why failed.log",
         "why -o json failed.log",

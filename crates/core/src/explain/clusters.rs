@@ -484,6 +484,30 @@ pub(super) const LOGS: &[Code] = &[
         "Give the log as NCCL wrote it.",
     ),
     code(
+        "VERIFY-NODES-DIFFER",
+        "the nodes of a benchmark are not alike",
+        "Before the benchmark each node reports its GPUs, driver, network interfaces and limits. A value that differs between nodes is worth a look, even where nobody knows which one is right.",
+        "Make the nodes alike, or leave the odd one out.",
+    ),
+    code(
+        "VERIFY-CLOCK",
+        "the clocks of two nodes differ by more than 30 seconds",
+        "Times in their logs cannot be compared, and certificates and leases may fail.",
+        "Let both nodes set their clocks from one NTP server.",
+    ),
+    code(
+        "VERIFY-NIC-ERRORS",
+        "error counters of a network interface grew during a benchmark",
+        "Retransmissions, discards and link errors cost bandwidth before anything fails.",
+        "Check the cable, the switch port and the flow control of this interface.",
+    ),
+    code(
+        "VERIFY-NIC-IDLE",
+        "a network interface carried no traffic while others did",
+        "Its counters grew by less than a hundredth of the busiest interface's: NCCL does not use it, and the job has only a part of the node's bandwidth.",
+        "Give the job all interfaces of the node, and leave NCCL_IB_HCA and FI_EFA_FILTER unset.",
+    ),
+    code(
         "HEALTH-INCOMPLETE",
         "ranks of a running job do not answer NCCL's RAS service",
         "Their processes have ended, or cannot be reached by the others. The job cannot go on without them.",

@@ -11,6 +11,7 @@ mod plan;
 pub mod schemas;
 mod site;
 pub mod transport;
+mod verify;
 mod why;
 
 pub use events::{Event, EventLine, LogLine, OwnEvent};
@@ -23,6 +24,7 @@ pub use site::{
     ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
 };
 pub use transport::TransportReport;
+pub use verify::{VerifyExpected, VerifyReport, VerifyRun};
 pub use why::WhyReport;
 
 use serde::{Serialize, Serializer};

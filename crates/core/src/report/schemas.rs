@@ -6,7 +6,7 @@ use super::{
     ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
     ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, LintReport,
     ListReport, MutateReport, PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport,
-    WaitReport, WhyReport,
+    VerifyReport, WaitReport, WhyReport,
 };
 
 /// Returns each schema with its name, from which `docs/reference/NAME.schema.json` is generated.
@@ -32,6 +32,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("render", of::<RenderReport>()),
         ("targets", of::<TargetsReport>()),
         ("transport", of::<TransportReport>()),
+        ("verify", of::<VerifyReport>()),
         ("wait", of::<WaitReport>()),
         ("why", of::<WhyReport>()),
         ("health", of::<HealthReport>()),

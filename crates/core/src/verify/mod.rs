@@ -2,9 +2,13 @@
 //! halving.
 
 mod bisect;
+mod payload;
+mod probe;
 mod table;
 mod verdict;
 
 pub use bisect::{Answer, Bisect, Group, Step};
+pub use payload::Payload;
+pub use probe::{Probes, Traffic};
 pub use table::{Collective, Figures, Row, Run, read};
 pub use verdict::{Judgement, Verdict, judge};

@@ -4,6 +4,7 @@
 //! with 2.10, options add columns (<https://github.com/NVIDIA/nccl-tests>, `src/common.cu`, read 2026-11-22).
 //! So rows are read by the header above them, and by their shape where a log has lost it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -139,26 +140,25 @@ enum Column {
     Other,
 }
 
-/// Reads the tables of a log.
+/// Reads the tables of a log: a run for each collective that the log announces, or one for all tables.
 ///
 /// ```
 /// use weftrun_core::verify::{Collective, read};
 /// let log = "# Rank  0 Group  0 Pid 7 on  n0 device  0\n# Rank  1 Group  0 Pid 8 on  n1 device  0\n\
 ///            #  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n\
 ///            1073741824 268435456 float sum -1 4739.2 226.57 226.57 0 4742.0 226.43 226.43 0\n";
-/// let run = read(log.as_bytes());
+/// let run = &read(log.as_bytes())[0];
 /// assert_eq!((run.collective, run.ranks, run.nodes), (Some(Collective::AllReduce), Some(2), Some(2)));
 /// assert_eq!(run.rows[0].busbw(), Some(226.57));
 /// ```
-pub fn read(log: &[u8]) -> Run {
-    let mut run = Run::default();
+pub fn read(log: &[u8]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
     let mut columns: Vec<Column> = Vec::new();
-    let mut hosts = std::collections::BTreeSet::new();
-    let mut ranks = std::collections::BTreeSet::new();
-    let mut words = Vec::new();
+    let (mut hosts, mut ranks) = (BTreeSet::new(), BTreeSet::new());
+    let (mut words, mut rows) = (Vec::new(), 0);
     for (index, line) in log.split(|byte| *byte == b'\n').enumerate() {
         // Rows and comments of tables are short; longer lines are other output.
-        if line.len() > 1024 || !line.iter().any(u8::is_ascii_digit) && !line.contains(&b'#') {
+        if line.len() > 1024 || !line.iter().any(|byte| byte.is_ascii_digit() || *byte == b'#') {
             continue;
         }
         let Ok(text) = std::str::from_utf8(line) else { continue };
@@ -168,25 +168,30 @@ pub fn read(log: &[u8]) -> Run {
             } else if let Some((rank, host)) = device(comment) {
                 ranks.insert(rank);
                 hosts.insert(host.to_owned());
-            } else if run.collective.is_none() {
-                run.collective = starting(comment);
+            } else if let Some(collective) = starting(comment) {
+                runs.push(Run { collective: Some(collective), ..Run::default() });
             }
             continue;
-        }
-        if run.rows.len() == MAX_ROWS {
-            break;
         }
         words.clear();
         words.extend(text.split_ascii_whitespace());
         let line = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
-        if let Some(row) = row(&words, &columns, line) {
-            run.rows.push(row);
+        if rows < MAX_ROWS
+            && let Some(row) = row(&words, &columns, line)
+        {
+            rows += 1;
+            match runs.last_mut() {
+                Some(run) => run.rows.push(row),
+                None => runs.push(Run { rows: vec![row], ..Run::default() }),
+            }
         }
     }
     let count = |size: usize| u32::try_from(size).ok().filter(|size| *size > 0);
-    (run.ranks, run.nodes) = (count(ranks.len()), count(hosts.len()));
-    run.collective = run.collective.or_else(|| by_factor(&run));
-    run
+    for run in &mut runs {
+        (run.ranks, run.nodes) = (count(ranks.len()), count(hosts.len()));
+        run.collective = run.collective.or_else(|| by_factor(run));
+    }
+    runs
 }
 
 /// Returns whether a `#` begins a comment: in `#wrong` it begins the name of a column.
@@ -307,13 +312,13 @@ mod tests {
     #[test]
     fn the_header_names_the_columns_of_its_version() {
         let row = "  1073741824     268435456     float     sum      -1   4739.2  226.57  424.82      0   4742.0  226.43  424.56      0";
-        let run = read(format!("{NEW}{row}\n").as_bytes());
+        let run = &read(format!("{NEW}{row}\n").as_bytes())[0];
         assert_eq!(run.rows.len(), 1);
         assert_eq!((run.rows[0].busbw(), run.rows[0].wrong()), (Some(424.82), 0));
         // 2.0 to 2.9: no root, and an error instead of a count.
         let old = "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n\
             1073741824 268435456 float sum 4739.2 226.57 424.82 2e-06 4742.0 226.43 424.56 2e-06\n";
-        let run = read(old.as_bytes());
+        let run = &read(old.as_bytes())[0];
         assert_eq!(
             (run.rows[0].busbw(), run.rows[0].wrong(), run.rows[0].is_broken()),
             (Some(424.82), 0, false)
@@ -321,7 +326,7 @@ mod tests {
         // A column that no version had before.
         let more = "# size count type redop root time algbw busbw #wrong cputime time algbw busbw #wrong cputime\n\
             1073741824 268435456 float sum -1 4739.2 226.57 424.82 0 12 4742.0 226.43 424.90 3 12\n";
-        let run = read(more.as_bytes());
+        let run = &read(more.as_bytes())[0];
         assert_eq!((run.rows[0].busbw(), run.rows[0].wrong()), (Some(424.90), 3));
     }
 
@@ -329,20 +334,20 @@ mod tests {
     fn rows_are_read_without_a_header_and_behind_prefixes() {
         let row = "1073741824 268435456 float sum -1 4739.2 226.57 424.82 0 4742.0 226.43 424.56 N/A";
         for prefix in ["", "[1,0]<stdout>:  ", "0: ", "node-0/rank0| ", "2026-11-22T10:00:00Z stdout F  "] {
-            let run = read(format!("{prefix}{row}\r\n").as_bytes());
+            let run = &read(format!("{prefix}{row}\r\n").as_bytes())[0];
             assert_eq!(run.rows.len(), 1, "{prefix}");
             assert_eq!((run.rows[0].size, run.rows[0].busbw()), (1 << 30, Some(424.82)), "{prefix}");
             assert_eq!(run.rows[0].in_place.unwrap().wrong, None);
         }
         // No operation and no root.
-        let run = read(b"1048576 262144 float 30.95 33.88 29.64 0 30.20 34.72 30.38 0\n");
+        let run = &read(b"1048576 262144 float 30.95 33.88 29.64 0 30.20 34.72 30.38 0\n")[0];
         assert_eq!(run.rows[0].busbw(), Some(30.38));
-        assert_eq!(read(b"epoch 3 of float 7, step 1.5\n").rows, []);
+        assert_eq!(read(b"epoch 3 of float 7, step 1.5\n"), []);
     }
 
     #[test]
     fn figures_that_are_no_numbers_are_missing() {
-        let run = read(b"1073741824 268435456 float sum -1 4739.2 -nan nan 0 inf 226.43 424.56 0\n");
+        let run = &read(b"1073741824 268435456 float sum -1 4739.2 -nan nan 0 inf 226.43 424.56 0\n")[0];
         assert!(run.rows[0].is_broken());
         assert_eq!(run.rows[0].out_of_place.busbw, None);
         assert_eq!(run.rows[0].busbw(), Some(424.56));
@@ -353,12 +358,19 @@ mod tests {
         let log = "# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor)\n# Using devices\n\
             #  Rank  0 Group  0 Pid   4711 on     gpu-a device  0 [0x53] NVIDIA H100\n\
             #  Rank  1 Group  0 Pid   4712 on     gpu-b device  0 [0x53] NVIDIA H100\n";
-        let run = read(log.as_bytes());
+        let row = "1048576 262144 float none -1 30.95 33.88 16.94 0\n";
+        let run = &read(format!("{log}{row}").as_bytes())[0];
         assert_eq!((run.ranks, run.nodes, run.collective), (Some(2), Some(2), None));
+        let runs = read(
+            format!("{log}# weftrun-verify all_reduce\n{row}{row}# weftrun-verify alltoall\n{row}")
+                .as_bytes(),
+        );
+        let seen: Vec<_> = runs.iter().map(|run| (run.collective, run.rows.len())).collect();
+        assert_eq!(seen, [(Some(Collective::AllReduce), 2), (Some(Collective::AllToAll), 1)]);
         for (name, collective) in
             [("all_gather_perf", Collective::AllGather), ("alltoall_perf", Collective::AllToAll)]
         {
-            let run = read(format!("{log}# Collective test starting: {name}\n").as_bytes());
+            let run = &read(format!("{log}# Collective test starting: {name}\n").as_bytes())[0];
             assert_eq!(run.collective, Some(collective));
         }
         assert_eq!(Collective::parse("reduce-scatter"), Some(Collective::ReduceScatter));

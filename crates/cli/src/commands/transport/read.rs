@@ -37,6 +37,20 @@ pub fn all(
     })
 }
 
+/// Reads everything, and passes on the bytes of each input.
+pub fn bytes(inputs: &[Input], map: &mut TransportMap, mut each: impl FnMut(&SourceId, &[u8])) -> Result<()> {
+    prefetch::read(inputs, |name, piece| {
+        match piece {
+            Piece::Bytes(bytes, candidates) => {
+                each(name, bytes);
+                map.read_searched(name, bytes, candidates);
+            }
+            Piece::End => drop(map.end(name)),
+        }
+        Ok(())
+    })
+}
+
 pub(super) fn failed(name: &str, error: io::Error) -> Error {
     let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
     Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)

@@ -1,0 +1,334 @@
+//! `verify`: a benchmark of collectives, submitted like any other job, and a verdict on its figures.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{Args, builder::PossibleValuesParser};
+use futures_util::StreamExt;
+use weftrun::core::diagnose::Diagnosis;
+use weftrun::core::exit_codes;
+use weftrun::core::fabric::Fabric;
+use weftrun::core::job::JobPhase;
+use weftrun::core::log::{LogBatch, LogOptions, SourceId, clean_text};
+use weftrun::core::nccl::TransportMap;
+use weftrun::core::report::{TransportReport, VerifyReport, VerifyRun};
+use weftrun::core::text::Quantity;
+use weftrun::core::verify::{Collective, Judgement, Payload, Probes, Run, Verdict, judge, read};
+use weftrun::{Error, ErrorKind, Finding, Job, Result};
+
+use super::submit;
+use super::transport::{inputs, read as read_logs};
+use crate::args::Format;
+use crate::context::Context;
+use crate::follow::{self, Followed, Watching, with_limits};
+use crate::job_flags::{JobFlags, duration};
+use crate::map_view;
+use crate::output::style;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun verify -b prod --nodes 4 --gpus-per-node 8 --image IMAGE     an all-reduce over four nodes
+  weftrun verify job.toml                                              with the nodes, image and fabric of a job file
+  weftrun verify --collective all-reduce,alltoall --max-size 16GiB --nodes 2 …
+  weftrun verify --from nccl-tests.log --instance-type p5.48xlarge     a run that is over
+
+Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
+(`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
+
+/// Most bytes of one rank's log that are searched for tables.
+const MOST: usize = 16 << 20;
+
+/// Arguments of `verify`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct VerifyArgs {
+    /// The job, whose nodes, image, environment and fabric are used
+    #[command(flatten)]
+    pub job: JobFlags,
+    /// Judge the logs of a finished run of nccl-tests, rccl-tests or `verify` instead of submitting one
+    #[arg(long, value_name = "LOG", num_args = 1.., conflicts_with_all = ["follow_timeout"])]
+    pub from: Vec<String>,
+    /// Collectives to measure
+    #[arg(long, value_delimiter = ',', default_value = "all-reduce", value_parser = collectives(), value_name = "NAME")]
+    pub collective: Vec<String>,
+    /// Smallest size
+    #[arg(long, default_value = "1MiB", value_parser = bytes, value_name = "SIZE")]
+    pub min_size: u64,
+    /// Largest size
+    #[arg(long, default_value = "8GiB", value_parser = bytes, value_name = "SIZE")]
+    pub max_size: u64,
+    /// Operations for each size
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub rounds: u32,
+    /// Cancel the job after this time
+    #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "30m", value_name = "TIME")]
+    pub timeout: Duration,
+}
+
+fn collectives() -> PossibleValuesParser {
+    PossibleValuesParser::new(["all-reduce", "all-gather", "reduce-scatter", "alltoall"])
+}
+
+/// Parses `8GiB`, `512M`, `1048576`.
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    let plain = text.strip_suffix('B').unwrap_or(text);
+    let size = Quantity::parse(plain).filter(|size| !size.is_negative()).map(Quantity::whole);
+    size.filter(|size| (4..=1 << 46).contains(size))
+        .ok_or_else(|| format!("`{text}` is not a size such as 8GiB"))
+}
+
+/// Measures, or reads what was measured, and prints the verdict.
+pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
+    if !matches!(context.out.format, Format::Table | Format::Json | Format::Yaml) {
+        return Err(Error::new(ErrorKind::Usage, "`verify` has no such output").hint("use -o json or yaml"));
+    }
+    if args.from.is_empty() { submitted(context, args) } else { finished(context, args) }
+}
+
+/// What was measured, and on what.
+struct Measured<'a> {
+    runs: Vec<Run>,
+    instance: Option<&'a str>,
+    nodes: Option<u32>,
+    job: Option<String>,
+    /// The planned fabric.
+    fabric: Fabric,
+    transport: Option<Diagnosis>,
+    map: TransportMap,
+    /// Why the job failed.
+    failed: Option<String>,
+    /// What the nodes report of themselves.
+    findings: Vec<Finding>,
+}
+
+fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
+    let inputs = inputs::resolve(&args.from.iter().collect::<Vec<_>>())?;
+    let mut map = TransportMap::new();
+    let mut logs = Logs::default();
+    read_logs::bytes(&inputs, &mut map, |source, bytes| logs.add(source, bytes))?;
+    let given = &args.job.keys.given;
+    let nodes = given.get("--nodes").and_then(|nodes| nodes.parse().ok());
+    let measured = Measured {
+        runs: logs.runs(),
+        findings: logs.findings(),
+        instance: given.get("--instance-type"),
+        nodes,
+        job: None,
+        fabric: Fabric::Auto,
+        transport: None,
+        map,
+        failed: None,
+    };
+    conclude(context, &measured)
+}
+
+fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
+    if args.min_size > args.max_size {
+        return Err(Error::new(ErrorKind::Usage, "--min-size is larger than --max-size"));
+    }
+    let mut flags = args.job.clone();
+    if !flags.command.is_empty() {
+        return Err(Error::new(ErrorKind::Usage, "`verify` runs its own program; it takes no command"));
+    }
+    // A job without a file needs a command, and is named after it.
+    if flags.file.is_none() {
+        flags.command = vec!["verify".to_owned()];
+        flags.name_suffix = true;
+    }
+    let mut spec = flags.spec(context)?;
+    let collectives = args.collective.iter().filter_map(|name| Collective::parse(name)).collect();
+    let payload = Payload { collectives, low: args.min_size, high: args.max_size, rounds: args.rounds };
+    payload.apply(&mut spec);
+    let client = context.client()?;
+    let target = context.target(&client)?;
+    context.block_on(async {
+        let planned = client.plan_for(target, &spec).await?;
+        context.out.say(super::plan::text(&planned).trim_end());
+        context.out.findings(&planned.findings());
+        let (job, interrupted) = follow::submit(context, &planned).await?;
+        // With -o json the report is the only output.
+        if !context.out.is_data() {
+            submit::announce(context, &job, &planned)?;
+        }
+        if let Some(error) = interrupted {
+            return Err(cancelled(&job, error).await);
+        }
+        let mut logs = Logs::default();
+        let watching = Watching { snapshots: false, logs: true };
+        let each = |batch: &LogBatch| logs.add(&batch.source, &batch.bytes);
+        let followed = async {
+            if context.out.is_data() {
+                quietly(&job, each).await
+            } else {
+                follow::follow_into(context, &job, watching, each).await
+            }
+        };
+        let followed = match with_limits(followed, Some(args.timeout), job.handle()).await {
+            Ok(followed) => followed,
+            Err(error) => return Err(cancelled(&job, error).await),
+        };
+        let ended = followed.summary.as_ref();
+        let failed = ended
+            .filter(|summary| summary.phase != JobPhase::Succeeded)
+            .map(|summary| format!("the job ended as {}: {}", summary.phase, clean_text(&summary.reason)));
+        let spec = &planned.planned().spec;
+        let role = spec.workers().next();
+        let measured = Measured {
+            runs: logs.runs(),
+            findings: logs.findings(),
+            instance: role.and_then(|role| role.instance_type.as_deref()),
+            nodes: role.map(|role| role.nodes),
+            job: Some(job.handle().to_string()),
+            fabric: planned.fabric().fabric,
+            transport: Some(job.diagnose(&followed.map)),
+            map: followed.map,
+            failed,
+        };
+        conclude(context, &measured)
+    })
+}
+
+/// Follows a job to its end without output.
+async fn quietly(job: &Job, mut each: impl FnMut(&LogBatch)) -> Result<Followed> {
+    let mut map = TransportMap::new();
+    let mut logs = job.logs(LogOptions::follow());
+    while let Some(batch) = logs.next().await {
+        let batch = batch?;
+        batch.read_into(&mut map);
+        each(&batch);
+    }
+    Ok(Followed { summary: Some(job.wait().await?), map })
+}
+
+/// Cancels a job that is not waited for, and adds to the error whether that worked.
+async fn cancelled(job: &Job, error: Error) -> Error {
+    match job.cancel().await {
+        Ok(_) => error.with("cancelled", job.handle()),
+        Err(failed) => error
+            .with("not cancelled", failed)
+            .hint(format!("`weftrun cancel '{}'` stops the job", job.handle())),
+    }
+}
+
+/// The lines of each rank, which may contain tables.
+#[derive(Default)]
+struct Logs(BTreeMap<String, Vec<u8>>);
+
+impl Logs {
+    fn add(&mut self, source: &SourceId, bytes: &[u8]) {
+        let log = self.0.entry(source.to_string()).or_default();
+        let free = MOST.saturating_sub(log.len());
+        log.extend_from_slice(bytes.get(..free).unwrap_or(bytes));
+    }
+
+    /// Returns the runs of all logs that have some.
+    fn runs(&self) -> Vec<Run> {
+        self.0.values().flat_map(|log| read(log)).collect()
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut probes = Probes::default();
+        self.0.values().for_each(|log| probes.read(log));
+        probes.findings()
+    }
+}
+
+fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
+    let judge_one = |run: &Run| judge(run, measured.instance, measured.nodes, None);
+    let mut judged: Vec<(Run, Judgement)> =
+        measured.runs.iter().map(|run| (run.clone(), judge_one(run))).collect();
+    if judged.is_empty() {
+        let none = Run::default();
+        let judgement = judge_one(&none);
+        judged.push((none, judgement));
+    }
+    let rank = |verdict: Verdict| match verdict {
+        Verdict::Fail => 3,
+        Verdict::Degraded => 2,
+        Verdict::NoReference => 1,
+        Verdict::Pass => 0,
+    };
+    let mut verdict =
+        judged.iter().map(|(_, one)| one.verdict).max_by_key(|one| rank(*one)).unwrap_or(Verdict::Fail);
+    if let Some(why) = &measured.failed {
+        verdict = Verdict::Fail;
+        judged.iter_mut().for_each(|(_, judgement)| {
+            judgement.verdict = Verdict::Fail;
+            why.clone_into(&mut judgement.reason);
+        });
+    }
+    // A fabric that is not used as planned is degraded, whatever the figures are compared with.
+    let unmet = measured.transport.clone().and_then(|diagnosis| diagnosis.into_result().err());
+    if unmet.is_some() && verdict != Verdict::Fail {
+        verdict = Verdict::Degraded;
+    }
+    if context.out.format == Format::Table {
+        for (run, judgement) in &judged {
+            context.out.text(&table(run, judgement))?;
+        }
+        if measured.transport.is_none() && !measured.map.snapshot().ranks().is_empty() {
+            context.out.say(map_view::verdict(&measured.map, measured.fabric));
+        } else if let Some(diagnosis) = &measured.transport {
+            context.out.findings(&diagnosis.findings);
+            context.out.say(map_view::verdict(&measured.map, measured.fabric));
+        }
+        context.out.findings(&measured.findings);
+        if let Some(error) = unmet {
+            context.out.text(&format!("{verdict}: {}\n", clean_text(error.message())))?;
+        }
+    } else {
+        let runs = judged.iter().map(|(run, judgement)| VerifyRun::new(run, judgement)).collect();
+        let mut report = VerifyReport::new(verdict, runs);
+        report.job.clone_from(&measured.job);
+        report.instance = measured.instance;
+        report.nodes = measured.nodes.or_else(|| measured.runs.iter().find_map(|run| run.nodes));
+        report.findings.clone_from(&measured.findings);
+        report.transport =
+            measured.transport.clone().map(|diagnosis| TransportReport::of(diagnosis, &measured.map));
+        context.out.value(&report)?;
+    }
+    Ok(match verdict {
+        Verdict::Pass | Verdict::NoReference => exit_codes::OK,
+        Verdict::Degraded => exit_codes::FABRIC_NOT_AS_PLANNED,
+        Verdict::Fail => exit_codes::JOB_FAILED,
+    })
+}
+
+/// Returns the figures of a run and the verdict as text.
+fn table(run: &Run, judgement: &Judgement) -> String {
+    let (bold, dim) = (style::BOLD, style::DIM);
+    let name = run.collective.map_or("collective not known", Collective::as_str);
+    let ranks = run.ranks.map_or(String::new(), |ranks| format!(", {ranks} ranks"));
+    let mut text = format!("{bold}{name}{bold:#}{ranks}\n");
+    if !run.rows.is_empty() {
+        text.push_str(&format!(
+            "{dim}{:>10} {:>12} {:>10} {:>10}{dim:#}\n",
+            "size", "time (us)", "algbw GB/s", "busbw GB/s"
+        ));
+    }
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    for row in &run.rows {
+        let figures = &row.out_of_place;
+        text.push_str(&format!(
+            "{:>10} {:>12} {:>10} {:>10}\n",
+            size_text(row.size),
+            shown(figures.time_us),
+            shown(figures.algbw),
+            shown(row.busbw())
+        ));
+    }
+    text.push_str(&format!("{bold}{}{bold:#}: {}\n", judgement.verdict, clean_text(&judgement.reason)));
+    for source in judgement.expected.iter().flat_map(|expected| &expected.sources) {
+        text.push_str(&format!("  {dim}{source}{dim:#}\n"));
+    }
+    text
+}
+
+/// Returns `1 GiB` for a power of two, or the number of bytes.
+fn size_text(size: u64) -> String {
+    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| size >= *unit && size % unit == 0) {
+        Some((unit, name)) => format!("{} {name}", size / unit),
+        None => format!("{size} B"),
+    }
+}

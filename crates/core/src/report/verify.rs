@@ -1,0 +1,96 @@
+//! The report of `weftrun verify -o json`.
+
+use serde::Serialize;
+
+use super::SCHEMA;
+use super::transport::TransportReport;
+use crate::Finding;
+use crate::verify::{Collective, Judgement, Row, Verdict};
+
+/// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyReport<'a> {
+    /// `weftrun/v1`.
+    pub schema: &'static str,
+    /// The worst verdict of all runs.
+    pub verdict: Verdict,
+    /// The job's handle; null for logs of a job that another program submitted.
+    pub job: Option<String>,
+    /// Instance type that the figures are compared for.
+    pub instance: Option<&'a str>,
+    /// Number of nodes.
+    pub nodes: Option<u32>,
+    /// One for each collective.
+    pub runs: Vec<VerifyRun<'a>>,
+    /// The transports that the logs prove; null without NCCL's lines.
+    pub transport: Option<TransportReport>,
+    /// What else the logs show.
+    pub findings: Vec<Finding>,
+}
+
+/// The figures of one collective.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyRun<'a> {
+    /// The collective; null where the log does not name it.
+    pub collective: Option<Collective>,
+    /// Number of ranks.
+    pub ranks: Option<u32>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, as a sentence.
+    pub reason: &'a str,
+    /// Highest bus bandwidth of sizes of at least 1 GiB, GB/s.
+    pub busbw_gbps: Option<f64>,
+    /// Its size, bytes.
+    pub size: Option<u64>,
+    /// Published bus bandwidth; null where none was published.
+    pub expected: Option<VerifyExpected<'a>>,
+    /// All figures.
+    pub rows: &'a [Row],
+}
+
+/// Published figures.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyExpected<'a> {
+    /// Lowest, GB/s.
+    pub low_gbps: f64,
+    /// Highest, GB/s.
+    pub high_gbps: f64,
+    /// What was measured.
+    pub what: &'a str,
+    /// Where it was published.
+    pub sources: &'a [String],
+}
+
+impl<'a> VerifyReport<'a> {
+    /// Returns the report of runs without a job.
+    pub fn new(verdict: Verdict, runs: Vec<VerifyRun<'a>>) -> Self {
+        let (schema, findings) = (SCHEMA, Vec::new());
+        Self { schema, verdict, job: None, instance: None, nodes: None, runs, transport: None, findings }
+    }
+}
+
+impl<'a> VerifyRun<'a> {
+    /// Returns the report of one run and its judgement.
+    pub fn new(run: &'a crate::verify::Run, judgement: &'a Judgement) -> Self {
+        let expected = judgement.expected.as_ref().map(|expected| VerifyExpected {
+            low_gbps: expected.low,
+            high_gbps: expected.high,
+            what: &expected.what,
+            sources: &expected.sources,
+        });
+        Self {
+            collective: run.collective,
+            ranks: run.ranks,
+            verdict: judgement.verdict,
+            reason: &judgement.reason,
+            busbw_gbps: judgement.busbw,
+            size: judgement.size,
+            expected,
+            rows: &run.rows,
+        }
+    }
+}
