@@ -1,0 +1,123 @@
+//! Conditions that depend on the numbers and names of a message.
+
+use super::Signature;
+use crate::text::{Cursor, behind, contains};
+
+/// Returns whether the dynamic loader reports a too old C or C++ library, with either kind of quotes.
+pub(super) fn missing_runtime_version(message: &[u8]) -> bool {
+    ["version `GLIBC", "version 'GLIBC"].iter().any(|start| contains(message, start))
+        && ["libc.so", "libm.so", "libstdc++.so", "libpthread.so"]
+            .iter()
+            .any(|library| contains(message, library))
+}
+
+/// Returns whether the object of the missing symbol version is part of the network stack.
+pub(super) fn versioned_library(message: &[u8]) -> bool {
+    let known = ["GLIBC", "CXXABI", "FABRIC", "IBVERBS", "EFA_", "MLX5"];
+    let parts = ["nccl", "libfabric", "ibverbs", "libefa", "mlx5", "rdmacm"];
+    behind(message, "version `")
+        .is_some_and(|rest| known.iter().any(|name| rest.starts_with(name.as_bytes())))
+        && parts.iter().any(|part| contains(message, part))
+}
+
+/// Finds the library whose absence kept the plugin from loading: the plugin itself (R02) or one that it
+/// needs (R04).
+pub(super) fn missing_library(message: &[u8]) -> Option<Signature> {
+    let end = memchr::memmem::find(message, b": cannot open shared object")?;
+    let start =
+        message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
+    let object = &message[start.map_or(0, |at| at + 1)..end];
+    let file = object.rsplit(|byte| *byte == b'/').next().unwrap_or(object);
+    if contains(file, "nccl-net") {
+        return Some(Signature::PluginNotFound);
+    }
+    let always = [&b"libhwloc"[..], b"libcudart", b"libfabric", b"libefa"];
+    let needed = always.iter().any(|name| file.starts_with(name))
+        || (contains(message, "NET/Plugin") && file.starts_with(b"lib"))
+        || (contains(message, "nccl-net") && file.starts_with(b"lib"));
+    if needed {
+        Some(Signature::PluginDependency)
+    } else if contains(message, "NET/Plugin") {
+        Some(Signature::PluginNotFound)
+    } else {
+        None
+    }
+}
+
+/// Finds a provider other than those that are correct on their own fabrics: cxi (Slingshot), psm2/psm3, opx
+/// (Omni-Path), gni.
+pub(super) fn provider(message: &[u8]) -> Option<Signature> {
+    let rest = behind(message, "rovider is ")?;
+    let right = [&b"efa"[..], b"cxi", b"psm", b"opx", b"gni", b"ucx", b"lnx"];
+    let cut = rest.is_empty();
+    (!cut && !right.iter().any(|name| rest.starts_with(name))).then_some(Signature::OfiOtherProvider)
+}
+
+/// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
+/// and the like.
+pub(super) fn efa_completion(message: &[u8]) -> bool {
+    ["RC: ", "err: "].iter().any(|label| {
+        behind(message, label)
+            .is_some_and(|rest| Cursor::new(rest).number().is_some_and(|code| (20..30).contains(&code)))
+    })
+}
+
+/// Returns whether a text has `… set by environment to 1`, and not `to 10`; true without these words.
+pub(super) fn ends_in_one(message: &[u8]) -> bool {
+    behind(message, "environment to ")
+        .is_none_or(|rest| rest.first() == Some(&b'1') && !rest.get(1).is_some_and(u8::is_ascii_digit))
+}
+
+/// Returns the signature of an InfiniBand completion: the first error is the cause, 5 (flush) its
+/// consequence.
+pub(super) fn completion(message: &[u8]) -> Option<Signature> {
+    for (name, id) in [
+        ("IBV_WC_RETRY_EXC_ERR", Signature::IbRetryExceeded),
+        ("IBV_WC_WR_FLUSH_ERR", Signature::IbFlushed),
+        ("IBV_WC_LOC_PROT_ERR", Signature::IbLocalProtection),
+        ("IBV_WC_REM_", Signature::IbRemoteRefused),
+    ] {
+        if contains(message, name) {
+            return Some(id);
+        }
+    }
+    let rest = behind(message, "status=").or_else(|| behind(message, "ith error "))?;
+    match Cursor::new(rest).number()? {
+        12 => Some(Signature::IbRetryExceeded),
+        5 => Some(Signature::IbFlushed),
+        4 => contains(message, "vendor").then_some(Signature::IbLocalProtection),
+        9..=11 => Some(Signature::IbRemoteRefused),
+        _ => None,
+    }
+}
+
+/// Returns whether a line without NCCL's prefix is about the ranks' rendezvous, and not about another
+/// connection.
+pub(super) fn in_rendezvous(message: &[u8]) -> bool {
+    ["NCCL", "nccl", "c10d", "TCPStore", "socketStartConnect", "[W socket", "[E socket"]
+        .iter()
+        .any(|name| contains(message, name))
+}
+
+/// Finds interfaces that other hosts cannot reach. `lo` is separate, since on a single node it is correct.
+pub(super) fn suspicious_interface(message: &[u8]) -> Option<Signature> {
+    let rest =
+        ["Bootstrap : Using", "Bootstrap: Using", "NET/Socket : Using", "Using interface", "onnect to "]
+            .iter()
+            .find_map(|label| behind(message, label))
+            .unwrap_or(message);
+    let never = ["docker", "veth", "virbr", "cni", "flannel", "cali", "pod-id-link", "169.254.", "fe80::"];
+    if never.iter().any(|name| contains(rest, name)) || bridge(rest) {
+        return Some(Signature::SuspiciousInterface);
+    }
+    (loopback(rest)).then_some(Signature::LoopbackInterface)
+}
+
+fn bridge(rest: &[u8]) -> bool {
+    memchr::memmem::find_iter(rest, b"br-").any(|at| at == 0 || !rest[at - 1].is_ascii_alphanumeric())
+}
+
+fn loopback(rest: &[u8]) -> bool {
+    contains(rest, "127.0.0.1")
+        || memchr::memmem::find_iter(rest, b"lo:").any(|at| at == 0 || !rest[at - 1].is_ascii_alphanumeric())
+}
