@@ -12,6 +12,11 @@ use weftrun::core::spec::{JobFlag, Overrides, job_flags};
 pub trait Selection: Clone + Default {
     /// Returns whether the verb has this flag.
     fn has(flag: JobFlag) -> bool;
+
+    /// Returns whether the flag may be repeated: never, where only the last value would be used.
+    fn repeats(flag: JobFlag) -> bool {
+        flag.is_list()
+    }
 }
 
 /// All flags, for verbs with a job.
@@ -35,6 +40,10 @@ impl Selection for All {
 impl Selection for Fabric {
     fn has(flag: JobFlag) -> bool {
         flag.group() == Group::Fabric
+    }
+
+    fn repeats(flag: JobFlag) -> bool {
+        flag.is_repeated()
     }
 }
 
@@ -70,7 +79,7 @@ fn id(flag: JobFlag) -> &'static str {
     flag.name().trim_start_matches('-')
 }
 
-fn arg(flag: JobFlag) -> Arg {
+fn arg<S: Selection>(flag: JobFlag) -> Arg {
     let heading = if flag.group() == Group::Fabric { "Fabric" } else { "Job" };
     let arg = Arg::new(id(flag)).long(id(flag)).short(flag.short()).help(flag.help()).help_heading(heading);
     let arg = match flag.value_name() {
@@ -78,7 +87,7 @@ fn arg(flag: JobFlag) -> Arg {
         // `-1` is a wrong number, not a flag.
         name => arg.value_name(name).allow_negative_numbers(true),
     };
-    let arg = arg.action(if flag.is_repeated() { ArgAction::Append } else { ArgAction::Set });
+    let arg = arg.action(if S::repeats(flag) { ArgAction::Append } else { ArgAction::Set });
     match flag.words() {
         Some(words) => arg.value_parser(possible(words)),
         None if flag.name() == "--gid" => arg.value_parser(gid),
@@ -104,7 +113,7 @@ fn gid(text: &str) -> Result<String, String> {
 
 impl<S: Selection> Args for KeyFlags<S> {
     fn augment_args(command: Command) -> Command {
-        let command = command.args(flags::<S>().map(arg));
+        let command = command.args(flags::<S>().map(arg::<S>));
         let ids: Vec<&str> = flags::<S>().map(id).collect();
         if !ids.contains(&"git") {
             return command;

@@ -49,11 +49,13 @@ impl SlurmFlags {
         if let Some(tasks) = &self.array {
             own.insert("array".to_owned(), json!(tasks));
         }
+        if let Some(wrong) = self.sbatch.iter().find(|option| !is_option(option)) {
+            let message = format!("--sbatch: `{wrong}` is not an option of sbatch");
+            return Err(Error::new(ErrorKind::Usage, message)
+                .hint("write `--sbatch=--NAME=VALUE` or `--sbatch=--NAME`, with the long name: `--sbatch=--nice=100`"));
+        }
         if !self.sbatch.is_empty() {
-            let given = self.sbatch.iter().map(|option| match option.strip_prefix("--") {
-                Some(_) => json!(option),
-                None => json!(format!("--{option}")),
-            });
+            let given = self.sbatch.iter().map(|option| json!(option));
             let all: Vec<Value> = own
                 .get("sbatch")
                 .and_then(Value::as_array)
@@ -83,6 +85,15 @@ impl SlurmFlags {
         own.insert("dependency".to_owned(), json!(all.join(",")));
         Ok(())
     }
+}
+
+/// Returns whether a text is `--name` or `--name=value`.
+fn is_option(text: &str) -> bool {
+    let name = text.strip_prefix("--").map(|body| body.split_once('=').map_or(body, |(name, _)| name));
+    name.is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    })
 }
 
 /// Returns the Slurm job id of a handle, or of a plain id.
@@ -125,7 +136,7 @@ mod tests {
         let flags = SlurmFlags {
             after: ["slurm://pc/12", "34_5", "afterany:slurm://pc/56"].map(str::to_owned).to_vec(),
             array: Some("0-9%2".to_owned()),
-            sbatch: ["--nice=100", "contiguous"].map(str::to_owned).to_vec(),
+            sbatch: ["--nice=100", "--contiguous"].map(str::to_owned).to_vec(),
         };
         let own = applied(&flags, json!({"dependency": "singleton", "sbatch": ["--hold"], "array": "1-2"}))
             .unwrap();
@@ -147,6 +158,17 @@ mod tests {
             let flags = SlurmFlags { after: vec![text.to_owned()], ..SlurmFlags::default() };
             let refused = applied(&flags, json!({})).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Usage, "{text}: {refused}");
+        }
+    }
+
+    /// sbatch would take such a word for the name of a script.
+    #[test]
+    fn an_option_without_its_dashes_is_refused() {
+        for text in ["junk", "-n4", "--", "--=4", "--nice 4", "nice=4", "--9", ""] {
+            let flags = SlurmFlags { sbatch: vec![text.to_owned()], ..SlurmFlags::default() };
+            let refused = applied(&flags, json!({})).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Usage, "{text}");
+            assert!(refused.message().contains(&format!("`{text}`")), "{refused}");
         }
     }
 

@@ -180,7 +180,10 @@ impl Job {
         };
         match self.exec(&request, &mut sink).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                Err(NoReport::Final(HealthState::Unsupported, error.to_string()))
+                // What would make it possible, such as a kubeconfig.
+                let reason =
+                    error.hints().iter().fold(error.to_string(), |all, hint| format!("{all}; {hint}"));
+                Err(NoReport::Final(HealthState::Unsupported, reason))
             }
             Err(error) => Err(NoReport::Next(error.to_string())),
             Ok(NO_TOOL) => {

@@ -8,10 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Pod, Resource, State, exec, open_port};
-
-/// The word before the number of ranks in the command of a job with `launch = "per-rank"`.
-const PER_RANK: &str = "weftrun-ranks";
+use crate::kubernetes::{Pod, Resource, State, exec, open_port, ranks_of};
 
 impl Client {
     /// Runs a command in the pod of a rank.
@@ -107,16 +104,7 @@ impl Job {
     /// Returns the number of ranks that a TrainJob's command starts, as rendered by weftrun.
     fn ranks_of_command(&self) -> Option<u64> {
         let words = self.object.pointer("/spec/trainer/command")?.as_array()?;
-        let mut words = words.iter().filter_map(Value::as_str);
-        while let Some(word) = words.next() {
-            if word == PER_RANK {
-                return words.next()?.parse().ok();
-            }
-            if let Some(ranks) = word.strip_prefix("--nproc-per-node=") {
-                return ranks.parse().ok();
-            }
-        }
-        None
+        ranks_of(words.iter().filter_map(Value::as_str)).map(u64::from)
     }
 }
 

@@ -64,6 +64,26 @@ impl Drop for Attached {
     }
 }
 
+/// The word before the number of ranks in the command of a job with `launch = "per-rank"`.
+const PER_RANK: &str = "weftrun-ranks";
+
+/// Returns the number of ranks that the command of a node starts: torchrun's own option, or weftrun's for
+/// `launch = "per-rank"`.
+pub fn ranks_of<'w>(words: impl IntoIterator<Item = &'w str>) -> Option<u32> {
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let option = word.replace('_', "-");
+        let number = match option.strip_prefix("--nproc-per-node") {
+            _ if word == PER_RANK => words.next(),
+            Some("") => words.next(),
+            Some(_) => word.split_once('=').map(|(_, number)| number),
+            None => continue,
+        };
+        return number?.parse().ok();
+    }
+    None
+}
+
 async fn next(from: &mut Option<impl AsyncRead + Unpin>, bytes: &mut [u8]) -> std::io::Result<usize> {
     match from {
         Some(from) => from.read(bytes).await,
@@ -112,6 +132,19 @@ mod tests {
 
     fn status(value: serde_json::Value) -> Status {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_ranks_of_a_node_are_in_its_command() {
+        for (line, ranks) in [
+            ("torchrun --nnodes 2 --nproc-per-node=8 train.py", Some(8)),
+            ("python -m torch.distributed.run --nproc_per_node 4 train.py --nproc-per-node 2", Some(4)),
+            ("/bin/sh -c … weftrun-ranks 3 python train.py", Some(3)),
+            ("torchrun --nproc-per-node gpu train.py", None),
+            ("python train.py", None),
+        ] {
+            assert_eq!(ranks_of(line.split(' ')), ranks, "{line}");
+        }
     }
 
     #[test]

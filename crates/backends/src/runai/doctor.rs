@@ -111,7 +111,7 @@ fn row(facts: &mut ClusterFacts, key: &str, value: impl Into<String>) {
 }
 
 fn no_cluster_api(shared: &Shared, error: &Error, facts: &mut ClusterFacts) {
-    let other = super::logs::has_kubeconfig(&shared.settings);
+    let other = shared.has_kubeconfig();
     let message = format!("logs cannot be read over the cluster's API: {}", error.message());
     facts.notes.push(match other {
         true => Finding::info("RUNAI-CLUSTER-API", message),

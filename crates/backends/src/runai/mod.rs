@@ -12,6 +12,7 @@ mod config;
 mod discover;
 mod doctor;
 mod error;
+mod exec;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod logs;
@@ -31,7 +32,10 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
+use weftrun_core::backend::{
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
+    TargetConfig,
+};
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
 };
@@ -301,8 +305,8 @@ impl Backend for RunAi {
             delete: true,
             containers: true,
             mpi: true,
-            exec: false,
-            ports: false,
+            exec: self.shared.has_kubeconfig(),
+            ports: self.shared.has_kubeconfig(),
             previous_logs: false,
             rank_logs: false,
             log_times: true,
@@ -375,5 +379,17 @@ impl Backend for RunAi {
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         logs::logs(self.shared.clone(), job.clone(), options)
+    }
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.shared.exec(job, request, sink).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        self.shared.open_port(job, rank, port).await
     }
 }

@@ -325,11 +325,10 @@ impl Settings {
             .map_err(|error| Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm`: {error}")))?;
         let settings = mine.over(&self.job, &given);
         match &settings.array {
-            Some(tasks) if !is_array(tasks) => Err(Error::new(
-                ErrorKind::InvalidSpec,
-                format!("`array = \"{tasks}\"` is not a list of tasks"),
-            )
-            .hint("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time")),
+            Some(tasks) if !is_array(tasks) => {
+                Err(Error::new(ErrorKind::InvalidSpec, format!("`array`: `{tasks}` is not a list of tasks"))
+                    .hint("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time"))
+            }
             _ => Ok(settings),
         }
     }
@@ -338,17 +337,18 @@ impl Settings {
 /// Returns whether a text is a list of tasks as `sbatch --array` accepts it: `0-31,40,50-60:2%4`.
 fn is_array(text: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
+    let value = |text: &str| text.parse::<u32>().unwrap_or(0);
     let (tasks, most) = text.split_once('%').map_or((text, None), |(tasks, most)| (tasks, Some(most)));
     let part = |part: &str| {
         let Some((first, rest)) = part.split_once('-') else { return number(part) };
         let (last, step) = rest.split_once(':').map_or((rest, None), |(last, step)| (last, Some(step)));
-        let value = |text: &str| text.parse::<u32>().unwrap_or(0);
         number(first)
             && number(last)
             && value(first) <= value(last)
             && step.is_none_or(|step| number(step) && value(step) > 0)
     };
-    most.is_none_or(number) && tasks.split(',').all(part)
+    // `%0` would let no task start.
+    most.is_none_or(|most| number(most) && value(most) > 0) && tasks.split(',').all(part)
 }
 
 impl JobSettings {

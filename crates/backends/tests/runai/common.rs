@@ -33,6 +33,13 @@ pub fn target_of(url: &str) -> TargetConfig {
     target
 }
 
+/// The same with a kubeconfig of the cluster in a folder.
+pub fn with_kubeconfig(fake: &FakeRunAi, folder: &tempfile::TempDir) -> TargetConfig {
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, fake.kubeconfig()).unwrap();
+    target(fake).with("kubeconfig", path.display().to_string())
+}
+
 /// A connection, as another process would make one.
 pub async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
     weftrun_backends::link();

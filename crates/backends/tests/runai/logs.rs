@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use futures_util::TryStreamExt;
 use weftrun_core::ErrorKind;
-use weftrun_core::backend::{Backend, TargetConfig};
+use weftrun_core::backend::Backend;
 use weftrun_core::job::{Action, JobFilter, JobHandle, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_testkit::fake_runai::{FakeRunAi, Fault, Trouble};
 
-use crate::common::{connect, submit, target, until};
+use crate::common::{connect, submit, target, until, with_kubeconfig};
 
 /// Sixty lines a node, slowly.
 const SLOW: &str = "i=0; while [ $i -lt 60 ]; do echo line $i of $RANK; i=$((i+1)); sleep 0.05; done";
@@ -62,12 +62,6 @@ async fn cut_logs_lose_and_repeat_nothing() {
         assert_whole(&pods);
         assert_eq!(marks, [], "2.{minor}");
     }
-}
-
-fn with_kubeconfig(fake: &FakeRunAi, folder: &tempfile::TempDir) -> TargetConfig {
-    let path = folder.path().join("kubeconfig");
-    std::fs::write(&path, fake.kubeconfig()).unwrap();
-    target(fake).with("kubeconfig", path.display().to_string())
 }
 
 /// Without the cluster's API, a kubeconfig does: while the workload runs, and after it has ended.

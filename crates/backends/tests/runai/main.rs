@@ -6,6 +6,7 @@ mod access;
 mod bodies;
 mod common;
 mod doctor;
+mod exec;
 mod imports;
 mod life;
 mod logs;

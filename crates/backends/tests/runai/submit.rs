@@ -14,14 +14,18 @@ use weftrun_core::{ErrorKind, Result};
 use weftrun_testkit::conformance::{self, Fixture};
 use weftrun_testkit::fake_runai::{CLUSTER_ID, FakeRunAi, Fault, PROJECT_ID, Trouble};
 
-use crate::common::{connect, job, planned, rendered, target};
+use crate::common::{connect, job, planned, rendered, target, with_kubeconfig};
 
-struct Versioned(FakeRunAi);
+struct Versioned(FakeRunAi, Option<tempfile::TempDir>);
 
 #[async_trait]
 impl Fixture for Versioned {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
-        connect(target(&self.0)).await
+        connect(match &self.1 {
+            Some(folder) => with_kubeconfig(&self.0, folder),
+            None => target(&self.0),
+        })
+        .await
     }
 
     fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
@@ -48,7 +52,14 @@ impl Fixture for Versioned {
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let fake = FakeRunAi::start(24).await.unwrap();
-    conformance::run(&Versioned(fake)).await.assert();
+    conformance::run(&Versioned(fake, None)).await.assert();
+}
+
+/// With a kubeconfig, commands run in the pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_with_a_kubeconfig() {
+    let (fake, folder) = (FakeRunAi::start(24).await.unwrap(), tempfile::tempdir().unwrap());
+    conformance::run(&Versioned(fake, Some(folder))).await.assert();
 }
 
 /// The PyTorch example, and the MPI one.

@@ -20,6 +20,38 @@ fn plan_reports_what_render_refuses() {
     }
 }
 
+/// A wrong value of a flag ends every verb of a job before anything is sent, and the flag is named, not the file.
+#[test]
+fn a_wrong_flag_is_named_and_refused() {
+    let place = Place::new();
+    place.write("config.toml", "[target.pc]\nbackend = \"slurm\"\n");
+    place.write("job.toml", "name = \"x\"\nnodes = 2\ncommand = [\"x\"]\n");
+    for (flags, code, said) in [
+        ("--sbatch junk", 2, "--sbatch: `junk` is not an option of sbatch"),
+        ("--sbatch=-n4", 2, "--sbatch: `-n4` is not an option of sbatch"),
+        ("--array 1-x", 3, "`1-x` is not a list of tasks"),
+        ("--array 0-3%0", 3, "`0-3%0` is not a list of tasks"),
+        ("--cpus 0", 3, "the value of --cpus is wrong"),
+        ("--cpus 0m", 3, "the value of --cpus is wrong"),
+        ("--nodes x", 3, "the value of --nodes is wrong"),
+        ("--nodes 0 --memory 0", 3, "the values of 2 flags are wrong"),
+        ("--runtime a.yaml --runtime b.yaml", 2, "'--runtime <FILE>' cannot be used multiple times"),
+    ] {
+        // An array is read by the backend, which `submit` first connects to the cluster.
+        let verbs = if code == 3 && flags.starts_with("--array") {
+            &["render", "plan"][..]
+        } else {
+            &["render", "plan", "submit"]
+        };
+        for verb in verbs {
+            let done = place.run(&format!("--config config.toml {verb} job.toml -b pc {flags}"));
+            assert_eq!(done.code, code, "{verb} {flags}: {}{}", done.out, done.err);
+            assert!(done.err.contains(said), "{verb} {flags}: {}", done.err);
+            assert!(!done.err.contains("job.toml has"), "{verb} {flags}: {}", done.err);
+        }
+    }
+}
+
 #[test]
 fn plan_says_why() {
     let place = Place::new();

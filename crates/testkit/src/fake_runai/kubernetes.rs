@@ -9,13 +9,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::pod::Pod;
 use super::{PROJECT, Shared, State, lock};
+
+mod streams;
 
 /// Its path at the fake's address.
 pub const ROOT: &str = "/kubernetes";
@@ -31,6 +33,8 @@ pub fn router() -> Router<Shared> {
         .route(&base, get(pods))
         .route(&format!("{base}/{{pod}}"), get(pod))
         .route(&format!("{base}/{{pod}}/log"), get(log))
+        .route(&format!("{base}/{{pod}}/exec"), any(streams::exec))
+        .route(&format!("{base}/{{pod}}/portforward"), any(streams::forward))
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Response {

@@ -11,9 +11,8 @@ use weftrun_core::ErrorKind;
 use weftrun_core::Result;
 
 use super::Reader;
+use crate::kubernetes::Pod;
 use crate::kubernetes::logs::{LogJob, Place, QUIET, logs};
-use crate::kubernetes::{ClusterConfig, Pod};
-use crate::runai::config::Settings;
 use crate::runai::resolve::text;
 use crate::runai::status::{self, Roles};
 use crate::runai::watch;
@@ -21,36 +20,19 @@ use crate::runai::watch;
 /// Labels with the workload's name: the vendor's own agent reads the first, the operators write the second.
 const LABELS: [&str; 2] = ["workloadName", "training.kubeflow.org/job-name"];
 
-/// Returns whether the target selects a cluster; the environment's kubeconfig alone may be for any cluster.
-pub fn is_configured(settings: &Settings) -> bool {
-    settings.kubeconfig.is_some() || settings.context.is_some()
-}
-
 /// Reads the logs of the workload's pods. Those of an ended workload are read once, as there is nothing to
 /// follow.
 pub async fn read(reader: &Reader, is_over: bool, roles: Roles) -> Result<()> {
     let Reader { shared, handle, options, .. } = reader;
     let mut options = options.clone();
     options.follow &= !is_over;
-    let project = shared.project().await?;
-    let namespace = match &project.namespace {
-        Some(namespace) => namespace.clone(),
-        None => format!("runai-{}", shared.project_name()?),
-    };
-    let cluster = ClusterConfig {
-        kubeconfig: shared.settings.kubeconfig.clone(),
-        context: shared.settings.context.clone(),
-        namespace: Some(namespace),
-        env: shared.target.env.clone(),
-        patience: None,
-    };
     let names = Arc::new(RwLock::new(names(&watch::pods(shared, handle).await.unwrap_or_default())));
     let (over, ended) = channel(false);
     let (known, name) = (names.clone(), handle.name().to_owned());
     let wanted = std::mem::take(&mut options.roles);
     let job = LogJob {
         name: name.clone(),
-        cluster: cluster.connect().await?,
+        cluster: shared.cluster().await?,
         selector: String::new(),
         place: Arc::new(move |pod| {
             place(pod, &name, &known.read().unwrap_or_else(PoisonError::into_inner), &roles, &wanted)

@@ -18,7 +18,6 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::resolve::text;
 use super::status::{self, Roles};
 use super::{Shared, watch};
-pub use kubernetes::is_configured as has_kubeconfig;
 
 /// Number of events that are quoted if no logs are available.
 const EVENTS: usize = 3;
@@ -63,7 +62,7 @@ impl Reader {
         let workload = self.shared.typed(&self.handle).await?;
         let roles = Roles::of(&workload);
         let over = status::phase(text(&workload, "actualPhase").unwrap_or_default()).is_terminal();
-        let kubeconfig = has_kubeconfig(&self.shared.settings);
+        let kubeconfig = self.shared.has_kubeconfig();
         // The cluster's API returns the logs of workloads that have not ended (vendor's documentation);
         // Kubernetes keeps them as long as the pod exists.
         if (over || self.options.previous) && kubeconfig {

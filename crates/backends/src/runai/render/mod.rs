@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::version::{self, Version};
 use crate::kubernetes::mpirun;
+pub use command::CARRIER;
 pub use own::JobSettings;
 pub use pod::{MARKER, ROLE};
 

@@ -82,6 +82,7 @@ pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
 
 /// Adds the user's own options, which take precedence, or refuses them with the reason.
 fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
+    draft.own.srun.iter().try_for_each(|text| of_srun(text))?;
     for text in &draft.own.sbatch {
         let option = further(text)?;
         if let Some((_, instead)) = REFUSED.iter().find(|(name, _)| *name == option.name) {
@@ -319,15 +320,25 @@ fn bad_quantity(name: &str, text: &str) -> Error {
 
 /// Parses `--name=value` or `--name` of the user.
 pub fn further(text: &str) -> Result<Directive> {
-    let bad = |message: &str| Error::new(ErrorKind::InvalidSpec, message).with("value", text.escape_debug());
+    option("sbatch", Program::Sbatch, text)
+}
+
+/// Checks an option of srun: a word that is none would be taken for the program.
+pub fn of_srun(text: &str) -> Result<()> {
+    option("srun", Program::Srun, text).map(drop)
+}
+
+fn option(key: &str, program: Program, text: &str) -> Result<Directive> {
+    let bad =
+        |message: String| Error::new(ErrorKind::InvalidSpec, message).with("value", text.escape_debug());
     let body = text.strip_prefix("--").filter(|body| body.starts_with(|c: char| c.is_ascii_alphabetic()));
-    body.ok_or_else(|| bad("`sbatch` takes options of the form `--name=value`"))?;
-    let (options, _) = Directives::read(Program::Sbatch, &[text.to_owned()]);
-    let option = options.iter().next().cloned().ok_or_else(|| bad("not an option of sbatch"))?;
+    body.ok_or_else(|| bad(format!("`{key}` takes options of the form `--name=value`")))?;
+    let (options, _) = Directives::read(program, &[text.to_owned()]);
+    let option = options.iter().next().cloned().ok_or_else(|| bad(format!("not an option of {key}")))?;
     if option.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
         return Ok(option);
     }
-    Err(bad("not an option of sbatch"))
+    Err(bad(format!("not an option of {key}")))
 }
 
 /// Formats seconds as `D-HH:MM:SS`.

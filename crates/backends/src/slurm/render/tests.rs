@@ -168,7 +168,9 @@ fn an_array_that_sbatch_would_refuse_is_refused_first() {
         let text = with_own(serde_json::json!({ "array": array })).expect(array);
         assert!(text.contains(&format!("#SBATCH --array={array}\n")), "{text}");
     }
-    for array in ["1-x", "", "1-", "-3", "1%", "1,,2", "%4", "1-3:", "a", "1-2-3", "1 2", "7-3", "1-3:0"] {
+    for array in
+        ["1-x", "", "1-", "-3", "1%", "1,,2", "%4", "1-3:", "a", "1-2-3", "1 2", "7-3", "1-3:0", "1-3%0"]
+    {
         let refused = with_own(serde_json::json!({ "array": array })).expect_err(array);
         assert!(refused.message().contains("is not a list of tasks"), "{array}: {refused}");
     }

@@ -66,10 +66,14 @@ impl JobFlag {
         }
     }
 
-    /// Returns whether it may be given more than once.
+    /// Returns whether it may be given more than once for several documents.
     pub fn is_repeated(self) -> bool {
-        self.flag.repeated
-            || matches!(self.key.shape, Shape::Texts | Shape::Map(_) | Shape::Named(_) | Shape::Rules(_))
+        self.flag.repeated || self.is_list()
+    }
+
+    /// Returns whether a job uses every value of it.
+    pub fn is_list(self) -> bool {
+        matches!(self.key.shape, Shape::Texts | Shape::Map(_) | Shape::Named(_) | Shape::Rules(_))
     }
 }
 

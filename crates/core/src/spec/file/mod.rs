@@ -222,11 +222,18 @@ impl Draft {
         if !self.findings.iter().any(Finding::is_error) {
             return Ok(JobFile { spec: self.spec, findings: self.findings, script: self.script });
         }
-        let errors = self.findings.iter().filter(|f| f.is_error()).count();
-        let what = self.file.unwrap_or_else(|| "the job".to_owned());
-        let message = match errors {
-            1 => format!("{what} has a mistake"),
-            count => format!("{what} has {count} mistakes"),
+        let errors: Vec<&Finding> = self.findings.iter().filter(|f| f.is_error()).collect();
+        let flags: Vec<&str> = errors
+            .iter()
+            .filter_map(|finding| finding.subject.as_deref())
+            .filter(|subject| subject.starts_with("--"))
+            .collect();
+        let what = self.file.as_deref().unwrap_or("the job");
+        let message = match (errors.len(), flags.as_slice()) {
+            (1, [flag]) => format!("the value of {flag} is wrong"),
+            (count, flags) if flags.len() == count => format!("the values of {count} flags are wrong"),
+            (1, _) => format!("{what} has a mistake"),
+            (count, _) => format!("{what} has {count} mistakes"),
         };
         Err(Error::from_findings(ErrorKind::InvalidSpec, message, self.findings))
     }

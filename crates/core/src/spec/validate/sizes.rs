@@ -48,7 +48,11 @@ fn unknown(name: &str, catalogue: &Catalogue, path: &str, out: &mut Findings) {
 
 fn quantities(role: &Role, path: &str, out: &mut Findings) {
     if let Some(cpus) = &role.cpus {
-        quantity(cpus, &format!("{path}.cpus"), out);
+        let path = format!("{path}.cpus");
+        if quantity(cpus, &path, out).is_some_and(Quantity::is_zero) {
+            out.error("SPEC-QUANTITY", &path, "no CPU at all: nothing would run")
+                .fix("leave it out, or name the CPUs of a node");
+        }
     }
     let memory = role.memory.as_ref().and_then(|text| bytes(text, &format!("{path}.memory"), out));
     let shm = role.shm.as_ref().and_then(|text| bytes(text, &format!("{path}.shm"), out));
