@@ -7,6 +7,8 @@ use weftrun_core::fabric::{ClusterFacts, FabricPlan, NodeGroup, Origin, Profile,
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Role};
 
+#[path = "evidence/cluster.rs"]
+mod cluster;
 #[path = "evidence/public.rs"]
 mod public;
 

@@ -66,7 +66,7 @@ pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rende
         };
         match cluster.get(&companion.resource, &name).await {
             Ok(there) if is_left_behind(&there) => {
-                if !holds(&there["spec"], &companion.object["spec"]) {
+                if !["spec", "data"].iter().all(|part| holds(&there[*part], &companion.object[*part])) {
                     let kind = companion.resource.kind;
                     let message = format!(
                         "the {kind} {name} of an interrupted submission differs from what this job needs"
@@ -122,8 +122,9 @@ fn holds(there: &Value, wanted: &Value) -> bool {
 /// Sets a job as the owner of the objects that were created for it, if the submitting process ended before
 /// that. The job runs without it too: an object without an owner merely stays when the job is deleted.
 pub async fn adopt_left(cluster: &Cluster, job: &Job) {
-    let own = format!("{}-code", job.name());
-    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
+    let (code, topology) = (format!("{}-code", job.name()), format!("{}-nccl-topology", job.name()));
+    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&code) || **name == topology)
+    {
         adopt(cluster, job, &Resource::CONFIG_MAPS, name).await;
     }
     let own_runtime = job.object["spec"]["runtimeRef"]["kind"] == Resource::TRAINING_RUNTIMES.kind;
@@ -161,7 +162,7 @@ pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &st
     }
 }
 
-/// Returns the ConfigMaps with code that a job mounts; the place of the volumes depends on the kind.
+/// Returns the ConfigMaps with code or a topology file that a job mounts; the place of the volumes depends on the kind.
 fn mounted_maps(object: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![object];
@@ -169,7 +170,7 @@ fn mounted_maps(object: &Value) -> BTreeSet<String> {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(fields) => {
-                let code = fields.get("name").is_some_and(|name| name == VOLUME);
+                let code = fields.get("name").is_some_and(|name| name == VOLUME || name == "nccl-topology");
                 let map = fields.get("configMap").and_then(|map| map["name"].as_str());
                 found.extend(map.filter(|_| code).map(str::to_owned));
                 open.extend(fields.values());

@@ -21,13 +21,41 @@ pub struct Right {
 }
 
 /// Labels of nodes that identify their type.
-const NODE_LABELS: [&str; 5] = [
+const NODE_LABELS: [&str; 7] = [
     "node.kubernetes.io/instance-type",
+    "cloud.google.com/gke-accelerator",
+    "node.coreweave.cloud/type",
     "nvidia.com/gpu.product",
     "topology.kubernetes.io/zone",
     "eks.amazonaws.com/nodegroup",
     "cloud.google.com/gke-nodepool",
 ];
+
+/// Domains of the labels that a cloud gives its nodes. Their keys show the cloud; their values may differ from node to
+/// node, and nodes are grouped by their labels, so only the keys are kept.
+const CLOUD_DOMAINS: [&str; 13] = [
+    "amazonaws.com",
+    "k8s.aws",
+    "eksctl.io",
+    "azure.com",
+    "gke.io",
+    "cloud.google.com",
+    "oraclecloud.com",
+    "coreweave.cloud",
+    "coreweave.com",
+    "nebius.com",
+    "crusoe.ai",
+    "nscale.com",
+    "together.ai",
+];
+
+/// Returns whether a label's key is in the domain of a cloud.
+fn is_of_cloud(key: &str) -> bool {
+    let within = |host: &str, domain: &str| {
+        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    key.split_once('/').is_some_and(|(host, _)| CLOUD_DOMAINS.iter().any(|domain| within(host, domain)))
+}
 
 /// Returns which of these rights the user has in the namespace; none if the cluster does not answer.
 pub async fn rights(cluster: &Cluster, rights: &[Right]) -> Vec<Option<bool>> {
@@ -57,7 +85,9 @@ pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
         group.instance_type =
             label("node.kubernetes.io/instance-type").or_else(|| label("beta.kubernetes.io/instance-type"));
         group.gpu_product = label("nvidia.com/gpu.product");
-        group.labels = NODE_LABELS.iter().filter_map(|key| Some(((*key).to_owned(), label(key)?))).collect();
+        let keys = labels.as_object().into_iter().flat_map(|labels| labels.keys());
+        group.labels = keys.filter(|key| is_of_cloud(key)).map(|key| (key.clone(), String::new())).collect();
+        group.labels.extend(NODE_LABELS.iter().filter_map(|key| Some(((*key).to_owned(), label(key)?))));
         group.allocatable = node["status"]["allocatable"]
             .as_object()
             .map(|map| map.iter().map(|(key, value)| (key.clone(), quantity(value))).collect())
@@ -241,6 +271,27 @@ fn is_efa_webhook(configuration: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_clouds_are_kept_without_splitting_groups() {
+        let node = |serial: &str| {
+            json!({"metadata": {"labels": {
+                "oci.oraclecloud.com/host.serial_number": serial, "kubernetes.io/hostname": serial,
+                "cloud.google.com/gke-accelerator": "nvidia-h100-mega-80gb", "notazure.com/a": "b",
+            }}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}})
+        };
+        let groups = node_groups(&[node("a"), node("b")]);
+        assert_eq!((groups.len(), groups[0].count), (1, 2));
+        let labels: Vec<(&str, &str)> =
+            groups[0].labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(
+            labels,
+            [
+                ("cloud.google.com/gke-accelerator", "nvidia-h100-mega-80gb"),
+                ("oci.oraclecloud.com/host.serial_number", "")
+            ]
+        );
+    }
 
     #[test]
     fn nodes_are_grouped_by_what_they_have() {

@@ -277,6 +277,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "https://github.com/awslabs/awsome-distributed-training (verl, \"Mixing EFA and non-EFA pods\")",
     },
     Code {
+        code: "W-TOPOLOGY-FILE",
+        title: "no NCCL topology file is named",
+        meaning: "The hypervisor of these nodes hides which GPU and which adapter share a PCIe switch. Without a topology file NCCL pairs them by guess, and traffic crosses the CPUs. weftrun ships no such file, since it differs from size to size.",
+        fix: "Set `NCCL_TOPO_FILE` if the image has the file. Otherwise copy it from a virtual machine of that size (`/opt/microsoft/ndv5-topo.xml`) into `content` under `[profile.NAME.pod.topology-file]`; weftrun mounts it from a ConfigMap beside each job.",
+        source: "https://github.com/Azure/ai-infrastructure-on-azure",
+    },
+    Code {
         code: "I-NOT-APPLIED",
         title: "a change that a script cannot carry",
         meaning: "`mutate` changes the environment and the commands of an sbatch script, and leaves its `#SBATCH` lines alone. What else the plan holds (devices, huge pages, node selectors) is named and not written.",

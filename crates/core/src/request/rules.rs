@@ -219,6 +219,14 @@ pub const RULES: &[Rule] = &[
         source: K8S_PODS,
     },
     Rule {
+        id: "pod.topology-file",
+        fabric: Fabric::Auto,
+        what: "mounts the profile's NCCL topology file from a ConfigMap beside the job, and names it in NCCL_TOPO_FILE",
+        why: "NCCL sees the PCIe topology of a virtual machine only in a file",
+        depends_on: None,
+        source: "https://github.com/Azure/ai-infrastructure-on-azure",
+    },
+    Rule {
         id: "pod.sidecars",
         fabric: Fabric::Auto,
         what: "adds the daemons of the profile as init containers that run as long as the pod",

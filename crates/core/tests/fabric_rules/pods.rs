@@ -306,13 +306,33 @@ fn a_topology_file_of_the_users_is_mounted_from_a_config_map() {
     let table: toml::Table = format!("[profile.azure-topology]{example}").parse().unwrap();
     let own = table["profile"]["azure-topology"].as_table().unwrap().clone();
     let profile = Profiles::builtin().with("azure-topology", own).get("azure-topology").unwrap();
-    let (documents, _) = with(&profile, &FabricRequest::default(), &job("", "", COMMAND));
-    let spec = &pod(&documents[0])["spec"];
-    assert_eq!(of_name(&spec["volumes"], "name", "nccl-topology")["configMap"]["name"], "nccl-topology");
+    let (documents, report) = with(&profile, &FabricRequest::default(), &job("", "", COMMAND));
+    let map = documents.iter().find(|one| one["kind"] == "ConfigMap").unwrap();
+    assert!(map["data"]["topo.xml"].as_str().unwrap().starts_with("<system version="), "{map}");
+    let job = documents.iter().find(|one| one["kind"] == "PyTorchJob").unwrap();
+    let spec = &pod(job)["spec"];
+    assert_eq!(
+        of_name(&spec["volumes"], "name", "nccl-topology")["configMap"]["name"],
+        map["metadata"]["name"]
+    );
     let container = &spec["containers"][0];
     assert_eq!(of_name(&container["volumeMounts"], "name", "nccl-topology")["readOnly"], true);
     assert_eq!(of_name(&container["env"], "name", "NCCL_TOPO_FILE")["value"], "/etc/nccl/topo.xml");
     assert_eq!(container["resources"]["limits"]["rdma/ib"], "8");
+    assert!(!report.findings.iter().any(|finding| finding.code == "W-TOPOLOGY-FILE"));
+}
+
+#[test]
+fn a_job_on_azure_without_a_topology_file_is_reported() {
+    let profile = Profiles::builtin().get("azure-nd").unwrap();
+    let reports = |container: &str| {
+        let (documents, report) = with(&profile, &FabricRequest::default(), &job("", "", container));
+        assert!(documents.iter().all(|one| one["kind"] != "ConfigMap"));
+        report.findings.iter().filter(|finding| finding.code == "W-TOPOLOGY-FILE").count()
+    };
+    assert_eq!(reports(COMMAND), 1);
+    let own = format!("{COMMAND}\nenv:\n- name: NCCL_TOPO_FILE\n  value: /etc/topology/ndv5-topo.xml");
+    assert_eq!(reports(&own), 0);
 }
 
 /// Settings that a TrainJob has no field for go into a copy of its runtime, where that is given.

@@ -13,6 +13,10 @@ use crate::request::Origin;
 
 /// `$0` of the shell that reads a script before the command.
 const SHELL_NAME: &str = "fabric-env";
+const TOPOLOGY_FILE: &str = "NCCL_TOPO_FILE";
+/// The volume with the topology file; the Kubeflow backend knows it by this name.
+const TOPOLOGY_VOLUME: &str = "nccl-topology";
+const NO_FILE: &str = "W-TOPOLOGY-FILE";
 
 /// Decides for all workers with accelerators.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
@@ -26,6 +30,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         for (name, add) in &pod.add {
             worker.add(plan, name, add);
         }
+        worker.topology_file(plan, launch);
         worker.resources(plan);
         worker.annotations(plan);
         worker.host_network(plan);
@@ -147,6 +152,56 @@ impl Worker<'_> {
         if let Some(change) = mount {
             self.change(plan, RULE, false, change, "the fabric's library looks for its files there");
         }
+    }
+
+    /// Mounts the profile's topology file from a ConfigMap of the job, or reports that there is none.
+    fn topology_file(&self, plan: &mut PlanBuilder, launch: &mut Launch) {
+        const RULE: &str = "pod.topology-file";
+        let profile = self.ctx.profile;
+        let file = &profile.pod.topology_file;
+        let own = self.role.container.env.iter().any(|var| var.name == TOPOLOGY_FILE);
+        let of_profile = std::iter::once(&profile.env).chain(profile.instance_env.values());
+        let named = own || of_profile.into_iter().any(|env| env.contains_key(TOPOLOGY_FILE));
+        if named || !plan.active(RULE) {
+            return;
+        }
+        let Some(content) = &file.content else {
+            if file.needed && !plan.has_reported(NO_FILE) {
+                let text = format!(
+                    "NCCL reads the PCIe topology of these nodes from a file, and neither the job nor the profile {} names one",
+                    profile.name
+                );
+                let fix = "set NCCL_TOPO_FILE if the image has the file (/etc/topology/ndv5-topo.xml in Azure's images), or copy \
+                           /opt/microsoft/ndv5-topo.xml from a virtual machine of that size into `content` under \
+                           [profile.NAME.pod.topology-file]";
+                plan.report(Finding::warning(NO_FILE, text).at(self.at.name).fix(fix));
+            }
+            return;
+        };
+        let map = format!("{}-nccl-topology", self.ctx.job.name);
+        let mut metadata = json!({ "name": map });
+        if let Some(namespace) = &self.ctx.job.namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "topo.xml": content } });
+        let companion = Change::Companion { object };
+        if plan.changes().all(|(_, other)| *other != companion) {
+            plan.op(
+                self.at,
+                RULE,
+                companion,
+                "the pods read the topology file from this object",
+                self.origin(),
+            );
+        }
+        let member = |list, name: &str, value| Change::Member { list, name: name.to_owned(), value };
+        let volume = json!({ "name": TOPOLOGY_VOLUME, "configMap": { "name": map } });
+        let mount = json!({ "name": TOPOLOGY_VOLUME, "mountPath": "/etc/nccl", "readOnly": true });
+        let why = "NCCL sees the PCIe topology of a virtual machine only in a file";
+        plan.op(self.at, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why, self.origin());
+        plan.op(self.at, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why, self.origin());
+        set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, "/etc/nccl/topo.xml"), why, self.origin());
+        launch.forward(RULE, TOPOLOGY_FILE);
     }
 
     fn sidecar(&self, plan: &mut PlanBuilder, name: &str, sidecar: &Json) {
