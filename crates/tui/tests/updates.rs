@@ -36,6 +36,30 @@ fn ras_is_queried_once_at_a_time_and_names_the_rank_first() {
 }
 
 #[test]
+fn a_query_of_ras_outlives_the_opening_of_another_job() {
+    let mut model = opened();
+    let (first, second) = (handle("moe-abl-2"), handle("llama70b-sft-2"));
+    assert!(matches!(&press(&mut model, "H")[..], [Effect::Health(_)]));
+    let reopen = |model: &mut weftrun_tui::model::Model, job: &weftrun::core::job::JobHandle| {
+        press(model, "1");
+        model.jobs.selected = Some(job.clone());
+        press(model, "2");
+        assert_eq!(model.open.as_ref().map(|open| &open.handle), Some(job));
+    };
+    reopen(&mut model, &second);
+    assert!(model.open.as_ref().unwrap().ras.is_none());
+    reopen(&mut model, &first);
+    assert!(model.open.as_ref().unwrap().ras.as_ref().unwrap().answer.is_none());
+    assert!(press(&mut model, "H").is_empty(), "the first query is still under way");
+    reopen(&mut model, &second);
+    update(&mut model, Msg::Health(first.clone(), Ok(Box::new(health()))));
+    assert!(model.open.as_ref().unwrap().ras.is_none(), "the answer is another job's");
+    reopen(&mut model, &first);
+    let ras = model.open.as_ref().unwrap().ras.as_ref().unwrap();
+    assert!(ras.answer.is_some() && ras.finding.is_some());
+}
+
+#[test]
 fn a_job_that_ends_while_it_is_open_is_described_again_once() {
     let mut model = opened();
     let ended = |phase| Msg::Event("prod".into(), JobEvent::Status { job: job("moe-abl-2", phase, 400) });

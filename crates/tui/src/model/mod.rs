@@ -19,7 +19,7 @@ use crate::theme::Theme;
 use draft::Draft;
 use jobs::Jobs;
 use layer::Layer;
-use open::Open;
+use open::{Open, Ras};
 
 /// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +116,8 @@ pub struct Model {
     pub profiles: Vec<String>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
+    /// The last queries of RAS of jobs that were closed, the oldest first: an answer may still come.
+    pub closed_ras: Vec<(JobHandle, Ras)>,
     /// What the last session had open, until it is open again or the user goes elsewhere.
     pub resume: Option<session::Session>,
 }
@@ -142,6 +144,7 @@ impl Model {
             default_target,
             profiles: Vec::new(),
             wanted: None,
+            closed_ras: Vec::new(),
             resume: None,
         }
     }

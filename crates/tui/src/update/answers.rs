@@ -42,12 +42,15 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Health(handle, answer) => {
             let now = model.now;
+            let answer = answer
+                .map(|report| Box::new(safe::health(*report)))
+                .map_err(|error| clean_text(&error).into_owned());
+            let finding = answer.as_ref().ok().and_then(|report| report.finding());
+            let ras = Ras { at: now, answer: Some(answer), finding };
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
-                let answer = answer
-                    .map(|report| Box::new(safe::health(*report)))
-                    .map_err(|error| clean_text(&error).into_owned());
-                let finding = answer.as_ref().ok().and_then(|report| report.finding());
-                open.ras = Some(Ras { at: now, answer: Some(answer), finding });
+                open.ras = Some(ras);
+            } else if let Some((_, known)) = model.closed_ras.iter_mut().find(|(known, _)| *known == handle) {
+                *known = ras;
             }
         }
         Msg::LogsOpened(handle, store) => {
