@@ -16,9 +16,9 @@ use weftrun::core::job::JobHandle;
 use crate::action::Place;
 use crate::keymap::Keymap;
 use crate::theme::Theme;
-use draft::Draft;
+use draft::{Choices, Draft};
 use jobs::Jobs;
-use layer::Layer;
+use layer::{Layer, Prompt};
 use open::{Open, Ras};
 
 /// A screen.
@@ -118,6 +118,8 @@ pub struct Model {
     pub wanted: Option<JobHandle>,
     /// The last queries of RAS of jobs that were closed, the oldest first: an answer may still come.
     pub closed_ras: Vec<(JobHandle, Ras)>,
+    /// The prompt whose file is being written: it opens again if the file exists.
+    pub saving: Option<Prompt>,
     /// What the last session had open, until it is open again or the user goes elsewhere.
     pub resume: Option<session::Session>,
 }
@@ -145,8 +147,15 @@ impl Model {
             profiles: Vec::new(),
             wanted: None,
             closed_ras: Vec::new(),
+            saving: None,
             resume: None,
         }
+    }
+
+    /// What a new job can choose from.
+    pub fn choices(&self) -> Choices {
+        let targets = self.jobs.targets.iter().map(|target| target.name.clone()).collect();
+        Choices { targets, profiles: self.profiles.clone() }
     }
 
     /// The job that keys act on: the open one, or the one under the cursor of the list.

@@ -1,9 +1,11 @@
 //! Applies the answers of backends.
 
+use tui_input::Input;
 use weftrun::core::log::clean_text;
 
 use super::{draft, logs, screens};
 use crate::model::jobs::Health;
+use crate::model::layer::Layer;
 use crate::model::open::Ras;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -111,6 +113,16 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             if let (Screen::Submit, Some(draft)) = (model.screen, &mut model.draft) {
                 draft.saved(&path);
             }
+        }
+        Msg::Exists(path) => {
+            let text = format!("{} exists", path.display());
+            let Some(prompt) = model.saving.take() else {
+                model.fail(text);
+                return Vec::new();
+            };
+            let input = Input::new(screens::other_name(&path));
+            let error = Some(format!("{}: choose another name", clean_text(&text)));
+            model.layers.push(Layer::Prompt { prompt, input, error });
         }
         Msg::Kept(Ok(path)) => {
             if let Some(notice) = model.notice.as_mut().filter(|notice| notice.text.starts_with("copied")) {

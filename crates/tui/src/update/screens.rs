@@ -173,6 +173,16 @@ pub(super) fn prompt(model: &mut Model, prompt: Prompt, text: String) {
     model.layers.push(Layer::Prompt { prompt, input: Input::new(text), error: None });
 }
 
+/// Returns another name for a file that exists: `job-2.toml` after `job.toml`.
+pub(super) fn other_name(path: &std::path::Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    let mut name = super::draft::next_name(&stem);
+    if let Some(extension) = path.extension() {
+        name = format!("{name}.{}", extension.to_string_lossy());
+    }
+    path.with_file_name(name).display().to_string()
+}
+
 /// Copies a text to the clipboard, and reports that.
 pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
     let mut shown: String = text.chars().take(60).collect();

@@ -132,7 +132,11 @@ fn link(open: &Open, row: usize, column: usize) -> Option<&Link> {
 /// Whether a link between nodes is of another kind than planned; `judged`: the job as a whole is.
 fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool) -> bool {
     if inside_node {
-        return matches!(link.kind, Kind::Socket);
+        return matches!(link.kind, Kind::Socket | Kind::LibfabricTcp);
+    }
+    // A plugin was loaded for a fabric, and none is used: wrong whatever was planned.
+    if matches!(link.kind, Kind::LibfabricTcp) {
+        return true;
     }
     match planned {
         // Sockets were not requested, and the diagnosis reports them as wrong.
