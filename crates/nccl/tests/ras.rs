@@ -138,7 +138,8 @@ fn events_end_where_their_braces_do() {
     }
     // An event without an end takes no more than the longest one may.
     let mut reader = EventReader::default();
+    let flood = vec![b'{'; 65536];
     for _ in 0..1000 {
-        assert!(reader.feed(&[b'{'; 65536]).is_empty());
+        assert!(reader.feed(&flood).is_empty());
     }
 }

@@ -135,13 +135,11 @@ async fn watch(
     let mut silent = 0;
     loop {
         let next = Instant::now() + INTERVAL;
-        let (answer, via) = match timeout(options.timeout, target.ask()).await {
-            Ok(asked) => asked,
-            Err(_) => {
-                let reason = format!("no answer within {} s", options.timeout.as_secs());
-                (Err(NoReport::Next(reason)), String::new())
-            }
-        };
+        let asked = timeout(options.timeout, target.ask()).await;
+        let (answer, via) = asked.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} s", options.timeout.as_secs());
+            (Err(NoReport::Next(reason)), String::new())
+        });
         match watch.judge(answer, &via) {
             Ok(Judged { report, repeatable }) => {
                 silent = 0;

@@ -1,8 +1,7 @@
 //! A new job: its form, its plan, and which rules are switched off.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use tui_input::Input;
 use weftrun::Finding;
 use weftrun::core::backend::Rendered;
@@ -12,6 +11,10 @@ use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 
 use super::compare::{self, Row};
 use super::words::{quote, words};
+
+mod kept;
+
+pub use kept::KeptDraft;
 
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -206,22 +209,6 @@ impl Planned {
     }
 }
 
-/// What was typed into the form of a new job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptDraft {
-    /// The job that the form began with.
-    base: JobSpec,
-    file: Option<String>,
-    target: String,
-    profile: String,
-    launch: String,
-    fabric: String,
-    /// The text of each field, by its label.
-    texts: BTreeMap<String, String>,
-    /// Rules switched off.
-    off: BTreeSet<String>,
-}
-
 /// A new job.
 #[derive(Debug)]
 pub struct Draft {
@@ -336,45 +323,6 @@ impl Draft {
             Field::Fabric => (FABRICS.iter().map(|(_, name)| *name).collect(), &mut self.fabric),
             _ => return None,
         })
-    }
-
-    /// Returns what was typed, to be kept until the next start; none where nothing was changed.
-    pub fn keep(&self) -> Option<KeptDraft> {
-        let option = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-        (self.revision > 1 && !self.sending).then(|| KeptDraft {
-            base: self.base.clone(),
-            file: self.file.clone(),
-            target: option(&self.targets, self.target),
-            profile: option(&self.profiles, self.profile),
-            launch: LAUNCHES.get(self.launch).map_or("", |(_, name)| name).to_owned(),
-            fabric: FABRICS.get(self.fabric).map_or("", |(_, name)| name).to_owned(),
-            texts: self
-                .inputs
-                .iter()
-                .map(|(field, input)| (field.label().to_owned(), input.value().to_owned()))
-                .collect(),
-            off: self.off.clone(),
-        })
-    }
-
-    /// Restores a draft of an earlier start.
-    pub fn restored(kept: &KeptDraft, choices: Choices) -> Self {
-        let mut draft = Self::new(kept.base.clone(), kept.file.clone(), choices, &kept.target);
-        for (field, input) in &mut draft.inputs {
-            if let Some(text) = kept.texts.get(field.label()) {
-                *input = Input::new(text.clone());
-            }
-        }
-        for (field, name) in
-            [(Field::Profile, &kept.profile), (Field::Launch, &kept.launch), (Field::Fabric, &kept.fabric)]
-        {
-            if let Some((names, chosen)) = draft.choice(field) {
-                *chosen = names.iter().position(|known| known == name).unwrap_or(*chosen);
-            }
-        }
-        draft.off.clone_from(&kept.off);
-        draft.revision = 2;
-        draft
     }
 
     /// The target's name.

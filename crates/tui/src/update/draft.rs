@@ -116,8 +116,8 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
         (field, KeyCode::Char(letter)) if !field.is_text() && !control && letter.is_alphabetic() => {
             let (names, chosen) = draft.choice(field)?;
             let begins = |name: &str| name.to_lowercase().starts_with(letter.to_ascii_lowercase());
-            let next = (1..=names.len()).map(|by| (*chosen + by) % names.len());
-            let next = next.filter(|at| names.get(*at).is_some_and(|name| begins(name))).next();
+            let mut next = (1..=names.len()).map(|by| (*chosen + by) % names.len());
+            let next = next.find(|at| names.get(*at).is_some_and(|name| begins(name)));
             let Some(next) = next.filter(|next| next != chosen) else { return Some(Vec::new()) };
             *chosen = next;
             Some(changed(model))
